@@ -145,6 +145,9 @@ class Late(ABC):
 class Recompute(ABC):
     """Parts of the program that run once more in the course of backward."""
 
+    running_pass: Callable[[], int]
+    """Negative where no backward pass is running: then nothing is computed again."""
+
     runs_once: Callable[[], bool]
     """Is what runs now certainly in no part that will be computed again? Then ``to_be_repeated`` is not asked."""
 

@@ -17,15 +17,16 @@ MANY = 16  # containers in one value
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None where the value is not a container."""
-    if isinstance(value, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
+    kind = type(value)  # not ``isinstance``, which asks the object for its class: that may be code of its own
+    if issubclass(kind, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
         return [(str(key), item) for key, item in dict.items(value)]
-    if isinstance(value, tuple):
+    if issubclass(kind, tuple):
         if hasattr(value, "_fields"):
             return list(zip(value._fields, value, strict=True))
         return list(zip(map(str, count()), tuple.__iter__(value), strict=False))  # not an iterator of a subclass
-    if isinstance(value, list):
+    if issubclass(kind, list):
         return list(zip(map(str, count()), list.__iter__(value), strict=False))
-    if hasattr(type(value), "__dataclass_fields__"):
+    if hasattr(kind, "__dataclass_fields__"):
         return _fields(value)
     return None
 
@@ -56,7 +57,8 @@ def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
     >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
     (True, False)
     """
-    if not isinstance(value, CONTAINERS) and not hasattr(type(value), "__dataclass_fields__"):
+    kind = type(value)
+    if not issubclass(kind, CONTAINERS) and not hasattr(kind, "__dataclass_fields__"):
         return False
     level, seen = [value], {id(value)}
     for _ in range(DEEPEST):
@@ -75,11 +77,12 @@ def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
 
 def _inside(value: Any) -> Iterable[Any]:
     """The values directly inside a container, and none for anything else."""
-    if isinstance(value, dict):
+    kind = type(value)
+    if issubclass(kind, dict):
         return dict.values(value)
-    if isinstance(value, tuple):
+    if issubclass(kind, tuple):
         return tuple.__iter__(value)
-    if isinstance(value, list):
+    if issubclass(kind, list):
         return list.__iter__(value)
     return [item for _, item in children(value) or ()]
 

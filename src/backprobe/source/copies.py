@@ -22,10 +22,12 @@ MOST = 4096  # functions
 class Copy:
     """One function that reports, and the cell that it looks for its opener in."""
 
-    __slots__ = ("cell", "code", "file", "function", "name", "operations", "original", "sites")
+    __slots__ = ("cell", "code", "file", "function", "kinds", "name", "operations", "original", "sites", "waiting")
 
-    def __init__(self, original: FunctionType, operations: bool) -> None:
-        """Raises NoSource."""
+    def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy]) -> None:
+        """``waiting`` are the copies of this function that nobody uses. Raises NoSource."""
+        self.waiting = waiting
+        self.kinds: dict[Any, Any] = {}  # what its users know of it, by who calls it
         self.original, self.name, self.file = original, original.__name__, original.__code__.co_filename
         self.code, self.cell, self.operations = original.__code__, CellType(_nobody), operations
         self.function, self.sites = reporting_copy(original, self.cell, operations=operations)
@@ -39,6 +41,11 @@ class Copy:
             and function.__defaults__ is original.__defaults__
             and function.__kwdefaults__ is original.__kwdefaults__
         )
+
+    def give_back(self) -> None:
+        """Calls of it report to nobody, until it is lent again."""
+        self.cell.cell_contents = _nobody
+        self.waiting.append(self)
 
 
 class Copies:
@@ -61,12 +68,8 @@ class Copies:
             while not (copy := waiting.pop()).is_current:
                 pass
         except IndexError:  # there is none, or another thread has taken the last one
-            copy = Copy(function, operations)
+            copy = Copy(function, operations, waiting)
         return copy
-
-    def give_back(self, copy: Copy) -> None:
-        copy.cell.cell_contents = _nobody
-        self.waiting[copy.original, copy.operations].append(copy)
 
 
 def is_lasting(function: FunctionType) -> bool:

@@ -46,7 +46,7 @@ class Codes:
             self.versions.forget(scope, local + own)
         if kind in self.bare:
             return CARRIED
-        if isinstance(value, NUMBERS):
+        if issubclass(kind, NUMBERS):  # not ``isinstance``, which may run code of the object
             if not scope.wanted[local]:
                 return PASSED_OVER
             self.plain.append(value)
@@ -114,8 +114,6 @@ class Codes:
     def returned(self, kind: ScopeKind, output: Any) -> Code:
         """What a module has returned."""
         wanted = kind.wanted
-        if type(output) in self.ordinary and not self.disturbed() and wanted["return"]:
-            return self.versions.number(output, kind, NO_SITE_AT)
         if isinstance(output, NUMBERS):
             if not wanted["return"]:
                 return PASSED_OVER

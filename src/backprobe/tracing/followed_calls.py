@@ -15,6 +15,7 @@ from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
+from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.scope import Scope
@@ -36,7 +37,9 @@ class Program(Protocol):
 
     def opener(self, caller: Scope, label: str) -> Opener: ...
 
-    def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope: ...
+    def kind_called(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> ScopeKind: ...
+
+    def entered(self, caller: int, kind: ScopeKind) -> Scope: ...
 
     def note(self, code: str, **fields: str) -> None: ...
 
@@ -49,7 +52,7 @@ class Following(FollowedCalls[Scope]):
     def __init__(self, trace: Program) -> None:
         super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
         self.trace = trace
-        self.foreign, self.own = trace.plan.codes(type(trace.tape), trace.home)
+        self.foreign, self.own, _ = trace.plan.codes(type(trace.tape), trace.home)
 
     def reporting(self, function: Any, caller: Scope, label: str) -> Any:
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
@@ -65,8 +68,11 @@ class Following(FollowedCalls[Scope]):
         return self.follow(caller, function)
 
     def _begun(self, copy: Copy, caller: Scope) -> Scope:
-        self.trace.plan.copies.give_back(copy)
-        return self.trace.enter(caller, copy.name, copy.file, copy.sites)
+        copy.give_back()
+        kind = copy.kinds.get(caller.kind)
+        if kind is None:
+            kind = copy.kinds[caller.kind] = self.trace.kind_called(caller, copy.name, copy.file, copy.sites)
+        return self.trace.entered(caller.number, kind)
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may run a function several times and keep but one of these runs: the others leave no trace."""

@@ -45,7 +45,7 @@ class Log:
 class ScopeKind:
     """What is the same at every entry of one function from one place, or of one module: made once for a selection."""
 
-    __slots__ = ("file", "follows", "locals", "path", "sites", "stripped", "wanted", "wants")
+    __slots__ = ("file", "follows", "locals", "path", "sites", "stripped", "wanted", "wants", "wants_return")
 
     def __init__(self, selection: Selection, path: str, stripped: str, file: str, sites: Sequence[Site]) -> None:
         self.path, self.stripped, self.file, self.sites = path, stripped, file, sites
@@ -53,3 +53,4 @@ class ScopeKind:
         self.follows = selection.wants_calls(stripped)
         self.locals = [site.local for site in sites]
         self.wants = [self.wanted[local] for local in self.locals]
+        self.wants_return = self.wanted["return"]

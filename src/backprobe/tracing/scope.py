@@ -21,12 +21,15 @@ from backprobe.source.sites import Site
 from backprobe.tracing.log import (
     BY_ITSELF,
     CALLED,
+    CARRIED,
     DONE,
     EACH,
     FORGET,
     NAMED,
     NO_SITE_AT,
     OVER,
+    PASSED_OVER,
+    PLAIN,
     READ,
     STORED,
     Code,
@@ -35,9 +38,10 @@ from backprobe.tracing.log import (
 from backprobe.tracing.replacing import Replacing
 from backprobe.tracing.values import OWN, ScopeNames
 
-MOST_BUILTINS = 4096
-BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
-"""The names of functions written in C, and their effects, by tape, module, owner and name."""
+PLAIN_TYPES = frozenset({bool, int, float, complex, type(None)})
+MOST_KNOWN = 4096
+ENDS_WITH_ITS_LAYERS = ("Sequential", "Dense", "Activation")
+"""Classes of objects of which each has a name of its own, see ``_ends_with``."""
 
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
@@ -48,6 +52,18 @@ class Recorder(Protocol):
 
     is_recording: bool
     tape: Tape
+    ordinary: frozenset[type]
+    disturbed: Callable[[], int]
+    plain: list[Any]
+    bare: set[type]
+    """Types of values that are neither tensors nor containers."""
+
+    foreign: set[Any]
+    """The code, and the types of objects, that are not followed."""
+
+    known_calls: dict[Any, tuple[str, Effect]]
+    """The names and effects of functions and of types of objects that are not followed, by what tells them apart."""
+
     tap: Callable[[Any], Any] | None
     replacing: Replacing | None
     selection: Selection
@@ -64,6 +80,9 @@ class Recorder(Protocol):
 
     def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
         """The code of what a local is bound to; its tensors are captured now."""
+
+    def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
+        """The number of an ordinary tensor that a selected local is bound to."""
 
     def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement has called, and has a path of its own, returns this."""
@@ -108,6 +127,7 @@ class Scope(CodeListener):
     def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0, base: int = 0) -> None:
         self.recorder, self.kind, self.number, self.base = recorder, kind, number, base
         self.sites, self.locals, self.wanted, self.follows = kind.sites, kind.locals, kind.wanted, kind.follows
+        self.wants = kind.wants
         self.places: dict[str, tuple[int, ...]] = {}  # where what its names hold is among all that is live
         self.taken = 0  # how many places it has there, from ``base`` on
         self.mixed: dict[str, Any] = {}  # containers of tensors and numbers that a name holds, by leaf
@@ -126,7 +146,19 @@ class Scope(CodeListener):
             recorder.sweep(self, at)
         if recorder.tap is not None:
             value = exchanged(value, recorder.tap, [])
-        recorder.events += (self.number, at, recorder.code(self, self.locals[at], at, value))
+        kind, local = type(value), self.locals[at]
+        if kind in recorder.ordinary and self.wants[at] and not recorder.disturbed():
+            code: Code = recorder.bound(value, self, at, local)
+        elif kind in PLAIN_TYPES and local not in self.places:
+            if self.wants[at]:
+                recorder.plain.append(value)
+            code = PLAIN if self.wants[at] else PASSED_OVER
+        elif kind in recorder.bare and local not in self.places:
+            code = CARRIED
+        else:
+            code = recorder.code(self, local, at, value)
+        events = recorder.events
+        events += (self.number, at, code)
         return value
 
     def name(self, at: int, value: Any, own: str = "") -> Any:
@@ -210,21 +242,65 @@ class Scope(CodeListener):
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
+        recorder, kind = self.recorder, type(function)
+        if kind is BuiltinFunctionType:
+            owner = function.__self__
+            home = owner if isinstance(owner, type) else type(owner)
+            key: Any = function.__module__, home, function.__name__, flagged
+        elif kind is FunctionType and not function.__dict__:
+            key = function.__code__, function.__module__, function.__name__, flagged, self.follows
+        else:
+            key = kind
+        known = recorder.known_calls.get(key)
+        if known is None or not recorder.is_recording:
+            return self._call_unknown(function, flagged, key)
+        origin, effect = known
+        events = recorder.events
+        events += (self.number, CALLED, origin)
+        if key is kind:
+            watched = self._watched(function, recorder.effect(function, flagged))
+            return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
+        return function if effect is Effect.READS else self._watched(function, effect)
+
+    def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
+        """The same for what has not been called before, or may not be known by ``key`` alone."""
         recorder = self.recorder
-        if type(function) is BuiltinFunctionType:
-            return self._call_builtin(function, flagged)
+        is_builtin = type(function) is BuiltinFunctionType
+        if is_builtin and function in LOOKS_AT_FRAME:
+            return frame_builtins.seen_by(function)
         if not recorder.is_recording:
             return function
-        if self.follows:
+        if is_builtin and function is functools.reduce and self.follows:
+            self._say(CALLED, "")
+            return recorder.following.follow(self, function)
+        if self.follows and not is_builtin:
             followed = recorder.following.follow_once(self, function)
             if followed is not None:
-                recorder.events += (self.number, CALLED, "")
+                self._say(CALLED, "")
                 return followed
-        called = recorder.tape.called(function, False)
-        recorder.events += (self.number, CALLED, _origin(function if called is None else called[0]))
-        watched = self._watched(function, recorder.effect(function, flagged))
-        may_be_module = not recorder.selection.in_function and not isinstance(function, NO_MODULES)
+        called = None if is_builtin else recorder.tape.called(function, False)
+        origin, effect = _origin(function if called is None else called[0]), recorder.effect(function, flagged)
+        if called is None and function is not functools.reduce:
+            self._know(function, key, origin, effect)
+        self._say(CALLED, origin)
+        watched = self._watched(function, effect)
+        may_be_module = not is_builtin and not recorder.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched
+
+    def _know(self, function: Any, key: Any, origin: str, effect: Effect) -> None:
+        """Next time it is known by ``key``, unless an object of this type may be something else, or be followed."""
+        known, foreign = self.recorder.known_calls, self.recorder.foreign
+        if type(function) is FunctionType:
+            is_known = key is not FunctionType and (not self.follows or function.__code__ in foreign)
+        elif key is type(function):
+            is_object = key in foreign and not issubclass(key, NO_MODULES)
+            is_known = self.follows and is_object and key.__name__ not in ENDS_WITH_ITS_LAYERS
+        else:
+            is_known = True
+        if is_known:
+            if len(known) > MOST_KNOWN:  # classes and functions may be made anew
+                known.clear()
+            known[key] = origin, effect
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what reports under a path of its own: the running statement mentions what it returns."""
@@ -239,35 +315,15 @@ class Scope(CodeListener):
         self.dirty = True
         return function if effect is Effect.UNKNOWN else functools.partial(self.recorder.call_writer, function)
 
-    def _call_builtin(self, function: Any, flagged: bool) -> Any:
-        """A function written in C: its kind says everything, and most calls of programs are of few kinds."""
-        recorder = self.recorder
-        if function in LOOKS_AT_FRAME:
-            return frame_builtins.seen_by(function)
-        if not recorder.is_recording:
-            return function
-        if function is functools.reduce and self.follows:
-            self._say(CALLED, "")
-            return recorder.following.follow(self, function)
-        owner = function.__self__
-        home = owner if isinstance(owner, type) else type(owner)
-        kind = type(recorder.tape), function.__module__, home, function.__name__, flagged
-        known = BUILTINS.get(kind)
-        if known is None:
-            if len(BUILTINS) > MOST_BUILTINS:  # classes may be made anew
-                BUILTINS.clear()
-            known = BUILTINS[kind] = _origin(function), recorder.effect(function, flagged)
-        recorder.events += (self.number, CALLED, known[0])
-        return function if known[1] is Effect.READS else self._watched(function, known[1])
-
     def __enter__(self) -> Scope:
         return self
 
     def exit(self, *error: object) -> None:
         """The code is left, with an error or without."""
-        if self.dirty:
-            self.recorder.sweep(self, NO_SITE_AT)
-        self.recorder.leave(self)
+        recorder = self.recorder
+        if self.dirty and recorder.is_recording:
+            recorder.sweep(self, NO_SITE_AT)
+        recorder.leave(self)
 
     __exit__ = exit  # noqa: A003  # the builtin is not meant
 
@@ -316,7 +372,8 @@ class Scope(CodeListener):
 
     def _settle(self, at: int) -> None:
         self.dirty = False
-        self.recorder.sweep(self, at)
+        if self.recorder.is_recording:
+            self.recorder.sweep(self, at)
 
     def _bind_template(self, template: Any, value: Any, own: str) -> Any:
         if isinstance(template, int):

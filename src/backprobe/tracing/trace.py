@@ -41,6 +41,7 @@ from backprobe.tracing.log import (
     PARAMETER,
     REPLACED,
     RESULT,
+    Code,
     Log,
     ScopeKind,
 )
@@ -70,7 +71,9 @@ class Trace:
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
         self.plan = Plan.of(selection)
-        self.runs_once = tape.runs_once if isinstance(tape, capabilities.Recompute) else _always
+        self.runs_once, self.running_pass = _always, _no_pass
+        if isinstance(tape, capabilities.Recompute):
+            self.runs_once, self.running_pass = tape.runs_once, tape.running_pass
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.is_recording = True
@@ -78,7 +81,9 @@ class Trace:
         self.events = self.log.events
         self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
         self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)))
-        self.code = self.codes.of
+        self.code, self.bound, self.sweep = self.codes.of, self.versions.bound, self.versions.sweep
+        self.plain, self.bare = self.log.plain, self.codes.bare
+        self.foreign, _, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
         self.reader = Reader(tape, selection, self.log, self.versions)
@@ -174,7 +179,10 @@ class Trace:
         if copy is None:
             return reporting(forward, self.module_opener(path), operations=self.operations)
         self.lent.append(copy)
-        copy.cell.cell_contents = partial(self.enter_module, path, copy.file, copy.sites)
+        kind = copy.kinds.get(path)
+        if kind is None:
+            kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
+        copy.cell.cell_contents = partial(self._enter_forward, kind)
         return copy.function if plain is forward else MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
@@ -182,7 +190,7 @@ class Trace:
         root = self.root
         root.kind = kind = self.plan.kind("", "", file, sites)
         root.sites, root.locals, root.base, root.taken = sites, kind.locals, len(self.versions.live), 0
-        root.wanted = kind.wanted
+        root.wanted, root.wants = kind.wanted, kind.wants
         root.places.clear()
         self.is_root_open = True
         self._say(0, ENTER, kind)
@@ -194,18 +202,21 @@ class Trace:
         return root
 
     def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        kind = self.plan.kind(f"/{quote(name)}", caller.kind.stripped, file, sites)
-        return self._entered(caller.number, kind)
+        return self.entered(caller.number, self.kind_called(caller, name, file, sites))
+
+    def kind_called(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> ScopeKind:
+        return self.plan.kind(f"/{quote(name)}", caller.kind.stripped, file, sites)
 
     def enter_module(self, path: str, file: str = "", sites: Sequence[Site] = ()) -> Scope:
-        now = self.repeats.now()
-        if now is not self:
-            return now.enter_module(path, file, sites)
-        if not path:
-            return self.open_root(file, sites)
-        return self._entered(0, self.plan.kind(path, "", file, sites))
+        return self._enter_forward(self.plan.kind(path, "", file, sites))
 
-    def _entered(self, caller: int, kind: ScopeKind) -> Scope:
+    def _enter_forward(self, kind: ScopeKind) -> Scope:
+        now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
+        if now is not self:
+            return now._enter_forward(kind)
+        return self.entered(0, kind) if kind.path else self.open_root(kind.file, kind.sites)
+
+    def entered(self, caller: int, kind: ScopeKind) -> Scope:
         number = 0
         if self.is_recording:
             number, self.scopes = self.scopes, self.scopes + 1
@@ -255,7 +266,7 @@ class Trace:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
         self.close()
         for copy in self.lent:
-            self.plan.copies.give_back(copy)
+            copy.give_back()
         self.lent.clear()
         if self.repeats.trace is self:
             self.repeats.release()
@@ -279,8 +290,13 @@ class Trace:
     def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement of a scope has called returns this, which may have a name already."""
         numbers, tape = self.versions.numbers, self.tape
+        if type(output) in self.ordinary:
+            number = numbers.get(tape.identity(output))
+            if number is not None:
+                self.events += (scope.number, MENTIONED, (("", number),))
+            return
         known = []
-        for leaf, item in (("", output),) if type(output) in self.ordinary else self.codes.leaves_or_itself(output):
+        for leaf, item in self.codes.leaves_or_itself(output):
             number = numbers.get(tape.identity(item))
             if number is not None:
                 known.append((leaf, number))
@@ -319,21 +335,11 @@ class Trace:
             with self.tape.quiet():
                 self.writes.expose(tensor)
 
-    def sweep(self, scope: Scope, at: int) -> None:
-        """Every live name whose memory has been written since gets a new version."""
-        if not self.is_recording:
-            return
-        if self.disturbed():
-            with self.tape.quiet():
-                self.versions.sweep(scope, at)
-        else:
-            self.versions.sweep(scope, at)
-
     # what modules report
 
     def name_returned(self, path: str, output: Any) -> Any:
         """The module of this path has returned, its own hooks included; ``output`` is what its caller gets."""
-        now = self.repeats.now()
+        now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
         if now is not self:
             return now.name_returned(path, output)
         if not self.is_recording:
@@ -348,7 +354,11 @@ class Trace:
         if self.repeats.again or not self.runs_once():
             self._note_transcripts()
         kind = self.plan.modules[path]
-        self.events += (0, MODULE, (kind, self.codes.returned(kind, output)))
+        if type(output) in self.ordinary and kind.wants_return and not self.disturbed():
+            code: Code = self.versions.number(output, kind, NO_SITE_AT)
+        else:
+            code = self.codes.returned(kind, output)
+        self.events += (0, MODULE, (kind, code))
         if marks:
             self._say(0, REPLACED, marks)
         return output
@@ -492,6 +502,10 @@ class Trace:
 
 def _always() -> bool:
     return True
+
+
+def _no_pass() -> int:
+    return -1
 
 
 def _reads(function: Any, flagged: bool) -> Effect:

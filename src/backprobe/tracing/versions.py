@@ -100,8 +100,16 @@ class Versions:
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
         """The number of a tensor that a name of a scope holds from now on."""
-        is_new = self.identity(tensor) not in self.numbers
-        number = self._capture(tensor, scope, at, None) if is_new else self.number(tensor, scope, at)
+        number = self.numbers.get(self.identity(tensor))
+        if number is None:
+            number = self._capture(tensor, scope, at, None)
+        else:
+            try:
+                now = self.counter(tensor)
+            except RuntimeError:
+                now = self.version(tensor)
+            if now != self.versions[number] or (self.late is not None and self.captures[number] in self.late.waiting):
+                number = self.number(tensor, scope, at)
         if self.counted is None:
             return number
         places, live = scope.places.get(key), self.live
@@ -161,11 +169,18 @@ class Versions:
         """Every live name whose memory has been written since gets a new version."""
         if self.counted is None:
             return
+        if self.tape.disturbed():
+            with self.tape.quiet():
+                self._sweep(self.counted, by, at)
+        else:
+            self._sweep(self.counted, by, at)
+
+    def _sweep(self, counted: capabilities.Versions, by: By, at: int | Site) -> None:
         if self.late is not None and (self.late.waiting or self.by_line):
             self.late.look_again(self._line(by, at) if self.by_line else None)
         if self.writes is not None and self.writes.has_found:
             self._mark_detached()
-        now = self.counted.versions(self.live)
+        now = counted.versions(self.live)
         if now != self.stamps:
             self._renew(now, by, at)
         if self.writes is not None and self.writes.has_found:

@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import lru_cache, partial
 from itertools import count, filterfalse
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.facts import Backward, Options, Outcome
@@ -31,12 +32,13 @@ from backprobe.backends.torch.backward_passes import (
     queue_callback,
 )
 from backprobe.backends.torch.capture import (
+    TOKENS,
     WRITTEN_IN_PYTHON,
     Capture,
     ListenedLeaf,
     ViewWrite,
-    edge_at,
     gradient_edge,
+    make,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
@@ -66,6 +68,7 @@ AROUND = -1  # in the place of an output: what a CopySlices node lets pass aroun
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
+REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 @lru_cache(4096)
@@ -103,7 +106,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.passed = self.passing = Passing(options.create_graph)
         self.take, self.take_of_leaf = self.passing.take, self.passing.take_of_leaf
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
-        self.waiting: dict[Capture, None] = {}  # floating, and without a history so far
+        self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
@@ -170,7 +173,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             if capture.unfollowed is not None and capture.unfollowed.mode:
                 capture.part = self.to_be_repeated()
                 capture.in_vain = in_vain() if capture.part is not None else None
-            self.waiting[capture] = None
+            self.waiting[capture] = capture.tensor
 
     def _overwritten_unseen(self, capture: Capture) -> None:
         """What a parameter is updated with after backward() leaves its gradient as it is, until another comes."""
@@ -207,7 +210,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def repeated(self) -> Hashable | None:
         return None if current_pass() < 0 else computing_again() or UNHEARD
 
-    runs_once = staticmethod(torch.is_grad_enabled)
+    runs_once, running_pass = staticmethod(torch.is_grad_enabled), staticmethod(current_pass)
 
     def to_be_repeated(self) -> Hashable | None:
         return None if torch.is_grad_enabled() else to_compute_again()
@@ -229,8 +232,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         if self.updates is not None:
             self.updates.look(at)
-        for capture in [capture for capture in self.waiting if capture.tensor.requires_grad]:
-            self.seen_again(capture)
+        if any(map(REQUIRES_GRAD, self.waiting.values())):
+            for capture in [capture for capture, tensor in self.waiting.items() if tensor.requires_grad]:
+                self.seen_again(capture)
 
     def seen_again(self, capture: Capture) -> None:
         self.late_edge(capture)
@@ -250,7 +254,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         tensor = capture.tensor
         node = tensor.grad_fn
         if node is not None and previous is None and not through and not isinstance(node, WRITTEN_IN_PYTHON):
-            self._listen_at(capture, node, tensor.output_nr, False)  # nearly all
+            at = tensor.output_nr  # nearly all come here
+            capture.edge = make(GradientEdge, (node, at, *TOKENS))
+            self._listen_at(capture, node, at, False)
             return
         if not tensor.is_leaf or tensor._is_view():
             super()._take_edge(capture, previous, through)
@@ -296,8 +302,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool) -> None:
         """Note what arrives at an edge. A node whose backward the user wrote may write into what it is given."""
-        if capture.edge is None:
-            capture.edge = edge_at(node, at)
         number = self.numbers.get((node, at))
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1

@@ -19,11 +19,8 @@ from backprobe.backends.torch.tensors import ORDINARY
 FIELDS, RARE = attrgetter("tensor", "alias", "version", "number", "edge", "leaf"), attrgetter("is_rare")
 KEY: Any = itemgetter(0, 1)  # of an edge
 FORM, PLACE = attrgetter("shape", "dtype"), Tensor.data_ptr
-BASE = vars(torch._C.TensorBase)
-IS_LEAF, HOOKS, LAYOUT, IS_NESTED = (
-    BASE["is_leaf"].__get__, BASE["_backward_hooks"].__get__, BASE["layout"].__get__, BASE["is_nested"].__get__
-)  # fmt: skip
-STRIDED = {torch.strided}
+IS_LEAF, HOOKS, FORMAT = attrgetter("is_leaf"), attrgetter("_backward_hooks"), attrgetter("layout", "is_nested")
+STRIDED = {(torch.strided, False)}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,7 +88,7 @@ class Columns:
     def are_plain(self) -> bool:
         """Are all of them dense, and of no type that may answer for itself?"""
         kinds = {*map(type, self.tensors), *map(type, self.aliases)}
-        return kinds <= ORDINARY and {*map(LAYOUT, self.tensors)} <= STRIDED and not any(map(IS_NESTED, self.tensors))
+        return kinds <= ORDINARY and {*map(FORMAT, self.tensors)} <= STRIDED
 
     def moved(self) -> list[Capture]:
         """Those whose tensors may lie elsewhere than when they were captured."""

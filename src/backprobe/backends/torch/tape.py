@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ STRIDED = torch.strided
 dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
-VERSION = vars(torch._C.TensorBase)["_version"].__get__
+VERSION = attrgetter("_version")
 
 
 class TorchTape(TorchReplaces, Tape, Versions, Writes):
