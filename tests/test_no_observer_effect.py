@@ -236,3 +236,35 @@ def test_what_a_function_closes_over_stays_differentiable():
         return w.grad
 
     assert torch.equal(step(True), step(False))
+
+
+@dataclasses.dataclass
+class Settings:
+    """What is read of it, also what Python reads for ``isinstance``."""
+
+    scale: float = 2.0
+    read = []
+
+    def __getattribute__(self, name):
+        Settings.read.append(name)
+        return super().__getattribute__(name)
+
+
+SETTINGS = Settings()
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x):
+        settings = SETTINGS
+        held = {"settings": settings}
+        return (x * held["settings"].scale).sum()
+
+
+def test_an_object_is_not_asked_for_its_class_when_a_name_is_bound_to_it():
+    model = Scaled()
+    for _ in range(3):  # the second block knows the program
+        Settings.read.clear()
+        with bp.probe(model, ["**", "**:*"]) as rec:
+            model(torch.tensor(X, requires_grad=True)).backward()
+        assert Settings.read == ["scale"]
+        assert rec[":x"].grad.item() == 2

@@ -57,6 +57,18 @@ class Patched:
 
     def take_off(self, thread: int, given: Callable[..., Any]) -> None:
         """What was given to a thread goes, and with the last of all this."""
+        if len(self.wraps) == 1:  # as mostly
+            self.wraps.clear()
+            self.calls = {}
+        else:
+            self._take_off_one(thread, given)
+        if not self.wraps and vars(self.owner).get(self.name) is self:  # or the user has put another
+            if self.own is None:
+                del vars(self.owner)[self.name]
+            else:
+                _put(self.owner, self.name, self.own)
+
+    def _take_off_one(self, thread: int, given: Callable[..., Any]) -> None:
         at = len(self.wraps) - 1
         while self.wraps[at][1] is not given or self.wraps[at][0] != thread:
             at -= 1
@@ -65,11 +77,6 @@ class Patched:
         for own, one, replaces in self.wraps:
             calls[own] = one if replaces else one(calls.get(own, self.original))
         self.calls = calls
-        if not self.wraps and vars(self.owner).get(self.name) is self:  # or the user has put another
-            if self.own is None:
-                del vars(self.owner)[self.name]
-            else:
-                _put(self.owner, self.name, self.own)
 
 
 Patches = Sequence[tuple[Any, str, Callable[..., Any]]]

@@ -51,14 +51,18 @@ CONTAINERS = (dict, tuple, list)
 SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
+def is_container(kind: type) -> bool:
+    """Are objects of this type looked into?"""
+    return issubclass(kind, CONTAINERS) or hasattr(kind, "__dataclass_fields__")
+
+
 def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
     """Does a container hold a leaf for which ``sought`` is true? Paths are not computed, numbers and strings not asked.
 
     >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
     (True, False)
     """
-    kind = type(value)
-    if not issubclass(kind, CONTAINERS) and not hasattr(kind, "__dataclass_fields__"):
+    if not is_container(type(value)):
         return False
     level, seen = [value], {id(value)}
     for _ in range(DEEPEST):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import children, holds, leaves
+from backprobe.record.containers import holds, is_container, leaves
 from backprobe.source.followed_calls import LOCALS
 from backprobe.tracing.log import (
     CARRIED,
@@ -99,7 +99,7 @@ class Codes:
         if kind in self.bare:
             return ()
         if not holds(value, is_tensor):
-            if LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES and children(value) is None:
+            if LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES and not is_container(kind):
                 self.bare.add(kind)
             return ()
         return [

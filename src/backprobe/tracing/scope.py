@@ -257,10 +257,14 @@ class Scope(CodeListener):
         origin, effect = known
         events = recorder.events
         events += (self.number, CALLED, origin)
-        if key is kind:
-            watched = self._watched(function, recorder.effect(function, flagged))
-            return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
-        return function if effect is Effect.READS else self._watched(function, effect)
+        if key is kind:  # an object: what it is called is known, and not what it does
+            effect = recorder.effect(function, flagged)
+        if effect is not Effect.READS:
+            self.dirty = True
+            if effect is Effect.WRITES:
+                function = functools.partial(recorder.call_writer, function)
+        may_be_module = key is kind and not recorder.selection.in_function
+        return functools.partial(self._call_module, function) if may_be_module else function
 
     def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
         """The same for what has not been called before, or may not be known by ``key`` alone."""

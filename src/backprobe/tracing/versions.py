@@ -169,18 +169,16 @@ class Versions:
         """Every live name whose memory has been written since gets a new version."""
         if self.counted is None:
             return
-        if self.tape.disturbed():
-            with self.tape.quiet():
-                self._sweep(self.counted, by, at)
-        else:
-            self._sweep(self.counted, by, at)
-
-    def _sweep(self, counted: capabilities.Versions, by: By, at: int | Site) -> None:
         if self.late is not None and (self.late.waiting or self.by_line):
-            self.late.look_again(self._line(by, at) if self.by_line else None)
+            line = self._line(by, at) if self.by_line else None
+            if self.tape.disturbed():
+                with self.tape.quiet():
+                    self.late.look_again(line)
+            else:
+                self.late.look_again(line)
         if self.writes is not None and self.writes.has_found:
             self._mark_detached()
-        now = counted.versions(self.live)
+        now = self.counted.versions(self.live)
         if now != self.stamps:
             self._renew(now, by, at)
         if self.writes is not None and self.writes.has_found:

@@ -381,7 +381,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
         judged = self.census.judged(self.passing.calls)
         unusual = self._unusual(captures, lacking, values, grads, inputs, judged)
-        outcomes = Outcomes(values, grads, inputs, columns.leaves(), versions, unusual)
+        outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual)
         there = [*filterfalse(unusual.__contains__, range(len(captures)))]
         there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
         scaled, notes = self._scales(captures, grads) if self.multiples else ((), ())
@@ -398,8 +398,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             self._look_at_leaves(captures)
         touched = self.passing.touched()
         found = [
-            c if c.edge is not None and not c.is_rare and not touched else self._judged(c, touched) for c in captures
-        ]  # fmt: skip
+            c if not (c.is_rare or touched or (c.leaf is not None and c.leaf.is_unclear)) else self._judged(c, touched)
+            for c in captures
+        ]
         return columns if found == captures else Columns.of(found)
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, compress
 from operator import attrgetter, itemgetter, ne, not_
 from typing import Any
@@ -23,7 +24,7 @@ IS_LEAF, HOOKS, FORMAT = attrgetter("is_leaf"), attrgetter("_backward_hooks"), a
 STRIDED = {(torch.strided, False)}
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False)
 class Columns:
     """What captures hold. No mode of the program sees what is read of their tensors."""
 
@@ -77,6 +78,7 @@ class Columns:
             found[number] = tuple(sorted(latest))
         return found
 
+    @cached_property
     def leaves(self) -> list[bool]:
         """Is each a leaf of the graph?"""
         return [*map(IS_LEAF, self.tensors)]
@@ -85,6 +87,12 @@ class Columns:
         """Those on whose tensors there are hooks."""
         return [*self.where(map(HOOKS, self.tensors))]
 
+    @cached_property
+    def places(self) -> list[int]:
+        """Where the values lie in memory."""
+        return [*map(PLACE, self.aliases)]
+
+    @cached_property
     def are_plain(self) -> bool:
         """Are all of them dense, and of no type that may answer for itself?"""
         kinds = {*map(type, self.tensors), *map(type, self.aliases)}
@@ -92,23 +100,23 @@ class Columns:
 
     def moved(self) -> list[Capture]:
         """Those whose tensors may lie elsewhere than when they were captured."""
-        if not self.are_plain():
+        if not self.are_plain:
             return [*self.captures]
-        return [*compress(self.captures, map(ne, map(PLACE, self.tensors), map(PLACE, self.aliases)))]
+        return [*compress(self.captures, map(ne, map(PLACE, self.tensors), self.places))]
 
     def values(self, versions: Sequence[int], live: bool) -> list[Any]:
         """The values that can be shown as they are; None for one that ``outcome`` has to look at.
 
         ``versions`` are those that the tensors have now.
         """
-        if not self.are_plain():
+        if not self.are_plain:
             return self._values_of_plain(versions, live)
         found: list[Any] = [*(self.tensors if live else self.aliases)]
-        leaves = self.leaves()
+        leaves = self.leaves
         forms = map(ne, map(FORM, compress(self.tensors, leaves)), map(FORM, compress(self.aliases, leaves)))
         for at in chain(
             self.where(map(ne, self.versions, versions)),
-            self.where(map(not_, map(PLACE, self.aliases))),  # freed, empty, or of a device without memory
+            self.where(map(not_, self.places)),  # freed, empty, or of a device without memory
             compress(self.where(leaves), forms),
             [at for at in self.rare() if self.captures[at].snapshot is not None],
         ):
@@ -116,7 +124,7 @@ class Columns:
         return found
 
     def _values_of_plain(self, versions: Sequence[int], live: bool) -> list[Any]:
-        plain = [at for at, capture in enumerate(self.captures) if Columns.of([capture]).are_plain()]
+        plain = [at for at, capture in enumerate(self.captures) if Columns.of([capture]).are_plain]
         some = Columns.of([self.captures[at] for at in plain])
         found = dict(zip(plain, some.values([versions[at] for at in plain], live), strict=True))
         return [found.get(at) for at in range(len(self.captures))]

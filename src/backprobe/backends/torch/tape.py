@@ -95,7 +95,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     disturbed = staticmethod(torch._C._len_torch_function_stack)
 
     def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, Tensor)
+        return issubclass(type(value), Tensor)  # not ``isinstance``, which asks the object: that may run its own code
 
     def versions(self, tensors: Sequence[Tensor]) -> list[int]:
         if not self.has_subclasses and not self.disturbed():
