@@ -51,6 +51,7 @@ bench: $(READY)
 	$(BIN)/python bench/probe_jax.py
 	$(BIN)/python bench/guard.py
 	$(BIN)/python bench/watch.py
+	$(BIN)/python bench/watch_jax.py
 	$(BIN)/python bench/watch_long.py
 	$(BIN)/python bench/runs.py
 	$(BIN)/python bench/draw.py

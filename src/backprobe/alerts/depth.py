@@ -53,7 +53,7 @@ def series(names: Sequence[str]) -> list[list[str]]:
     """
     groups: dict[str, dict[int, str]] = {}
     for name in names:
-        if ":" in name or name.partition(".")[0] == "return":  # the numbers in it count what one call returns
+        if name.rpartition(":")[2].partition(".")[0] == "return":  # the numbers in it count what one call returns
             continue
         for found in NUMBER.finditer(name):
             groups.setdefault(f"{name[: found.start()]}*{name[found.end() :]}", {})[int(found[0])] = name

@@ -7,6 +7,7 @@ Of a ``Backend``:
 - ``graphs``: a target can be a graph whose values have names already
 - ``guards``: calls of a model are heard as they end, and can be made again (``bp.guard``)
 - ``watches``: a model can be watched while it trains (``bp.watch``)
+- ``function_watches``: so can a loss function, which is given its parameters
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
 - ``errors``: it knows more about the framework's errors than they say

@@ -81,6 +81,7 @@ class Backward:
     updates: tuple[Update, ...] = ()
     none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
     training: Training | None = None  # see ``Record``
+    inputs: Sequence[Any] = ()  # what came to each input that was made differentiable, None for nothing
 
 
 @dataclass(frozen=True)

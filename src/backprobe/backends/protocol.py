@@ -25,7 +25,7 @@ from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
 from backprobe.backends.variations import Variations
-from backprobe.backends.watches import Watches
+from backprobe.backends.watches import FunctionWatches, Watches
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.source.followed_calls import Callables
@@ -174,6 +174,7 @@ class Backend(Protocol):
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
     guards: Guards | None = None
+    function_watches: FunctionWatches | None = None
 
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""

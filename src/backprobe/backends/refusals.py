@@ -35,7 +35,7 @@ MISSING = {
         "with bp.guard(model):",
     ),
     "watches": (
-        "a model cannot be watched in {} yet", "backprobe takes statistics of PyTorch's modules alone",
+        "a model cannot be watched in {}", "backprobe hears there of no steps of its training",
         "rec = bp.probe(model)(x) at some steps, and bp.health(rec)",
     ),
     "replacing": (

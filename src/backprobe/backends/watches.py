@@ -1,4 +1,4 @@
-"""The capability that ``bp.watch`` needs of a framework: statistics of a model's values, reported while it trains."""
+"""The capability that ``bp.watch`` needs of a framework: statistics of what a model or a loss function computes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class WatchOptions:
     clipping: bool = False
     optimizers: tuple[Any, ...] = ()
     scaler: Any = None
+    magnitudes: bool = False
+    argnums: int | Sequence[int] = 0
+    has_aux: bool = False
 
 
 class StepListener(Protocol):
@@ -56,7 +59,7 @@ class StepListener(Protocol):
 
     @abstractmethod
     def count(self, place: int, exponents: Any, replaces: bool = False) -> None:
-        """Magnitudes of the current step's numbers."""
+        """Magnitudes of the current step's numbers, or a function that gives them later, and may wait."""
 
     @abstractmethod
     def passed(self) -> None:
@@ -91,8 +94,24 @@ class ScriptListener(Protocol):
         """``backward()`` is about to run on one number, which nothing has scaled."""
 
 
-class Watches(Protocol):
-    """The capability of a backend."""
+class Fetching(Protocol):
+    """How numbers of a framework come into a run."""
+
+    def rank(self) -> int:
+        """The number of this process, of several that train together."""
+        return 0
+
+    @abstractmethod
+    def scalar(self, number: Any) -> Any:
+        """The row, now or later, of a single number that the program logs. Raises TypeError for anything else."""
+
+    @abstractmethod
+    def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, tuple[float, ...]]]:
+        """What fetches the rows that were not known at once; it may be called in another thread, and waits."""
+
+
+class Watches(Fetching, Protocol):
+    """The capability of a backend to watch models."""
 
     @abstractmethod
     def watching(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
@@ -106,14 +125,55 @@ class Watches(Protocol):
         """While this is open, the models that the program trains are found; None where that is not known how."""
         return None
 
-    def rank(self) -> int:
-        """The number of this process, of several that train together."""
-        return 0
+
+# loss functions
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """What a loss function gave when it ran under a probe."""
+
+    result: Any
+    values: Sequence[tuple[str, Any, Any]]
+    """Name, value and gradient of what it computed, None for what has no gradient."""
+
+    aliases: Sequence[tuple[str, str]]
+    """Other names, and what they are names of."""
+
+    inputs: Sequence[Any]
+    """What came to each leaf that is differentiated, in the order of the arguments; None for nothing."""
+
+    wants: Callable[[str], bool]
+    """Is a parameter of this name selected?"""
+
+
+class LossProbe(Protocol):
+    """Runs a loss function under a probe."""
 
     @abstractmethod
-    def scalar(self, number: Any) -> Any:
-        """The row, now or later, of a single number that the program logs. Raises TypeError for anything else."""
+    def __call__(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
+    ) -> Differentiated:
+        """``wrt`` are the arguments to differentiate, ``parameters`` the names of what they hold."""
+
+
+class FunctionWatching(Watching, Protocol):
+    """A loss function that is watched."""
 
     @abstractmethod
-    def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, tuple[float, ...]]]:
-        """What fetches the rows that were not known at once; it may be called in another thread, and waits."""
+    def value_and_grad(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """``((loss, statistics), gradients)``, with auxiliary data ``(((loss, aux), statistics), gradients)``."""
+
+    @abstractmethod
+    def record(self, statistics: Any, updates: Any) -> None:
+        """A step is over, and these are its statistics."""
+
+
+class FunctionWatches(Fetching, Protocol):
+    """The capability of a backend to watch functions, which are given their parameters."""
+
+    @abstractmethod
+    def watching(
+        self, function: Callable[..., Any], options: WatchOptions, listener: StepListener, probe: LossProbe, asked: str
+    ) -> FunctionWatching:
+        """What watches a loss function. Raises BadOption."""

@@ -10,10 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from backprobe.backends.discover import find_backend, is_model
-from backprobe.backends.refusals import refuse
-from backprobe.backends.watches import Watching, WatchOptions
-from backprobe.errors import BadOption, NotFinite
+from backprobe.backends.watches import Fetching, FunctionWatching, Watching, WatchOptions
+from backprobe.errors import BackprobeError, BadOption, NotFinite
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
@@ -45,8 +43,10 @@ def watch(
     sinks: Sequence[Any] = (),
     start_step: int | None = None,
     rank: int | None = None,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
 ) -> Watch:
-    """Record statistics of what a PyTorch model computes, step by step, while it trains as it would without.
+    """Record statistics of what a model or loss function computes, step by step, while it trains as it would without.
 
     >>> import tempfile, torch, backprobe as bp
     >>> folder = tempfile.mkdtemp()  # or "runs/exp1"
@@ -85,13 +85,19 @@ def watch(
     last step, or at ``start_step``.
     ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
 
+    In JAX what is watched is a loss function. ``(loss, stats), grads = run.value_and_grad(params, batch)`` stands where
+    ``jax.value_and_grad(loss_fn, argnums, has_aux)`` would, inside your ``jax.jit``; and ``run.record(stats)`` outside
+    of it ends a step.
+
     Raises BadOption, BadRun, BadName, NothingMatched and Unsupported, and writes a warning if the run can no longer be
     written: the training goes on.
     """
     asked = f"bp.watch({name_of(model)}, {cut(written(run_dir))})"
     _check_options(asked, locals())
     optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
-    options = WatchOptions(select, values, gradients, parameters, updates, clipping, optimizers, scaler)
+    options = WatchOptions(
+        select, values, gradients, parameters, updates, clipping, optimizers, scaler, histogram > 0, argnums, has_aux
+    )
     pace = {"every": every, "flush_every": flush_every, "histogram": histogram, "guard": guard}
     return Watch(model, Path(run_dir), options, pace, start_step, rank, tuple(sinks))
 
@@ -138,6 +144,7 @@ class Watch:
         """The folder of the run."""
         self._model, self._options, self._pace, self._start, self._rank = model, options, pace, start_step, rank
         self._watching: Watching | None = None
+        self._function: FunctionWatching | None = None
         self._background: Background | None = None
         self._sinks, self._feeding = sinks, cast("Feeding | None", None)
         self._warned = False
@@ -150,23 +157,25 @@ class Watch:
             raise BadOption(
                 "this watch was entered already", asked=asked, next="another bp.watch(...) of the same folder"
             )
-        backend = None if isinstance(self._model, str | int | float) else find_backend(None, [self._model])
-        if backend is None or not is_model(backend, self._model):
-            raise BadOption(
-                "bp.watch takes a model", asked=asked, found=kind(self._model), next="bp.watch(model, folder)"
-            )
-        watches = backend.watches or refuse(backend, "watches", asked)
         from backprobe.storage.runs.writer import RunWriter
         from backprobe.watch.background import Background
         from backprobe.watch.guarded import guarding
         from backprobe.watch.steps import Steps
+        from backprobe.watch.targets import watched
 
-        rank = watches.rank() if self._rank is None else self._rank
-        listener = Steps(self._pace["every"], self._pace["histogram"], self._hand_on, watches.later)
-        watching = watches.watching(self._model, self._options, listener, asked)
+        found = watched(self._model, asked)
+        if found.is_function and self._pace["guard"]:
+            raise BadOption(
+                "guard=True is for models", asked=asked, found="a loss function",
+                why="what jax.jit compiles cannot raise",
+                next="with bp.guard(): around jax.grad(loss_fn)(params, batch), not under jit",
+            )  # fmt: skip
+        rank = found.fetching.rank() if self._rank is None else self._rank
+        listener = Steps(self._pace["every"], self._pace["histogram"], self._hand_on, found.fetching.later)
+        watching = found.watching(self._model, self._options, listener, asked)
         try:
             writer = RunWriter(
-                self.folder, rank, {**self._facts(), **watches.untrained(self._model, self._options)}, asked
+                self.folder, rank, {**self._facts(), **found.untrained(self._model, self._options)}, asked
             )
         except OSError as error:
             raise BadOption(
@@ -180,12 +189,13 @@ class Watch:
         self._background = Background(
             writer, self._pace["flush_every"], None if self._feeding is None else self._feeding.put
         )
-        self._watches, self._listener, self._watching = watches, listener, watching
+        self._fetching, self._listener, self._watching = found.fetching, listener, watching
+        self._function = watching if found.is_function else None
         try:
             with ExitStack() as opened:
                 opened.enter_context(watching)
                 if self._pace["guard"]:
-                    opened.enter_context(guarding(self._model, backend, listener, asked))
+                    opened.enter_context(guarding(self._model, found.backend, listener, asked))
                 self._opened = opened.pop_all()
         except BaseException:
             self._close()
@@ -231,6 +241,23 @@ class Watch:
             )  # fmt: skip
         self._open("run.step()").step()
 
+    def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:
+        """In JAX, ``((loss, stats), grads)`` of the loss function; with ``has_aux``, ``(((loss, aux), stats), grads)``.
+
+        It is to be called in the function that ``jax.jit`` compiles; what ``stats`` has is computed there. Loss and
+        gradients are those of ``jax.value_and_grad``. Raises BadOption, BadOutput, NothingToDifferentiate and
+        NothingMatched.
+        """
+        return self._functional("run.value_and_grad(...)").value_and_grad(args, kwargs)
+
+    def record(self, stats: Any, updates: Any = None) -> None:
+        """End a step of a loss function, with the statistics that it returned. It does not wait for a device.
+
+        ``stats`` may be those of several runs, in a list or as ``jax.lax.scan`` stacks them: they are merged.
+        ``updates`` is what the step adds to the parameters, in the structure of the gradients. Raises BadOption.
+        """
+        self._functional("run.record(...)").record(stats, updates)
+
     def log(self, **scalars: Any) -> None:
         """Record numbers of your own beside a step: a loss, a learning rate. A tensor on a device is not waited for.
 
@@ -240,7 +267,9 @@ class Watch:
         self._open("run.log(...)")
         for name, number in scalars.items():
             try:
-                row = self._watches.scalar(number)
+                row = self._fetching.scalar(number)
+            except BackprobeError:
+                raise
             except (TypeError, ValueError) as error:
                 raise BadOption(
                     f"run.log takes single numbers, and {name} is not one", asked=f"run.log({name}=...)",
@@ -265,7 +294,10 @@ class Watch:
 
     def _open(self, asked: str) -> Watching:
         if self._watching is None or (self._listener.is_stopped and not self._warned):
-            raise BadOption("this watch is not open", asked=asked, next="with bp.watch(model, folder) as run:")
+            raise BadOption(
+                "this watch is not open", asked=asked, found="a use of it outside of its with block",
+                next="with bp.watch(model, folder) as run:",
+            )  # fmt: skip
         return self._watching
 
     def _close(self) -> None:
@@ -274,6 +306,15 @@ class Watch:
             self._background.close()
         if self._feeding is not None:
             self._feeding.close()
+
+    def _functional(self, asked: str) -> FunctionWatching:
+        self._open(asked)
+        if self._function is None:
+            raise BadOption(
+                "this watch is of a model, and not of a loss function", asked=asked, found=kind(self._model),
+                next="loss.backward() and optimizer.step(), or run.step(), of the model in the block",
+            )  # fmt: skip
+        return self._function
 
     def _hand_on(self, step: Any) -> None:
         """A step is complete: it goes to the thread that writes."""
@@ -316,4 +357,4 @@ class Watch:
         return shown(facts(repr(self)[1:-1], []))
 
     _listener: Steps
-    _watches: Any
+    _fetching: Fetching

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy
@@ -31,6 +32,7 @@ class Open:
     rows: dict[int, Row] = field(default_factory=dict)
     exponents: dict[int, Exponents] = field(default_factory=dict)
     later: dict[int, list[Any]] = field(default_factory=dict)
+    counted_later: dict[int, list[Callable[[], Exponents]]] = field(default_factory=dict)
     backwards: int = 0
     skipped: bool = False
     scale: float = 1.0
@@ -90,7 +92,10 @@ class Steps(StepListener):
     def add(self, place: int, row: Any, replaces: bool = False) -> None:
         _add(self.current, place, row, replaces)
 
-    def count(self, place: int, exponents: Exponents, replaces: bool = False) -> None:
+    def count(self, place: int, exponents: Exponents | Callable[[], Exponents], replaces: bool = False) -> None:
+        if not isinstance(exponents, Exponents):
+            self.current.counted_later.setdefault(place, []).append(exponents)
+            return
         before = None if replaces else self.current.exponents.get(place)
         self.current.exponents[place] = exponents if before is None else merged_exponents(before, exponents)
 
@@ -145,6 +150,8 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
     if rows:
         made = [scaled(row, 1 / step.scale) if place in unscaled else row for place, row in rows.items()]
         matrix[:, list(rows)] = numpy.array(made).T
+    for place, held in step.counted_later.items():
+        step.exponents[place] = reduce(merged_exponents, [one() for one in held])
     exponents = _unscaled(step, unscaled)
     return StepData(step.step, matrix, step.ended, step.backwards, step.skipped, exponents)
 

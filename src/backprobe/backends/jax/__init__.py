@@ -12,10 +12,12 @@ from backprobe.backends.jax.recheck import JaxRecheck
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.trials import JaxTrials
 from backprobe.backends.jax.variations import JaxVariations
+from backprobe.backends.jax.watching import JaxWatches
 from backprobe.backends.protocol import Backend
 
 INSTEAD = {
     "second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
+    "watches": "with bp.watch(loss_fn, folder) as run:, with a function of the parameters that returns the loss",
 }
 
 
@@ -29,6 +31,7 @@ class JaxBackend(Backend):
     tape = JaxTape
     models = JaxModels()
     guards = JaxGuards()
+    function_watches = JaxWatches()
     uncompiled = staticmethod(jax.disable_jit)
     recheck = JaxRecheck
     trials = JaxTrials

@@ -46,12 +46,12 @@ class Lifted:
         for name, value in inputs.items():
             if wrt is None or name in wrt:
                 exchange(value, lambda leaf: chosen.append(leaf) or leaf)  # type: ignore[func-returns-value]  # a list's append gives None
-        self._integers_too = not any(map(_is_floating, chosen))
+        self._integers_too = not any(map(is_differentiable, chosen))
         self._originals = list(filter(self._is_lifted, chosen))
         self.arrays = [jnp.asarray(float(leaf) if type(leaf) is int else leaf) for leaf in self._originals]
 
     def _is_lifted(self, leaf: Any) -> bool:
-        return _is_floating(leaf) or (self._integers_too and type(leaf) is int)
+        return is_differentiable(leaf) or (self._integers_too and type(leaf) is int)
 
     def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
         """The arguments with these in the places of the arrays."""
@@ -82,7 +82,8 @@ def as_given(leaf: Any) -> Any:
     return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "biufc" else leaf
 
 
-def _is_floating(leaf: Any) -> bool:
+def is_differentiable(leaf: Any) -> bool:
+    """Is it a floating array or number?"""
     if isinstance(leaf, jax.Array):
         return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
     return is_floating_number(leaf)

@@ -40,7 +40,7 @@ def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequ
     """One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs."""
     position = {tap.key: at for at, tap in enumerate(captures)}
     cotangent = jnp.ones(root.output.shape, root.output.dtype) if root.cotangent is None else root.cotangent
-    gradients = program.gradients(_conjugate(cotangent))
+    gradients, (_, *inputs) = program.gradients(_conjugate(cotangent))
     skipped = {tap.key for tap in captures if _was_skipped(tap)}
     outcomes, notes = [], []
     for at, tap in enumerate(captures):
@@ -55,7 +55,7 @@ def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequ
     output = next((at for at, tap in enumerate(captures) if tap.tapped is root.output), None)
     is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
     sums = path_sums(outcomes, output) if options.partials and not is_traced else None
-    return Backward(outcomes, order, sums, tuple(notes))
+    return Backward(outcomes, order, sums, tuple(notes), inputs=inputs)
 
 
 def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:

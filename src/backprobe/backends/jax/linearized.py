@@ -60,16 +60,16 @@ class LinearProgram:
         reached = self._needed(self._before(key))
         return [self.marked[at] for at in reached if at in self.marked]
 
-    def gradients(self, cotangent: Any) -> dict[int, Any]:
-        """What flows back from the output to each live mark."""
+    def gradients(self, cotangent: Any) -> tuple[dict[int, Any], list[Any]]:
+        """What flows back from the output to each live mark, and to each input."""
         found: dict[int, Any] = {}
 
         def keeping(equation: Any) -> Mapping[str, Any] | None:
             return {"gradients": found} if equation.primitive is mark_p else None
 
         constants = [self.constants[var] for var in self.connected.constvars]
-        private.run_backward(private.with_params(self.connected, keeping), constants, cotangent)
-        return {key: found[key] if key in found else self._zero(key) for key in self.live}
+        inputs = private.run_backward(private.with_params(self.connected, keeping), constants, cotangent)
+        return {key: found[key] if key in found else self._zero(key) for key in self.live}, inputs
 
     def _zero(self, key: int) -> Any:
         like = self.like(key)

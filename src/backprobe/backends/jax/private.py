@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax._src.interpreters import ad
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.extend.core.primitives import scan_p
+from jax.interpreters.ad import Zero
 from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
 
 BACKWARD: Callable[..., Any] | None = getattr(ad, "backward_pass", None)
@@ -175,16 +176,16 @@ def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]
     return jaxpr.replace(eqns=equations)
 
 
-def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> None:
-    """Transpose a linear jaxpr of one output, for what the rules of its equations do."""
+def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> list[Any]:
+    """Transpose a linear jaxpr of one output: what comes to each of its inputs, None for nothing."""
     if BACKWARD is not None:
         avals = [var.aval for var in jaxpr.invars]
         unknown = [ad.UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
-        BACKWARD(jaxpr, True, constants, unknown, [cotangent])
-        return
+        found = BACKWARD(jaxpr, True, constants, unknown, [cotangent])
+        return [None if isinstance(one, Zero) else one for one in found]
     closed = ClosedJaxpr(jaxpr, constants)
     likes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in jaxpr.invars]
-    jax.linear_transpose(lambda *tangents: evaluated(closed, tangents, bind)[0], *likes)(cotangent)
+    return list(jax.linear_transpose(lambda *tangents: evaluated(closed, tangents, bind)[0], *likes)(cotangent))
 
 
 def sources(equation: Any, output: int) -> list[Any]:

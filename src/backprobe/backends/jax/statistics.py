@@ -1,0 +1,203 @@
+"""Statistics of arrays as a few small arrays, computed where the program computes: also inside ``jax.jit``.
+
+A row is a vector of counts and one of six numbers, from which ``record.statistics`` has its ten. Sums are taken about a
+``base`` and of numbers divided by ``2**exponent``, so that float32 is enough: mostly the base is 0 and so is the
+exponent. Where that would be rounded, overflow or meet NaN, they are taken again with care: on a CPU in a branch.
+Numbers below the least normal one count as zeros where the processor takes them for that, as XLA's CPU does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy
+from jax import lax
+
+from backprobe.record.exponents import NONE, Exponents
+from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW, Row
+
+WIDTHS = (1 << 6, 1 << 9, 1 << 12)  # numbers: so few are measured with care at once, without a branch
+EXACT = 1 << 24  # the whole numbers that float32 holds
+
+
+def real(array: Any) -> Any:
+    """The real numbers in an array, as float32, or float64 if they are that wide."""
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        array = jnp.stack([array.real, array.imag])
+    return array if array.dtype == jnp.float64 else array.astype(jnp.float32)
+
+
+def rows_of(arrays: Sequence[Any]) -> tuple[list[int], Any, Any]:
+    """Of arrays of real numbers their counts, uint32[n, 5], and base, rest, squares, exponent, least and largest.
+
+    The rows are in an order of their own, which comes first: the number of the array for each. Small arrays are
+    measured together, as rows of one: what is compiled for them does not grow with their number.
+    """
+    together: dict[tuple[int, Any], list[int]] = {}
+    for at, array in enumerate(arrays):
+        width = next((width for width in WIDTHS if array.size <= width), 0)
+        together.setdefault((width, array.dtype), []).append(at)
+    tables = []
+    for (width, _), places in together.items():
+        if not width:
+            rows = [_row_of(arrays[at]) for at in places]
+            tables.append((jnp.stack([counts for counts, _ in rows]), jnp.stack([numbers for _, numbers in rows])))
+            continue
+        sizes = numpy.array([arrays[at].size for at in places])
+        flat = jnp.stack([_padded(arrays[at].reshape(-1), width) for at in places])
+        tables.append(_small(flat, numpy.arange(width) < sizes[:, None]))
+    wide = jnp.result_type(jnp.float32, *{array.dtype for array in arrays})
+    numbers = jnp.concatenate([numbers.astype(wide) for _, numbers in tables])
+    return [at for places in together.values() for at in places], jnp.concatenate([one for one, _ in tables]), numbers
+
+
+def _padded(numbers: Any, width: int) -> Any:
+    return jnp.pad(numbers, (0, width - numbers.size))
+
+
+def _small(rows: Any, is_there: Any) -> tuple[Any, Any]:
+    """Of rows of numbers, not all of which are there."""
+    is_finite = jnp.isfinite(rows) & is_there
+    flags = [is_finite, jnp.isnan(rows), rows == jnp.inf, rows == -jnp.inf, (rows == 0) & is_there]
+    counts = jnp.stack(flags).sum(-1, dtype=jnp.uint32).T
+    low, high = jnp.where(is_finite, rows, jnp.inf).min(-1), jnp.where(is_finite, rows, -jnp.inf).max(-1)
+    exponent = _exponent(jnp.where(low <= high, jnp.maximum(-low, high), 0))
+    scaled = jnp.where(is_finite, rows, 0) * _scale(exponent, rows.dtype)[:, None]
+    base = scaled.sum(-1) / jnp.maximum(counts[:, 0], 1).astype(rows.dtype)
+    rest = jnp.where(is_finite, scaled - base[:, None], 0)
+    numbers = [base, rest.sum(-1), (rest * rest).sum(-1), exponent.astype(rows.dtype), low, high]
+    return counts, jnp.stack(numbers, -1)
+
+
+def _row_of(array: Any) -> tuple[Any, Any]:
+    found: tuple[Any, Any] = lax.platform_dependent(array, cpu=_branching, default=_with_care)
+    return found
+
+
+def _branching(array: Any) -> tuple[Any, Any]:
+    """In a few plain reductions, where they do."""
+    size = array.size
+    total, squares, zeros = array.sum(), (array * array).sum(), _counted(array == 0)
+    plain = jnp.stack([jnp.zeros_like(total), total, squares, jnp.zeros_like(total), array.min(), array.max()])
+    mean, square = total / size, squares / size
+    is_exact = (square >= UNDERFLOW) & (square - mean * mean >= CANCELLATION * square) | (zeros == size)
+    is_fit = jnp.isfinite(total) & jnp.isfinite(squares) & is_exact
+    none = jnp.zeros((), jnp.uint32)
+    counts = jnp.stack([jnp.uint32(size), none, none, none, zeros])
+    found: tuple[Any, Any] = lax.cond(is_fit, lambda _: (counts, plain), _with_care, array)
+    return found
+
+
+def _counted(flags: Any) -> Any:
+    """How many are true, as uint32. In float32 it is faster, and exact where there are not very many."""
+    if flags.size < EXACT:
+        return flags.astype(jnp.float32).sum().astype(jnp.uint32)
+    return flags.sum(dtype=jnp.uint32)
+
+
+def _with_care(array: Any) -> tuple[Any, Any]:
+    """Of numbers that may not be finite, or whose squares float32 does not hold, or whose variance is small."""
+    is_finite = jnp.isfinite(array)
+    flags = [is_finite, jnp.isnan(array), array == jnp.inf, array == -jnp.inf, array == 0]
+    ends = [jnp.where(is_finite, array, jnp.inf), jnp.where(is_finite, array, -jnp.inf)]
+    *counts, low, high = _reduced([*(flag.astype(jnp.uint32) for flag in flags), *ends])
+    exponent = _exponent(jnp.where(low <= high, jnp.maximum(-low, high), 0))
+    scaled = jnp.where(is_finite, array, 0) * _scale(exponent, array.dtype)
+    base = scaled.sum() / jnp.maximum(counts[0], 1).astype(array.dtype)
+    rest = jnp.where(is_finite, scaled - base, 0)
+    numbers = [base, rest.sum(), (rest * rest).sum(), exponent.astype(array.dtype), low, high]
+    return jnp.stack(counts), jnp.stack(numbers)
+
+
+def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
+    """The sums of all but the last two, whose least and largest it has, in one pass, which XLA compiles fast."""
+
+    def join(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
+        sums = [lax.add(one, other) for one, other in zip(first[:-2], second[:-2], strict=True)]
+        return (*sums, lax.min(first[-2], second[-2]), lax.max(first[-1], second[-1]))
+
+    start = [*(jnp.zeros((), one.dtype) for one in operands[:-2]), jnp.full((), jnp.inf, operands[-1].dtype)]
+    start.append(-start[-1])
+    reduced: Sequence[Any] = lax.reduce(tuple(operands), tuple(start), join, tuple(range(operands[0].ndim)))
+    return reduced
+
+
+# bits
+
+
+def _layout(dtype: Any) -> tuple[Any, int, int]:
+    """The unsigned integer of its size, the bits of its mantissa, and what is added to its exponent."""
+    return (jnp.uint64, 52, 1023) if dtype == jnp.float64 else (jnp.uint32, 23, 127)
+
+
+def _magnitude_bits(array: Any) -> Any:
+    unsigned, mantissa, bias = _layout(array.dtype)
+    sign = unsigned(1 << (mantissa + bias.bit_length() + 1))
+    return lax.bitcast_convert_type(array, unsigned) & (sign - unsigned(1))
+
+
+def _exponent(magnitude: Any) -> Any:
+    """The power of two at or below it, as int32; the least normal one for what is less."""
+    unsigned, mantissa, bias = _layout(magnitude.dtype)
+    return jnp.maximum((_magnitude_bits(magnitude) >> unsigned(mantissa)).astype(jnp.int32), 1) - bias
+
+
+def _scale(exponent: Any, dtype: Any) -> Any:
+    """``2**-exponent``, which may be more than the largest number."""
+    half = exponent // 2
+    return _power_of_two(-half, dtype) * _power_of_two(half - exponent, dtype)
+
+
+def _power_of_two(exponent: Any, dtype: Any) -> Any:
+    unsigned, mantissa, bias = _layout(dtype)
+    return lax.bitcast_convert_type((exponent + bias).astype(unsigned) << unsigned(mantissa), dtype)
+
+
+# magnitudes
+
+
+def magnitudes_of(array: Any) -> tuple[Any, Any]:
+    """Counts of each exponent, from the least that its dtype holds, uint32; and the least magnitude but zero."""
+    unsigned, mantissa, bias = _layout(array.dtype)
+    bits = _magnitude_bits(array).reshape(-1)
+    above = (bits >> unsigned(mantissa)).astype(jnp.int32)
+    leading = jnp.asarray(8 * unsigned.dtype.itemsize - 1, jnp.int32) - lax.clz(bits).astype(jnp.int32)
+    place = jnp.where(above > 0, above + mantissa - 1, leading)
+    is_counted = (bits > 0) & (above <= 2 * bias)
+    counts = jnp.zeros(2 * bias + mantissa, jnp.uint32).at[jnp.where(is_counted, place, 0)].add(
+        is_counted.astype(jnp.uint32)
+    )  # fmt: skip
+    largest = unsigned((2 * bias + 1) << mantissa)  # the bits of infinity
+    smallest = jnp.where(is_counted, bits, largest).min(initial=largest)
+    return counts, lax.bitcast_convert_type(smallest, array.dtype)
+
+
+# in Python
+
+
+def row_from(size: int, counts: Sequence[int], numbers: Sequence[float]) -> Row:
+    """The row that they stand for."""
+    finite = counts[0]
+    if not finite:
+        return (float(size), *map(float, counts), *NOTHING[6:])
+    base, rest, squares, exponent, low, high = numbers
+    factor = math.ldexp(1.0, int(exponent))
+    total = (base * finite + rest) * factor
+    square = (squares + 2 * base * rest + finite * base * base) * factor * factor
+    return (float(size), *map(float, counts), total, square, low, high)
+
+
+def exponents_from(counts: numpy.ndarray[Any, Any], smallest: float) -> Exponents:
+    """The magnitudes that they stand for."""
+    (found,) = numpy.nonzero(counts)
+    if not found.size:
+        return NONE
+    least = -149 if counts.size < EXACT_BINS else -1074
+    first, last = int(found[0]), int(found[-1])
+    return Exponents(least + first, counts[first : last + 1].astype(numpy.int64), smallest)
+
+
+EXACT_BINS = 1000  # float64 has more, float32 fewer

@@ -1,0 +1,126 @@
+"""The statistics of a watched step of JAX as one pytree, which goes where arrays go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.jax.statistics import exponents_from, magnitudes_of, real, row_from, rows_of
+from backprobe.record.exponents import NONE, Exponents, merged_exponents
+from backprobe.record.statistics import NOTHING, Row, merged
+from backprobe.record.statistics import measured as row_of_numbers
+
+
+@dataclass(frozen=True)
+class About:
+    """What rows of statistics are of: the watch that they belong to, and name, kind and size of each."""
+
+    watch: int
+    function: str
+    rows: tuple[tuple[str, str, int], ...]
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclass(eq=False)
+class Statistics:
+    """The statistics of one run of a watched loss function: small arrays, for ``run.record`` to take.
+
+    Those of several runs may be stacked, as ``jax.lax.scan`` stacks them.
+    """
+
+    about: About
+    arrays: tuple[Any, ...]
+    is_recorded: bool = field(default=False, repr=False)
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], About]:
+        return self.arrays, self.about
+
+    @classmethod
+    def tree_unflatten(cls, about: About, arrays: Sequence[Any]) -> Statistics:
+        return cls(about, tuple(arrays))
+
+    def __repr__(self) -> str:
+        return f"<Statistics of {self.about.function}: {len(self.about.rows)} rows>"
+
+    def begin_transfer(self) -> None:
+        """They are on their way to this machine's memory, as soon as they are computed."""
+        for array in self.arrays:
+            if hasattr(array, "copy_to_host_async"):
+                array.copy_to_host_async()
+
+    def rows(self) -> list[Row]:
+        """Waits until they are there; several runs are merged."""
+        counts, numbers = map(numpy.asarray, self.arrays[:2])
+        height = len(self.about.rows)
+        found = [NOTHING] * height
+        for several in zip(_runs(counts, height), _runs(numbers, height), strict=True):
+            for at, (row, count, number) in enumerate(zip(self.about.rows, *several, strict=True)):
+                found[at] = merged(found[at], row_from(row[2], count, number))
+        return found
+
+    def exponents(self, at: int) -> Exponents:
+        """The magnitudes of a row. Waits until they are there."""
+        counts, smallest = map(numpy.asarray, self.arrays[2:])
+        found, height = NONE, len(self.about.rows)
+        one_by_one = zip(counts.reshape(-1, height, counts.shape[-1]), smallest.reshape(-1, height), strict=True)
+        for run, least in one_by_one:
+            found = merged_exponents(found, exponents_from(run[at], float(least[at])))
+        return found
+
+
+def _runs(array: numpy.ndarray[Any, Any], height: int) -> list[list[list[Any]]]:
+    """A table for each run."""
+    runs: list[list[list[Any]]] = array.reshape(-1, height, array.shape[-1]).tolist()
+    return runs
+
+
+def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], magnitudes: bool) -> Statistics:
+    """The statistics of arrays, each with its name and kind."""
+    arrays = [real(array) for _, _, array in named]
+    order, counts, numbers = rows_of(arrays)
+    about = About(watch, function, tuple([(*named[at][:2], arrays[at].size) for at in order]))
+    found: tuple[Any, ...] = (counts, numbers)
+    if magnitudes:
+        bins = [magnitudes_of(arrays[at].astype(numbers.dtype)) for at in order]
+        found += (jnp.stack([counts for counts, _ in bins]), jnp.stack([smallest for _, smallest in bins]))
+    return Statistics(about, found)
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """A row that a device may still compute."""
+
+    statistics: Statistics
+    at: int
+
+
+@dataclass(frozen=True)
+class AwaitedNumber:
+    """A single number that a device may still compute."""
+
+    number: Any
+
+
+def fetched(rows: Mapping[int, Sequence[Awaited | AwaitedNumber]]) -> Callable[[], Mapping[int, Row]]:
+    """What waits for rows and merges those of one place."""
+
+    def wait() -> Mapping[int, Row]:
+        tables: dict[int, list[Row]] = {}
+        found: dict[int, Row] = {}
+        for place, held in rows.items():
+            for one in held:
+                if isinstance(one, AwaitedNumber):
+                    row = row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))
+                else:
+                    if id(one.statistics) not in tables:
+                        tables[id(one.statistics)] = one.statistics.rows()
+                    row = tables[id(one.statistics)][one.at]
+                found[place] = merged(found.get(place, NOTHING), row)
+        return found
+
+    return wait
