@@ -1,6 +1,6 @@
 """Makes the tables of docs/alerts.md: ``python tests/alerts_page.py`` runs all trainings and writes the page.
 
-It takes about a minute. ``python tests/alerts_page.py NAME`` shows the alerts of those whose name begins so.
+It takes some minutes. ``python tests/alerts_page.py NAME`` shows the alerts of those whose name begins so.
 """
 
 import sys
@@ -8,10 +8,12 @@ from pathlib import Path
 
 import torch
 
+from held_out_trainings import CHANGED_FAULTS, CHANGED_HEALTHY, HELD_OUT_FAULTS, HELD_OUT_HEALTHY
 from judged_trainings import FAULTS, HEALTHY, alerts, is_found
 
 PAGE = Path(__file__).parent.parent / "docs" / "alerts.md"
 MARK, END = "<!-- what the tests plant -->\n", "<!-- the end of it -->\n"
+HELD_OUT, HELD_OUT_END = "<!-- what is held out -->\n", "<!-- the end of that -->\n"
 HEAD = "| what is planted | trainings | found in the first tenth | alerts that count |\n|---|---|---|---|\n"
 HEALTHY_HEAD = "\n| healthy | trainings | with an alert |\n|---|---|---|\n"
 FAMILIES = ("MLP", "CNN", "recurrent", "transformer", "others")
@@ -30,10 +32,10 @@ def grouped(items, key):
     return found
 
 
-def tables(shown=print):
-    """Both tables; what is missed, and what is alerted without a reason, is shown."""
+def tables(faults, healthy, shown=print):
+    """Both tables of some trainings; what is missed, and what is alerted without a reason, is shown."""
     rows, total = [], [0, 0]
-    for fault, trainings in grouped(FAULTS, lambda one: one.fault).items():
+    for fault, trainings in grouped(faults, lambda one: one.fault).items():
         found = [is_found(one, alerts(one)) for one in trainings]
         for one in (one for one, well in zip(trainings, found, strict=True) if not well):
             shown(f"missed: {one.name}")
@@ -42,7 +44,7 @@ def tables(shown=print):
         total = [total[0] + len(found), total[1] + sum(found)]
     rows.append(f"| together | {total[0]} | {total[1]} | |\n")
     more, total = [], [0, 0]
-    for kind, trainings in grouped(HEALTHY, family).items():
+    for kind, trainings in grouped(healthy, family).items():
         alerted = [one for one in trainings if alerts(one).findings]
         for one in alerted:
             shown(f"an alert in a healthy training: {one.name}")
@@ -53,15 +55,20 @@ def tables(shown=print):
 
 def made():
     """The page with the tables that the trainings give."""
-    above, _, rest = PAGE.read_text().partition(MARK)
-    _, _, below = rest.partition(END)
-    return f"{above}{MARK}\n{tables()}\n{END}{below}"
+    judged = tables(FAULTS + CHANGED_FAULTS, HEALTHY + CHANGED_HEALTHY)
+    page = between(PAGE.read_text(), MARK, END, judged)
+    return between(page, HELD_OUT, HELD_OUT_END, tables(HELD_OUT_FAULTS, HELD_OUT_HEALTHY))
+
+
+def between(page, mark, end, text):
+    above, _, rest = page.partition(mark)
+    return f"{above}{mark}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1:]:
-        for training in FAULTS + HEALTHY:
+        for training in FAULTS + HEALTHY + HELD_OUT_FAULTS + HELD_OUT_HEALTHY + CHANGED_FAULTS + CHANGED_HEALTHY:
             if training.name.startswith(sys.argv[1]):
                 print(training.name, alerts(training), sep="\n", end="\n\n")
     else:

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from backprobe.alerts.alert import Alert, Seen, alert
 from backprobe.alerts.history import History, Matrix
-from backprobe.alerts.updates import ratio
 
 RISEN = 2.0
 FLAT, SURE = 0.02, 2.0  # of the loss; standard errors
-LEAST, ALONE = 20, 100  # steps
-MOVED = 0.1  # of the weights
+SOON, LEAST = 20, 100  # steps: from which on it may be seen to fall, and to be flat
 WINDOW, TURNS, SWING, FALLING = 12, 0.6, 0.4, 0.9
 MORE = 20  # a growing window is looked at as it has grown by so much of it: 1/20
 BY_RISEN = (
@@ -40,7 +38,7 @@ def check(history: History) -> Iterator[Alert]:
     if len(numbers):
         yield from _rising(name, steps, numbers)
         yield from _oscillating(name, steps, numbers)
-        yield from _flat(history, name, steps, numbers)
+        yield from _flat(name, steps, numbers)
 
 
 def _rising(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
@@ -76,14 +74,13 @@ def _oscillating(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Ite
         yield from alert("oscillating_loss", seen, "logged", SWING, headline, [BY_SWING], remedy)
 
 
-def _flat(history: History, name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
-    moved = _moved(history)
-    end = LEAST
+def _flat(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
+    end = SOON
     while end <= len(numbers):
         fall, error = _fall(numbers[:end])
         if fall - error > FLAT:
             return
-        if fall + error < FLAT and (end >= ALONE or moved <= steps[end - 1]):
+        if fall + error < FLAT and end >= LEAST:
             seen = [Seen(int(steps[end - 1]), name, fall + error)]
             headline = "'{name}' is flat: it has fallen by less than {number} of it"
             remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
@@ -98,10 +95,3 @@ def _fall(numbers: Matrix) -> tuple[float, float]:
     error = SURE * numpy.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
     scale = abs(first.mean()) or 1.0
     return float((first.mean() - second.mean()) / scale), float(error / scale)
-
-
-def _moved(history: History) -> float:
-    """The step by which the weights have changed so much that the loss could have fallen; infinite if not known."""
-    share = ratio(history)
-    has_moved = numpy.zeros(0, bool) if share is None else numpy.nancumsum(share) > MOVED
-    return float(history.steps[has_moved.argmax()]) if has_moved.any() else numpy.inf

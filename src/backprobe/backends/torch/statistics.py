@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.torch.summaries import chunks
-from backprobe.backends.torch.tensors import here, is_floating, is_there
+from backprobe.backends.torch.tensors import here, is_floating, is_partial, is_there
 from backprobe.record.exponents import NONE, Exponents, exponents, merged_exponents
 from backprobe.record.statistics import CHUNK, NOTHING, Row, measured, merged, repeated
 
@@ -28,7 +28,7 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         if tensor.numel() <= CHUNK:
             return measured(tensor.numpy(), float(tensor.sum())) if is_there(tensor) else None
         return _summed(torch.split(tensor.view(-1), CHUNK)) if is_there(tensor) else None
-    if tensor.is_meta or not is_floating(tensor) or not is_there(tensor):
+    if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:
         return _row(*_numbers(tensor))
@@ -92,7 +92,7 @@ def _once(numbers: Tensor) -> tuple[Tensor, int]:
 
 def exponents_of(tensor: Tensor) -> Exponents | None:
     """The magnitudes of a tensor; None where it has no numbers to read, or they lie on a device."""
-    if tensor.is_meta or not is_floating(tensor) or not is_there(tensor):
+    if tensor.is_meta or not is_floating(tensor) or not is_there(tensor) or is_partial(tensor):
         return None
     try:
         numbers, _ = _numbers(tensor)

@@ -270,3 +270,14 @@ def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
         return torch.sparse_compressed_tensor(
             parts["compressed"], parts["plain"], parts["values"], shape, layout=kind, check_invariants=True
         )
+
+
+def is_partial(tensor: Tensor) -> bool:
+    """Has each process a part of a sum that is not taken yet? A ``DTensor`` says so."""
+    return any(one.is_partial() for one in getattr(tensor, "placements", ()))
+
+
+def is_replicated(tensor: Tensor) -> bool:
+    """Has each process all of it? A ``DTensor`` says so."""
+    placements = getattr(tensor, "placements", ())
+    return bool(placements) and all(one.is_replicate() for one in placements)

@@ -35,7 +35,7 @@ from backprobe.backends.torch.compiled_statistics import (
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
 from backprobe.backends.torch.tape import quiet
-from backprobe.backends.torch.tensors import is_floating
+from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import WatchedSelection, unwrapped, watched_parameters, watched_parts
@@ -227,7 +227,8 @@ class TorchWatching(Watching):
 
     def _measure(self, watched: WatchedModule, path: str, tensor: Tensor) -> None:
         if path not in watched.places:
-            watched.places[path] = self._places(watched.path, path) if is_floating(tensor) else None
+            wanted = is_floating(tensor)
+            watched.places[path] = self._places(watched.path, path, is_replicated(tensor)) if wanted else None
         places = watched.places[path]
         if places is None and watched.path:
             return
@@ -247,12 +248,12 @@ class TorchWatching(Watching):
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
-    def _places(self, module: str, path: str) -> Places | None:
+    def _places(self, module: str, path: str, is_replicated: bool = False) -> Places | None:
         if not self.selection.wants_output(module, path):
             return None
         name, options = _named(module, path), self.options
-        value = self.listener.place(name, VALUE) if options.values else NONE
-        return value, self.listener.place(name, GRADIENT, is_scaled=True) if options.gradients else NONE
+        place = partial(self.listener.place, name, is_replicated=is_replicated)
+        return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     # backward
 
