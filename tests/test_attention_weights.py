@@ -71,3 +71,12 @@ def test_other_names_that_hold_none_are_none_and_cut_nothing():
     assert rec["mask"].reason == rec["attn_weights"].reason == "it is None"
     (finding,) = bp.explain(rec, "mask").findings
     assert finding.kind == "not_tensor"
+
+
+def test_the_name_that_takes_the_place_of_weights_not_asked_for():
+    attention = nn.MultiheadAttention(4, 1)
+    with bp.probe() as rec:
+        x = torch.randn(3, 1, 4)
+        out, w = attention(x, x, x, need_weights=False)
+        out.sum().backward()
+    assert "need_weights=True in nn.MultiheadAttention" in rec["w"].reason

@@ -515,3 +515,31 @@ def test_a_recording_without_outputs_is_saved_and_loaded(tmp_path):
         u = torch.ones(2) * 2
     rec.save(tmp_path / "saved")
     assert torch.equal(bp.load(tmp_path / "saved")["u"].value, u)
+
+
+@pytest.mark.parametrize("reads_locals", [False, True])
+def test_under_a_trace_function_too_what_a_block_bound_ends_with_its_names(reads_locals):
+    def traced(frame, event, arg):
+        if reads_locals:
+            _ = frame.f_locals
+        return traced
+
+    def program():
+        w = torch.ones(3, requires_grad=True)
+        with bp.probe() as rec:
+            h = w * 2
+            loss = h.sum()
+            loss.backward()
+        ends = [weakref.ref(h), weakref.ref(loss)]
+        del rec, h, loss
+        gc.collect()
+        kept = w.grad.tolist()  # no variable is lost by it
+        return [end() for end in ends], kept
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        found = program()
+    finally:
+        sys.settrace(before)
+    assert found == ([None, None], [2.0, 2.0, 2.0])

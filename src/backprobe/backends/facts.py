@@ -124,7 +124,8 @@ class Failure:
     ``root`` is the tensor that backward was to run from. ``lines`` are those of writes that no capture came of.
     ``module`` is the framework's own module in which the error arose, as it prints itself, and ``hook`` says that what
     it wrote to was made by a hook. ``carried`` are the values of an earlier step that a backward pass went back to.
-    ``text`` is the part of the program's line that it is about, where that is known.
+    ``text`` is the part of the program's line that it is about, or the names of parameters, where that is known.
+    ``outputs`` are what was to be differentiated.
     """
 
     kind: str
@@ -140,6 +141,7 @@ class Failure:
     hook: bool = False
     carried: tuple[int, ...] = ()
     text: str = ""
+    outputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A cut beside which gradients flow by other ways is a note, not a finding.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -49,6 +50,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     inside = converted(text) if kind == cause == "number" else ""
     if inside and inside != own_name(source.name):
         cause = "number.of"
+    elif cause == "number" and math.prod(source.shape or ()) > 1:
+        cause = "number.several"
     if kind == "sample" and is_of_whole_numbers(target):
         cause = "sample.discrete"
     if kind == "checkpoint":

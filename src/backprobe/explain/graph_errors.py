@@ -12,14 +12,15 @@ from backprobe.cuts.cutting_operations import MODULES, parsed
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
-from backprobe.explain.about_entries import is_returned, merged, own_name
+from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.loaded import loaded
 from backprobe.explain.text import say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, without_history
 from backprobe.findings.phrasing import MOST, location, quoted, shorten, uncommented
-from backprobe.findings.report import grouped
+from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
 from backprobe.record.reasons import Reason
@@ -29,6 +30,7 @@ from backprobe.source.user_code import package
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 
+REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
 """What stands below the headline of a note: labels and texts, the last one of what to do."""
@@ -53,7 +55,7 @@ class FailureContext:
         for entry in self.values[:1]:
             words = {"value": repr(entry.name), "name": spelling(entry) or "u"}
             words["described"] = f"{entry.dtype} of shape {entry.shape}"
-        words["values"] = quoted([each.name for each in self.values], len(self.values))
+        words["values"] = quoted([each.name for each in self.values], len(self.values)) or self.failure.text
         return say(code, **{**words, **fields})
 
 
@@ -91,7 +93,9 @@ def note(
         return _note(context.say(failure.kind), [*_lines(context), ("next", context.say(f"{failure.kind}_next"))])
     if failure.kind.startswith(GRAD_NONE):
         return _grad_none(context)
-    if not context.values and failure.kind not in ("in_place", "integer_leaf") and failure.earlier is None:
+    outputs = [captured[at] for at in failure.outputs]
+    is_known = failure.kind in ("in_place", "integer_leaf") or failure.earlier is not None or bool(failure.text)
+    if not context.values and not is_known:
         return None
     if failure.kind == "freed":
         return _freed(context)
@@ -99,6 +103,8 @@ def note(
         parts = _without_history(context)
     elif failure.kind == "in_place":
         parts = [*_made(context), *_in_place(context)]
+    elif failure.kind == "not_in_graph":
+        parts = [*_made(context), *(_disconnected(context, outputs) or [("next", context.say("not_in_graph_next"))])]
     else:
         parts = [*_made(context), ("next", context.say(f"{failure.kind}_next"))]
     return _note(context.say(failure.kind), parts)
@@ -247,12 +253,24 @@ def _freed(context: FailureContext) -> str:
     is_itself = bool(context.values) and not context.users
     is_other = is_itself or context.failure.is_one_forward
     is_carried = not context.values or any(is_bound_again(context.record, value) for value in context.values)
-    detach = (detaching(context.values) or "detach() it") if is_carried and not is_other else ""
+    carried = _used_by_attribute(context)
+    detach = f"{carried} = {carried}.detach()" if carried else detaching(context.values) or "detach() it"
+    detach = detach if is_carried and not is_other else ""
     is_shared = not (is_other or is_carried) and bool(spelling(context.values[0]))
     usual = "freed" if call == "backward()" else "freed_by_grad"
     code = "freed_carried" if detach else "freed_shared" if is_shared else usual
     parts += [*(("used", _at(user)) for user in context.users), ("next", context.say(f"{code}_next", detach=detach))]
     return _note(context.say("freed_itself" if is_itself else "freed", call=call), parts, 10)
+
+
+def _used_by_attribute(context: FailureContext) -> str:
+    """The attribute by which what survived is used again, as in ``self.h = cell(x, self.h)``; empty where by none."""
+    if len(context.values) != 1:
+        return ""
+    names = [own_name(name) for name in (context.values[0].name, *context.values[0].aliases)]
+    attributes = [name for name in names if "." in name and all(map(str.isidentifier, name.split(".")))]
+    lines = [user.source.expression for user in context.users if user.source is not None]
+    return next((name for name in attributes if any(re.search(rf"\b{re.escape(name)}\b", line) for line in lines)), "")
 
 
 def detaching(values: Sequence[Entry]) -> str:
@@ -298,7 +316,36 @@ def _without_history(context: FailureContext) -> Parts:
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
     among = before if len(before) > 1 else set(range(len(flow.entries)))  # where only modules are recorded: all
-    return _cuts_among(flow, among, at) or _frozen(context, flow, among, at)
+    cuts, checkpoints = _cuts_among(flow, among, at), _checkpoints(flow, among)
+    return [*cuts, *checkpoints] or _frozen(context, flow, among, at)
+
+
+def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
+    """The lines after which what was to be differentiated leads to no output, where they are recorded."""
+    flow = Dataflow(context.record, has_run=False)
+    before, found = flow.before(outputs), list[Finding]()
+    for value in context.values:
+        at = flow.position[value.name]
+        after = flow.after(at)
+        found += [cut_finding(flow, cut) for cut in flow.severing(after.keys() & before, outputs)]
+        found += [one for each in after for one in loaded(flow, each)]
+    if not context.values:  # parameters without an entry: a line that spells one of them
+        names = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}\b" for name in context.failure.text.split(", ")))
+        cuts = [cut_finding(flow, cut) for cut in flow.severing(before, outputs)]
+        found += [one for one in cuts if one.source is not None and names.search(one.source.text)]
+    return _said(found)
+
+
+def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
+    """Reentrant checkpoints whose inputs require no gradient: not even parameters that they read get one."""
+    found = []
+    for entry in (flow.entries[each] for each in sorted(among)):
+        text = "" if entry.source is None else entry.source.expression
+        if entry.is_because("reentrant_checkpoint"):
+            found.append(by_status(flow, entry))
+        elif entry.status is GradStatus.FROZEN and REENTRANT.search(text):  # whose inputs are not recorded
+            found.append(about(flow, "checkpoint", entry, entry.source, text=f"`{shorten(text)}`"))
+    return _said(found)
 
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
@@ -330,6 +377,10 @@ def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:
 
 def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
     cuts = [cut_finding(flow, cut) for cut in flow.severing(among, ends)] or hidden_findings(flow, among)
+    return _said(cuts)
+
+
+def _said(cuts: Sequence[Finding]) -> Parts:
     # of one line one: that of a module of the framework's does it to each
     groups = grouped(merged(cuts), lambda found: (found.kind, found.source or found.name))
     parts = []

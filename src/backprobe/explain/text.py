@@ -30,6 +30,8 @@ CAUSES = {
     "number_next": "use {value} itself: {tensor} works like a number, and gradients flow through it",
     "number.of": "{text} gives Python numbers, which have no gradient history: {value} is in what it converts",
     "number.of_next": "use {converted} itself: a tensor needs no conversion, and gradients flow through it",
+    "number.several": "{text} turns {value} into Python numbers, which have no gradient history",
+    "number.several_next": "use {value} itself: operations on whole tensors take no numbers, gradients flow through",
     "number.list": "{text} turns {value} into a list of Python numbers, which have no gradient history",
     "number.list_next": "use {value} itself: operations on whole tensors need no list, and gradients flow through",
     "numpy": "{text} takes {value} out of the framework: NumPy arrays have no gradient history",

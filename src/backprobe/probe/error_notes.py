@@ -54,14 +54,17 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if failure.kind == "inference" and at is not None:
         failure = _mentioned(run, failure, at)
     outputs: list[int] = []
-    if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar", "freed"):
+    is_of_output = failure.kind == "not_in_graph" and not failure.outputs
+    is_of_value = failure.kind in ("no_history", "not_scalar", "freed") and not failure.values
+    if failure.root is not None and (is_of_output or is_of_value):
         outputs = [_hold(run, failure.root, at)]
     record, captured = so_far(run, outputs)
     if record is None:
         return None
     if outputs:
         held = run.trace.captures(run.trace.schema_so_far(outputs))
-        failure = replace(failure, values=(held.index(run.trace.versions.captures[outputs[0]]),))
+        found = (held.index(run.trace.versions.captures[outputs[0]]),)
+        failure = replace(failure, outputs=found) if is_of_output else replace(failure, values=found)
     return note(failure, record, captured, _in_place(run))
 
 

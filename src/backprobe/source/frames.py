@@ -98,6 +98,7 @@ def forget(frame: FrameType) -> None:
         kept = frame.f_locals
         if sys.getrefcount(kept) == 3:  # the frame's, the one here, and that of the call
             kept.clear()
+            _writer()(frame, 0)  # writes nothing: else a trace function's next event fills the dict again
 
 
 def _is_traced_now(frame: FrameType) -> bool:
@@ -122,6 +123,13 @@ def _variable(frame: FrameType, name: str) -> Any:
         return _getter()(frame, name)
     except NameError:
         return UNKNOWN
+
+
+@lru_cache(1)
+def _writer() -> Callable[[FrameType, int], None]:
+    """Writes what a frame keeps into its variables, and those alone that are there; it is up to date from then on."""
+    prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_int)
+    return prototype(("PyFrame_LocalsToFast", ctypes.pythonapi))
 
 
 @lru_cache(1)

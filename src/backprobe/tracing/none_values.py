@@ -8,7 +8,7 @@ from backprobe.record.names import split
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-WEIGHTS = r"(?:\w+_)?att(?:entio)?ns?_(?:weights?|probs?|scores?|matrix)(?:_reshaped)?"
+WEIGHTS = r"(?:\w+_)?att(?:entio)?ns?_(?:output_)?(?:weights?|probs?|scores?|matrix)(?:_reshaped)?"
 NAMED = re.compile(rf"(?:self\.)?{WEIGHTS}(?:#\d+)?")
 RETURNED = re.compile(r"return(?:#\d+)?\.(\d+)")
 IS_NONE = Reason("not_tensor", {"kind": "None"})
@@ -21,7 +21,8 @@ def why_none(name: str, source: Source | None, is_computed: bool) -> Reason:
     ``is_computed`` is whether that line reads anything: the default of an argument does not.
     """
     local = split(name)[1] or name
-    if NAMED.fullmatch(local) and is_computed:
+    is_refused = source is not None and "need_weights=False" in source.statement
+    if is_computed and (NAMED.fullmatch(local) or is_refused):
         return NO_WEIGHTS
     place = RETURNED.fullmatch(local)
     if place is not None and source is not None and source.text.lstrip().startswith("return "):

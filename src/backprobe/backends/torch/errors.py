@@ -296,12 +296,14 @@ def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
 
 def _unused(
     known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor], error: BaseException
-) -> Failure | str | None:  # fmt: skip
+) -> Failure | None:  # fmt: skip
     reached = graph.edges(*roots)
     found = [(tensor, gradient_edge(tensor)) for tensor in inputs]
     unused = [tensor for tensor, edge in found if edge is None or key(edge) not in reached]
-    values = known.positions(unused)
-    return Failure("not_in_graph", values=values) if values else unused_parameters.named(unused, error)
+    values, outputs = known.positions(unused), known.positions(roots)
+    text = "" if values else unused_parameters.named(unused, error)
+    root = roots[0] if roots else None
+    return Failure("not_in_graph", values=values, text=text, outputs=outputs, root=root) if values or text else None
 
 
 # reading

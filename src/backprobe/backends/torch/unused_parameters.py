@@ -32,16 +32,11 @@ def of_reduction(error: BaseException) -> str | None:
     )
 
 
-def named(tensors: Sequence[Tensor], error: BaseException) -> str | None:
-    """The note on tensors that were not used in a graph, by their names; None where they have none."""
+def named(tensors: Sequence[Tensor], error: BaseException) -> str:
+    """The names of parameters that were not used in a graph; empty where they have none."""
     names = TrainedNames(_modules(error), {})
     found = [name for one in tensors if not (name := names.of(one)).startswith("a parameter of shape")]
-    if not found:
-        return None
-    return (
-        f"backprobe: nothing leads from the output back to {listed(found, 20)}\n"
-        "  next:  use it in what is computed, or allow_unused=True, which gives None for it"
-    )
+    return listed(found, 20) if found else ""
 
 
 def _modules(error: BaseException) -> Iterator[Module]:
