@@ -245,3 +245,40 @@ def test_that_nothing_needs_a_gradient_is_the_reason_why_nothing_was_judged():
         "if they require a gradient: x.requires_grad_()"
     )
     assert len(bp.check(Activation())(numbers(3).requires_grad_()).findings) == 1
+
+
+# writes through .data
+
+
+def _doubled_out_of_sight(a):
+    u = a * 1
+    u.data.mul_(2)
+    return (u * a).sum()
+
+
+def _added_out_of_sight(a):
+    u = a * 1
+    u.data += 2
+    return (u * a).sum()
+
+
+def _item_out_of_sight(a):
+    u = a * 1
+    u.data[0] = 2.0
+    return (u * a).sum()
+
+
+@pytest.mark.parametrize("program", [_doubled_out_of_sight, _added_out_of_sight, _item_out_of_sight])
+def test_a_write_through_data_leaves_the_report_without_a_verdict(program):
+    report = bp.check(program)(torch.tensor([1.0, 2.0], dtype=torch.float64))
+    assert report.ok is None
+    assert any("it writes through .data" in said for said in report.unjudged)
+    assert "every derivative is right" not in report.heading
+
+
+def test_numbers_read_through_data_change_nothing():
+    def program(a):
+        k = a.data.sum() + 1
+        return (a * k.mul_(2)).sum()
+
+    assert bp.check(program)(torch.tensor([1.0, 2.0], dtype=torch.float64)).ok

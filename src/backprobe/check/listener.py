@@ -28,6 +28,7 @@ from backprobe.tracing.values import ScopeId
 
 ITERATING = (zip, enumerate, list, tuple, iter, reversed)
 """Of Python's own these iterate over what they are given, and compute nothing from it."""
+IN_PLACE = frozenset({"iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "imatmul"})
 REDUCING = (sum, max, min)
 """These compute from what they iterate over."""
 
@@ -72,7 +73,10 @@ class CallListener(CodeListener):
 
     def attribute(self, at: int, owner: Any, name: str, /) -> Any:
         if self._is_computed(owner, name):
-            return self.program.compute(self.scope, self._call_site(at), attribute_of, owner, name)
+            found = self.program.compute(self.scope, self._call_site(at), attribute_of, owner, name)
+            if name == "data" and self.program.calls.is_differentiated(owner):
+                self.program.hidden[id(found)] = found
+            return found
         getter = users_property(owner, name)
         followed = None if getter is None else self.program.follow(self, getter)
         if followed is None:
@@ -136,6 +140,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self.skips = [0] * len(skipped)  # how often each was called
         self.entered: dict[str, int] = {}
         self.last: tuple[ScopeId, Site] | None = None
+        self.hidden: dict[int, Any] = {}  # what ``.data`` gave of differentiated values: writes to it are not seen
         self.differentiating = 0  # how many transformations that differentiate are running
         self.left = 0  # when the last function was over
 
@@ -162,12 +167,21 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
     def call(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make one of the program's calls, and check it."""
         self.last = scope, site
+        self._may_write(scope, site, function, args)
         since = self.calls.now()
         made = self.calls.record(function, args, kwargs)
         result = self._checked(scope, site, made, function(*args, **kwargs), since)
         if isinstance(made, RecordedCall) and self.calls.now() > since:
             self._check_inside(scope, site, function, args, kwargs)
         return result
+
+    def _may_write(self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...]) -> None:
+        """Notice a write through ``.data``, after which derivatives may be those of other values."""
+        owner, name = self.calls.owner(function), getattr(function, "__name__", "")
+        target = next(iter(args), None) if owner is None else owner
+        is_write = function is with_element or name.endswith("_") or name in IN_PLACE
+        if is_write and not name.endswith("__") and self.hidden.get(id(target)) is target is not None:
+            self.results.add_hidden_write(scope, site)
 
     def _check_inside(
         self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -202,6 +216,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
     def compute(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any) -> Any:
         """Do what the program does without a call, and check it if it is differentiated."""
         since = self.calls.now()
+        self._may_write(scope, site, function, args)
         made = self.calls.record(function, args, {})
         result = function(*args)
         if self.calls.now() == since:  # it was there already, as ``x.grad`` is

@@ -21,7 +21,7 @@ from backprobe.tracing.values import ScopeId
 
 UNJUDGED = frozenset({
     "captured", "derives", "derives_off", "unseen_own", "hooked", "input_unsettled", "gradient_not_finite", "spread",
-    "outputs_unsettled",
+    "outputs_unsettled", "hidden_write",
 })  # fmt: skip
 """Codes of remarks that leave a part unjudged."""
 PARTIAL = UNJUDGED | {"skipped"}
@@ -135,6 +135,10 @@ class CheckResults:
                 self.second[where, _about(reason, right.site, of)] += 1
         if verdict.unchecked is not None:
             self.second[where, verdict.unchecked] += 1
+
+    def add_hidden_write(self, scope: ScopeId, site: CallSite) -> None:
+        """A write that autograd does not see."""
+        self.remarks[_where(scope, site), Reason("hidden_write")] += 1
 
     def add_unseen(self, calls: Recheck) -> None:
         """What the run differentiated outside the calls that were followed."""

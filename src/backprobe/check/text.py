@@ -78,6 +78,10 @@ SENTENCES = {
         "not checked, run where backprobe sees no call of them: in an iterator or a context manager of a class, by a "
         "loop such as scan, or the like"
     ),
+    "hidden_write": (
+        "it writes through .data, which autograd does not see: a derivative that needs the values from before is not "
+        "checked"
+    ),
     "hooked": "it has hooks, and what they do to values and gradients is not checked",
     "skipped": "skipped as asked, {calls}",
     # what the numbers of a finding are gradients of

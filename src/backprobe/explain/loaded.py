@@ -47,16 +47,20 @@ def _is_of_gradients(flow: Dataflow, at: int) -> bool:
 
 
 def _loading(line: Source, name: str) -> Source | None:
+    known = (below for below in lines_below(line) if any(word in below.text for word in LOADING))
+    return next((below for below in known if _loads(below.text, name)), None)
+
+
+def lines_below(line: Source) -> Iterator[Source]:
+    """The lines below one in its file, up to the end of its function; none where the file is another by now."""
     if linecache.getline(line.file, line.line).strip() != line.text.strip():
-        return None
+        return
     indent = _indent(linecache.getline(line.file, line.line))
     for number in range(line.line + 1, line.line + MOST):
         text = linecache.getline(line.file, number)
         if text.lstrip().startswith(("def ", "class ", "async def ")) and _indent(text) < indent:
-            return None
-        if any(word in text for word in LOADING) and _loads(text.strip(), name):
-            return Source(line.file, number, text.strip())
-    return None
+            return
+        yield Source(line.file, number, text.strip())
 
 
 def _indent(text: str) -> int:

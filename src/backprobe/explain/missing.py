@@ -9,22 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import has_part, unread
+from backprobe.cuts.cutting_operations import has_part, parsed, unread
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import about, by_status, is_returned, merged, names_of, scopes_of, with_fact
+from backprobe.explain.about_entries import (
+    about,
+    by_status,
+    is_returned,
+    merged,
+    names_of,
+    own_name,
+    scopes_of,
+    with_fact,
+)
 from backprobe.explain.cut_findings import cut_findings, lost_beside
-from backprobe.explain.loaded import loaded
+from backprobe.explain.loaded import lines_below, loaded
 from backprobe.explain.module_calls import of_call
 from backprobe.explain.text import say
 from backprobe.explain.undifferentiated import CODE, last_cut
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, made_leaves, without_history
-from backprobe.findings.phrasing import listed, named
+from backprobe.findings.phrasing import listed, location, named
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE, Note
+from backprobe.source.sites import names_read
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 
@@ -120,9 +130,37 @@ def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
         return cut_findings(flow, at, left)
+    found = list(_into_backward(flow, at, after))
+    if found:
+        return found
     if _is_partial(flow, _last(flow, after)):
         return [with_fact(one, say("not_selected_on", target=repr(one.name))) for one in cut_findings(flow, at, dead)]
     return hidden_findings(flow, flow.leading, of=at)
+
+
+def _into_backward(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """Cuts before the expression without a name that backward ran from, as ``(y * w).sum().backward()``.
+
+    What that mentions is not recorded: it is read in the file.
+    """
+    outputs = [flow.entries[one] for one in flow.record.outputs]
+    is_unnamed = any(entry.source is None and strip(entry.name) == "backward()" for entry in outputs)
+    for cut in flow.among({*after}) if is_unnamed else ():
+        target = flow.entries[cut.target]
+        if target.source is None or target.status not in CUT_BEFORE:
+            continue
+        root = own_name(target.name).partition(".")[0]
+        lines = (line for line in lines_below(target.source) if ".backward(" in line.text)
+        used = next((line for line in lines if root in _names(line.text)), None)
+        if used is not None:
+            yield from (
+                with_fact(one, say("unnamed_output", at=location(used))) for one in cut_findings(flow, at, [cut])
+            )
+
+
+def _names(statement: str) -> Sequence[str]:
+    tree = parsed(statement)
+    return () if tree is None else names_read(tree)
 
 
 def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:

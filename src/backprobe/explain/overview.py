@@ -22,7 +22,7 @@ from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_lin
 from backprobe.explain.loaded import loaded_steps
 from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.raised import raised
-from backprobe.explain.text import say
+from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
 from backprobe.explain.untrained import heading as heading_of
 from backprobe.explain.untrained import trained_leaves, with_parameters
@@ -36,6 +36,9 @@ from backprobe.record.names import partition, split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
+
+SAMPLING = ("normal", "bernoulli", "poisson")
+"""Functions of PyTorch whose samples have edges to what they were drawn with, and zero for a derivative."""
 
 
 def explain_all(flow: Dataflow) -> Report:
@@ -66,8 +69,20 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
-             *unfelt, *_without(flow, missing, rest - leaves), *_hidden(flow, missing)]  # fmt: skip
+             *_sampled(flow), *unfelt, *_without(flow, missing, rest - leaves),
+             *_hidden(flow, missing)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
+
+
+def _sampled(flow: Dataflow) -> list[str]:
+    """Samples that a gradient flows back through as zero, as from ``torch.normal(mean, deviation)``."""
+    found = []
+    for at, entry in enumerate(flow.entries):
+        if entry.op in SAMPLING and flow.edges[at] and entry.status is GradStatus.OK:
+            names = listed([repr(flow.entries[each].name) for each in sorted(flow.edges[at])])
+            instead = instead_of_flat(entry.op, flow.record.framework)
+            found.append(say("sampled", at=named(entry), names=names, instead=instead))
+    return found
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:

@@ -28,6 +28,12 @@ class Allowed:
                 next="allow='decoder:logits'",
             )  # fmt: skip
         texts = [patterns] if isinstance(patterns, str) else list(patterns)
+        for text in texts:
+            if not isinstance(text, str):
+                raise BadOption(
+                    f"a pattern of allow is a text, not {kind(text)}", asked=f"allow={written(patterns)}",
+                    next="allow=['decoder:logits']",
+                )  # fmt: skip
         self.patterns = [
             compile_pattern(text, in_function=in_function) for text in texts for in_function in (False, True)
         ]

@@ -71,7 +71,7 @@ def failure(
     if freed is not None:
         return freed
     if kind == "not_in_graph":
-        return _unused(known, roots, _tensors(call, "inputs"), error)
+        return _unused(known, roots, _tensors(call, "t_inputs", "inputs"), error)  # a generator is used up by then
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
         return _written(kind, error, known, written)
     if kind == "no_history" and _in_custom_backward(error):
