@@ -102,6 +102,24 @@ def test_a_package_of_an_extra_that_is_missing(missing, call, extra, tmp_path):
     assert shown.splitlines()[-1].isdigit()
 
 
+@pytest.mark.parametrize(
+    ("code", "missing", "extra"),
+    [
+        ("import backprobe.integrations.huggingface", "transformers", "huggingface"),
+        ("import backprobe.integrations.lightning", "lightning", "lightning"),
+        ("from backprobe.integrations.tensorboard import TensorBoardSink; TensorBoardSink('tb')", "tensorboard",
+         "tensorboard"),
+        ("from backprobe.integrations.wandb import WandbSink; WandbSink()", "wandb", "wandb"),
+        ("from backprobe.integrations.mlflow import MLflowSink; MLflowSink()", "mlflow", "mlflow"),
+    ],
+)  # fmt: skip
+def test_a_library_that_is_integrated_and_missing(code, missing, extra):
+    blocked = f"import sys\nsys.modules[{missing!r}] = None\nimport backprobe as bp\n"
+    shown = printed(python("-c", f"{blocked}try:\n    {code}\nexcept bp.NotInstalled as error:\n    print(error)"))
+    assert f"needs {missing}" in shown
+    assert f"next:  pip install 'backprobe[{extra}]'" in shown
+
+
 def _double(x):
     return x * 2
 

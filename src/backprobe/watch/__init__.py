@@ -286,6 +286,12 @@ class Watch:
         self._warn()
 
     @property
+    def current_step(self) -> int:
+        """The number of the step that runs, or of the next where none has begun. Raises BadOption."""
+        self._open("run.current_step")
+        return self._listener.current.step
+
+    @property
     def acknowledged(self) -> int:
         """The last step that is on disk, whatever becomes of this process; -1 for none so far."""
         return -1 if self._background is None else self._background.acknowledged

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -169,6 +170,19 @@ def _unscaling(optimizer: Optimizer) -> float:
 def _found_overflow(optimizer: Optimizer) -> bool:
     found = getattr(optimizer, FUSED[1], None)
     return found is not None and bool(found)
+
+
+def without_wrapper(options: WatchOptions) -> WatchOptions:
+    """The options with the optimizers, and the scaler, that Accelerate has wrapped: hooks of wrappers never run."""
+    scaler, found = options.scaler, []
+    for optimizer in options.optimizers:
+        while "_optimizer_step_pre_hooks" not in vars(optimizer) and isinstance(
+            getattr(optimizer, "optimizer", None), Optimizer
+        ):
+            scaler = getattr(optimizer, "scaler", None) if scaler is None else scaler
+            optimizer = optimizer.optimizer
+        found.append(optimizer)
+    return replace(options, optimizers=tuple(found), scaler=scaler)
 
 
 def refuse_others(options: WatchOptions, asked: str) -> None:

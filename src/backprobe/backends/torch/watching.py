@@ -39,7 +39,7 @@ from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import WatchedSelection, unwrapped, watched_parameters, watched_parts
-from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others
+from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
 from backprobe.backends.watches import (
     BACKWARD,
     GRADIENT,
@@ -80,7 +80,7 @@ class TorchWatching(Watching):
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
         refuse_others(options, asked)
-        model = unwrapped(model)
+        options, model = without_wrapper(options), unwrapped(model)
         self.model, self.options, self.listener, self.asked = model, options, listener, asked
         self.selection = WatchedSelection(options.select, asked)
         self.selection.check(model)

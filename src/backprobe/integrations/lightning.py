@@ -1,0 +1,67 @@
+"""``bp.watch`` as a callback for Lightning's ``Trainer``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from backprobe.errors import installed
+from backprobe.integrations.trainer_watch import TrainerWatch
+from backprobe.watch import Watch
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    installed(
+        "lightning", extra="lightning", asked="backprobe.integrations.lightning"
+    )  # an error that says how to install it
+    raise
+
+
+class WatchCallback(Callback):
+    """Watch the module that a ``Trainer`` trains: ``Trainer(callbacks=[WatchCallback("runs/exp1")])``.
+
+    A step is one of the optimizer, and with several one of the last that ``configure_optimizers`` returns; parameters'
+    gradients are those that it uses: accumulated, unscaled and clipped. The loss that ``training_step`` returns and the
+    learning rate are logged in the run. A training that goes on from a checkpoint goes on with its steps.
+
+    The options are those of ``bp.watch``, without those that the trainer knows. Raises BadOption.
+    """
+
+    def __init__(self, run_dir: str | os.PathLike[str], **options: Any) -> None:
+        self._watch = TrainerWatch(run_dir, options)
+        self._restored: int | None = None
+
+    @property
+    def run(self) -> Watch | None:
+        """The watch, while a training runs."""
+        return self._watch.run
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        first, self._restored = self._restored, None
+        if first is None and len(trainer.optimizers) == 1:  # it counts the steps of all
+            first = trainer.global_step
+        self._watch.open(pl_module, optimizer=trainer.optimizers, scaler=scaler, start_step=first)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self.run is None:
+            return
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        if loss is not None:  # which the trainer has divided by the number of batches
+            self.run.log(loss=loss * (trainer.accumulate_grad_batches if pl_module.automatic_optimization else 1))
+        rates = [float(group["lr"]) for optimizer in trainer.optimizers for group in optimizer.param_groups]
+        self._watch.log({f"learning_rate{f'.{at}' * (len(rates) > 1)}": rate for at, rate in enumerate(rates)})
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._watch.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._watch.close(exception)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.run is None else {"step": self.run.current_step}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._restored = state_dict.get("step")
