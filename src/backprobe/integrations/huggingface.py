@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import installed
 from backprobe.integrations.trainer_watch import TrainerWatch
 from backprobe.watch import Watch
 
-TrainerCallback = installed(
-    "transformers", extra="huggingface", asked="backprobe.integrations.huggingface"
-).TrainerCallback
+if TYPE_CHECKING:  # which knows the library only where it is installed
+    TrainerCallback = object
+else:
+    TrainerCallback = installed(
+        "transformers", extra="huggingface", asked="backprobe.integrations.huggingface"
+    ).TrainerCallback
 
 SUMMARY = "train_runtime"
 """What is logged with this is about the whole training, and not about a step."""

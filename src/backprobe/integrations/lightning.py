@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import installed
 from backprobe.integrations.trainer_watch import TrainerWatch
 from backprobe.watch import Watch
 
-try:
-    from lightning.pytorch import Callback
-except ImportError:
-    installed(
-        "lightning", extra="lightning", asked="backprobe.integrations.lightning"
-    )  # an error that says how to install it
-    raise
+if TYPE_CHECKING:  # which knows the library only where it is installed
+    Callback = object
+else:
+    Callback = installed("lightning", extra="lightning", asked="backprobe.integrations.lightning").Callback
 
 
 class WatchCallback(Callback):
