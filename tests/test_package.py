@@ -19,7 +19,7 @@ HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich",
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
-    "Alert", "RunReport",
+    "Alert", "Gap", "RunReport",
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Check", "CheckReport",
     "Conflict", "Conflicts",
     "Derivation", "DiffReport", "Divergence", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus",

@@ -1,6 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
-from backprobe.alerts import Alert
+from backprobe.alerts import Alert, Gap
 from backprobe.charts.report import RunReport
 from backprobe.check import Check, CheckReport, WrongDerivative, check
 from backprobe.conflicts import Conflict, Conflicts
@@ -76,6 +76,7 @@ __all__ = [
     "Entry",
     "Finding",
     "Finiteness",
+    "Gap",
     "GradStatus",
     "Histogram",
     "IndirectInput",

@@ -171,6 +171,17 @@ class Run:
 
         return alerts(self._reader)
 
+    @property
+    def gaps(self) -> Report:
+        """Steps and names without rows, and why: a module that was not called, a step without a backward.
+
+        A report, each of whose findings is a ``Gap``: it has the ``name``, the ``steps``, the ``kinds`` of numbers that
+        are missing, and the reason as a code, ``kind``. Steps that ``every=`` leaves out are no gaps.
+        """
+        from backprobe.alerts.gaps import gaps
+
+        return gaps(self._reader)
+
     def report(self, name: str | None = None, step: int | None = None) -> RunReport:
         """The run in 80 columns: alerts, the tree of its modules over the steps, and gradients across depth.
 
@@ -295,6 +306,13 @@ class Run:
             next=asked.replace(name, close[0]) if close else "run.names, for every name",
         )  # fmt: skip
 
+    def _why_not(self, name: str, step: int) -> str:
+        """Why a name has no row in a step."""
+        from backprobe.record.gaps import GapCode
+
+        said = [GapCode(code).meaning for at, one, _, code in self._reader.gaps() if (at, one) == (step, name)]
+        return said[0] if said else "it was not called in this step, or no numbers came to it"
+
     def _unknown_step(self, step: Any) -> UnknownStep:
         steps = self.steps.tolist()
         asked = f"run.at({cut(written(step))})"
@@ -401,7 +419,7 @@ class Step(Mapping[str, Mapping[str, float]]):
             if full not in self._rows:
                 raise UnknownName(
                     f"{full!r} has no row in step {self.step}", asked=asked, found=plural(len(self._rows), "name"),
-                    why="it was not called in this step, or no numbers came to it",
+                    why=self._run._why_not(full, self.step),
                     next=f"run.series({full!r}, field), for the steps that it has",
                 )  # fmt: skip
             name = full

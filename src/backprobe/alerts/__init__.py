@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backprobe.alerts.alert import Alert
+from backprobe.alerts.gap import Gap
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 
@@ -33,4 +34,4 @@ def alerts(reader: RunReader, until: int | None = None) -> Report:
     return Report(f"{heading}: {checked} were checked", tuple(found), tuple(notes))
 
 
-__all__ = ["Alert", "alerts"]
+__all__ = ["Alert", "Gap", "alerts"]

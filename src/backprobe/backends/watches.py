@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backprobe.record.gaps import GapCode
+
 VALUE, GRADIENT, BACKWARD, PARAMETER, UPDATE = "value", "grad", "grad_backward", "param", "update"
 """The kinds of numbers that are watched."""
 
@@ -60,6 +62,18 @@ class StepListener(Protocol):
     @abstractmethod
     def count(self, place: int, exponents: Any, replaces: bool = False) -> None:
         """Magnitudes of the current step's numbers, or a function that gives them later, and may wait."""
+
+    @abstractmethod
+    def missing(self) -> list[tuple[str, str]]:
+        """The names and kinds that have had rows, and none in the current step."""
+
+    @abstractmethod
+    def has(self, name: str, kind: str) -> bool:
+        """Has it had a row?"""
+
+    @abstractmethod
+    def gaps(self, found: list[tuple[str, str, GapCode]]) -> None:
+        """All that has no row in the current step, and why: its names, their kinds, and the reasons."""
 
     @abstractmethod
     def passed(self) -> None:

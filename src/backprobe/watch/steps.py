@@ -14,8 +14,9 @@ import numpy
 
 from backprobe.backends.watches import StepListener
 from backprobe.record.exponents import Exponents, merged_exponents
+from backprobe.record.gaps import GapCode
 from backprobe.record.statistics import Row, measured, merged, scaled
-from backprobe.storage.runs.layout import RowKey, StepData, blank
+from backprobe.storage.runs.layout import Missing, RowKey, StepData, blank
 from backprobe.watch.background import Waiting
 
 LOGGED = "logged"
@@ -34,13 +35,14 @@ class Open:
     later: dict[int, list[Any]] = field(default_factory=dict)
     counted_later: dict[int, list[Callable[[], Exponents]]] = field(default_factory=dict)
     backwards: int = 0
+    gaps: list[Missing] | None = None
     skipped: bool = False
     scale: float = 1.0
     ended: float = 0.0
 
     @property
     def is_empty(self) -> bool:
-        return not self.rows and not self.later and not self.skipped
+        return not self.rows and not self.later and not self.skipped and self.gaps is None
 
 
 class Steps(StepListener):
@@ -99,6 +101,21 @@ class Steps(StepListener):
         before = None if replaces else self.current.exponents.get(place)
         self.current.exponents[place] = exponents if before is None else merged_exponents(before, exponents)
 
+    def missing(self) -> list[tuple[str, str]]:
+        there = self.current
+        if len(there.rows) + len(there.later) >= len(self.places):
+            return []
+        return [
+            key for key, place in self.places.items()
+            if place not in there.rows and place not in there.later and key[1] != LOGGED
+        ]  # fmt: skip
+
+    def has(self, name: str, kind: str) -> bool:
+        return (name, kind) in self.places
+
+    def gaps(self, found: list[tuple[str, str, GapCode]]) -> None:
+        self.current.gaps = [(name, kind, code.value) for name, kind, code in found]
+
     def log(self, name: str, row: Any) -> None:
         """A number of the program's own, of the step that runs; between two steps, of the one that has ended."""
         into = self.current if self.has_begun or self.ended is None else self.ended
@@ -153,7 +170,7 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
     for place, held in step.counted_later.items():
         step.exponents[place] = reduce(merged_exponents, [one() for one in held])
     exponents = _unscaled(step, unscaled)
-    return StepData(step.step, matrix, step.ended, step.backwards, step.skipped, exponents)
+    return StepData(step.step, matrix, step.ended, step.backwards, step.skipped, exponents, step.gaps)
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:

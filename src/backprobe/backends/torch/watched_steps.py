@@ -43,6 +43,7 @@ class OptimizerSteps:
         self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
         self.stepped = False
+        self.stepped_parameters: set[int] = set()  # in this step, by identity
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -91,6 +92,7 @@ class OptimizerSteps:
             if _closure(args, kwargs):  # which has called backward() in the step
                 self.measure_gradients(own, GRADIENT)
             self._measure_parameters(own)
+            self.stepped_parameters.update(map(id, own))
         self.stepped = self.stepped or not _found_overflow(optimizer)
         if self.options.scaler is None and optimizer is self.options.optimizers[-1]:
             self._end()
@@ -107,6 +109,7 @@ class OptimizerSteps:
         self.stepped = False
         if self.listener.is_measured:
             self.ending()
+            self.stepped_parameters.clear()
         self.listener.end(skipped=skipped, scale=scale)
         self.ended()
 

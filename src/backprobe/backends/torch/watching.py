@@ -37,6 +37,7 @@ from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
+from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import WatchedSelection, unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
@@ -98,6 +99,7 @@ class TorchWatching(Watching):
         self.hook = ModuleHook(self._after)
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
+        self.gaps = WatchedGaps(model, options, listener)
         self.installed = ExitStack()
 
     def __enter__(self) -> TorchWatching:
@@ -130,6 +132,9 @@ class TorchWatching(Watching):
             self.listener.passed()  # of a function that was compiled with all of the model
         self._add_compiled(gradients)
         self._follow_up()
+        self.gaps.step_ends(
+            self.modules, self.parameters, self.selection.wants_module, self.steps.stepped_parameters
+        )  # fmt: skip
         self.seen.clear()
         self.passes.clear()
 
@@ -158,7 +163,10 @@ class TorchWatching(Watching):
             self.by_identity[id(part)] = first
             if first.path != path and self.selection.wants_module(path):
                 self.listener.alias(_named(path, ""), _named(first.path, ""))
-        for path, parameter in watched_parameters(self.model):
+        own = watched_parameters(self.model)
+        for gone in self.parameters.keys() - {parameter for _, parameter in own}:
+            del self.parameters[gone]
+        for path, parameter in own:
             name = quote_path(path)
             if self.options.parameters and self.selection.wants(name):
                 first_name = self.parameters.setdefault(parameter, name)
@@ -171,6 +179,8 @@ class TorchWatching(Watching):
     def _after(self, module: Module, args: Any, output: Any) -> None:
         """After each call of each module, while gradients are recorded. Dynamo traces this with what it compiles."""
         if not torch.is_grad_enabled():
+            if not torch.compiler.is_compiling() and self.listener.is_measured:
+                self.gaps.without_grad.add(module)
             return
         if torch.compiler.is_dynamo_compiling():
             if self.compiled.knows(id(module)) and self.listener.is_measured:
@@ -180,6 +190,7 @@ class TorchWatching(Watching):
 
     def _run_after(self, module: Module, output: Any) -> None:
         if threading.get_ident() != self.thread:
+            self.gaps.elsewhere.add(module)
             return
         watched = self.modules.get(module) or self._added(module)
         if watched is None:
@@ -192,6 +203,7 @@ class TorchWatching(Watching):
             return
         if current_pass() >= 0 and computing_again() is None:
             return  # inside a pass of backward, a checkpoint computes again what was measured in its first run
+        self.gaps.called.add(id(module))
         with quiet():
             if type(output) is Tensor:
                 self._measure(watched, "", output)

@@ -9,6 +9,7 @@ names that come later get later places, and a step that has none of their number
   of a row side by side. A column that does not change within a chunk, as most counts, is stored once.
 
 - ``exponents`` has a row for each histogram, by row and step.
+- ``gaps`` says which names have no row in a step, and why. What it says holds until it says something else.
 
 Each row of numbers is written behind a sum of its bits (``sealed``), so that damage is an error and no wrong number.
 
@@ -20,7 +21,7 @@ newest steps.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +33,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.statistics import COLUMNS, NOTHING
 
 APPLICATION = 0x62707277  # "bprw"
-VERSION = 3
+VERSION = 4
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
 MOST_STEPS = 1024  # in a chunk
@@ -48,11 +49,14 @@ CREATE TABLE chunks (id INTEGER PRIMARY KEY, attempt INTEGER, count INTEGER, hei
 CREATE TABLE columns (id INTEGER PRIMARY KEY, data BLOB);
 CREATE TABLE exponents (attempt INTEGER, place INTEGER, step INTEGER, low INTEGER, smallest REAL, counts BLOB,
   PRIMARY KEY (attempt, place, step)) WITHOUT ROWID;
+CREATE TABLE gaps (attempt INTEGER, step INTEGER, gaps TEXT NOT NULL, PRIMARY KEY (attempt, step));
 """
 
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4")])
 """What is known of a step beside its statistics; ``time`` is in seconds since 1970."""
 
+Missing = tuple[str, str, str]
+"""A name and a kind without a row, and the code of the reason."""
 Merge = Literal["sum", "once"]
 """How processes' rows of a name become one: their numbers are parts of a whole, or the same in each."""
 
@@ -76,6 +80,7 @@ class StepData:
     backwards: int = 0
     skipped: bool = False
     exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were taken
+    gaps: Sequence[Missing] | None = None  # None where that was not looked at
 
 
 @dataclass(frozen=True)

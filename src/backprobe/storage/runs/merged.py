@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,24 @@ class RunReader:
                 elif row.merge == "sum":
                     found[step] = merged_exponents(found[step], one)
         return dict(sorted(found.items()))
+
+    def gaps(self) -> list[tuple[int, str, str, str]]:
+        """Step, name, kind and code of what has no row in a step, in any rank."""
+        found = {(step, name, kind): code for rank in self.ranks.values() for step, (name, kind, code) in rank.gaps()}
+        if len(self.ranks) > 1 and found:
+            rows = self._rows_of({(name, kind) for _, name, kind in found})
+            steps, columns = self.columns(rows, ["count"])
+            when = {step: at for at, step in enumerate(steps.tolist())}
+            where = {(row.name, row.kind): at for at, row in enumerate(rows)}
+            found = {
+                (step, name, kind): code for (step, name, kind), code in found.items()
+                if not columns["count"][where[name, kind], when[step]]
+            }  # fmt: skip
+        return [(*key, code) for key, code in found.items()]
+
+    def _rows_of(self, keys: Iterable[Key]) -> list[RowKey]:
+        known = self.rows()
+        return [known.get(key, RowKey(*key)) for key in keys]
 
     def _rows(self, names: Sequence[str], kind: str) -> list[RowKey]:
         known = self.rows()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import weakref
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from backprobe.storage.runs.layout import (
     INFO,
     Attempt,
     Matrix,
+    Missing,
     RowKey,
     blank,
     column_id,
@@ -273,6 +276,22 @@ class RankFile:
                     if read.get(step) == attempt:
                         found[step] = Exponents(low, unsealed(counts, 1, numpy.int64)[0], smallest)
         return found
+
+    def gaps(self) -> Iterator[tuple[int, Missing]]:
+        """The names and kinds without a row, with the step, in each measured step that had a backward."""
+        with self.reading() as index:
+            said = self.connection.execute("SELECT attempt, step, gaps FROM gaps ORDER BY attempt, step").fetchall()
+        every = {one.number: int(one.facts.get("every", 1)) for one in index.attempts}
+        attempts = index.attempt_of.tolist()
+        steps, has_passed = index.info["step"].tolist(), (index.info["backwards"] > 0) & (index.info["skipped"] == 0)
+        by_attempt: dict[int, list[tuple[int, list[Missing]]]] = {}
+        for attempt, step, text in said:
+            by_attempt.setdefault(attempt, []).append((step, [tuple(one) for one in json.loads(text)]))
+        for step, attempt, passed in zip(steps, attempts, has_passed.tolist(), strict=True):
+            if passed and step % every[attempt] == 0:
+                known = by_attempt.get(attempt, [])
+                at = bisect_right(known, step, key=lambda one: one[0])
+                yield from ((step, one) for one in (known[at - 1][1] if at else ()))
 
     def _matrix(self, stored: Stored, within: int) -> Matrix:
         """Columns × rows of one of the steps that lie together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from backprobe.storage.runs.layout import (
     TABLES,
     VERSION,
     Matrix,
+    Missing,
     RowKey,
     StepData,
     blank,
@@ -91,6 +93,8 @@ class RunWriter:
     def _begin_attempt(self, facts: Mapping[str, Any]) -> None:
         run = self.connection.execute
         self.attempt = run("SELECT coalesce(max(attempt) + 1, 0) FROM attempts").fetchone()[0]
+        self.facts = facts
+        self.gaps: Sequence[Missing] | None = None  # of the last step that is written
         run("INSERT INTO attempts VALUES (?, ?)", (self.attempt, json.dumps(facts)))
         blobs = [info for table in ("steps", "chunks") for (info,) in run(f"SELECT info FROM {table}")]
         self.next_step = max((int(unsealed(blob, 1, INFO)["step"].max()) + 1 for blob in blobs), default=0)
@@ -129,6 +133,7 @@ class RunWriter:
         try:
             self._write_rows()
             self._write_exponents()
+            gaps = self._write_gaps()
             for at in range(0, old, size):
                 self._write_chunk(self.next_chunk + at // size, waiting[at : min(at + size, old)], height)
             if old:
@@ -142,7 +147,17 @@ class RunWriter:
         self.height, self.next_id = height, self.next_id + len(written)
         self.next_chunk += -(-old // size)
         self.new_rows, self.new_aliases, self.pending = [], {}, []
-        self.tail = waiting[old:]
+        self.tail, self.gaps = waiting[old:], gaps
+
+    def _write_gaps(self) -> Sequence[Missing] | None:
+        """What is said of the last step, which is not said again where the next has the same."""
+        last = self.gaps
+        for step in self.pending:
+            if step.gaps is not None and step.gaps != last:
+                last = step.gaps
+                text = json.dumps(last)
+                self.connection.execute("INSERT OR REPLACE INTO gaps VALUES (?, ?, ?)", (self.attempt, step.step, text))
+        return last
 
     def _write_rows(self) -> None:
         self.connection.executemany(
@@ -191,6 +206,8 @@ class RunWriter:
         """Commit, and let others write. Where nobody reads at this moment, the file needs no log from now on."""
         try:
             self.commit(is_last=True)
+            ended = json.dumps({**self.facts, "ended": time.time()})
+            self.connection.execute("UPDATE attempts SET facts = ? WHERE attempt = ?", (ended, self.attempt))
             with contextlib.suppress(sqlite3.OperationalError):
                 self.connection.execute("PRAGMA busy_timeout = 0")
                 self.connection.execute("PRAGMA journal_mode = DELETE")

@@ -1,0 +1,88 @@
+"""Names without a row in a step that had a backward: which there are, and why."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+
+from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.watched_selection import watched_parameters, watched_parts
+from backprobe.backends.watches import GRADIENT, VALUE, StepListener, WatchOptions
+from backprobe.record.gaps import GapCode
+from backprobe.record.names import quote_path, split
+
+Key = tuple[str, str]
+NO_FORWARD = Module.forward
+
+
+class WatchedGaps:
+    """Collects in a measured step how modules were called, and says at its end what has no row."""
+
+    def __init__(self, model: Module, options: WatchOptions, listener: StepListener) -> None:
+        self.model, self.options, self.listener = model, options, listener
+        self.called: set[int] = set()  # modules, by identity
+        self.without_grad: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.elsewhere: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.last: dict[Key, None] = {}
+        self.modules: dict[str, Module] = {}
+        self.own: dict[str, Tensor] = {}
+        self.held: set[int] = set()  # parameters that optimizers have, by identity
+
+    def step_ends(
+        self,
+        heard: Mapping[Module, Any],  # of each module, what has ``path`` and ``places``
+        names: Mapping[Tensor, str],
+        wants: Callable[[str], bool],
+        stepped: Container[int],
+    ) -> None:
+        """All that has no row is said to the listener. ``stepped``: parameters that optimizers stepped, by identity."""
+        missing = dict.fromkeys([*self.listener.missing(), *self._never(heard, names, wants)])
+        if missing and missing != self.last:
+            self.modules = {quote_path(path): part for path, part in watched_parts(self.model)}
+            self.own = {quote_path(path): one for path, one in watched_parameters(self.model)}
+            self.held = {id(each) for one in self.options.optimizers for each in parameters(one)}
+        self.last = missing
+        self.listener.gaps([(name, kind, self._why(name, kind, missing, stepped)) for name, kind in missing])
+        self.called.clear()
+        self.without_grad.clear()
+        self.elsewhere.clear()
+
+    def _never(
+        self, heard: Mapping[Module, Any], names: Mapping[Tensor, str], wants: Callable[[str], bool]
+    ) -> Iterator[Key]:
+        """What was selected and has had no row so far."""
+        kinds = [VALUE] * self.options.values + [GRADIENT] * self.options.gradients
+        for module, one in heard.items():
+            if not one.places and type(module).forward is not NO_FORWARD and wants(one.path):
+                yield from ((quote_path(one.path) or "return", kind) for kind in kinds)
+        if self.options.gradients:
+            for parameter, name in names.items():
+                if parameter.requires_grad and not self.listener.has(name, GRADIENT):
+                    yield name, GRADIENT
+
+    def _why(self, name: str, kind: str, missing: Container[Key], stepped: Container[int]) -> GapCode:
+        if name in self.own:
+            return self._why_parameter(self.own[name], stepped)
+        path = "" if name.partition(".")[0] == "return" else split(name)[0]
+        module = self.modules.get(path)
+        if module is None:
+            return GapCode.REMOVED
+        if id(module) in self.called or (kind == GRADIENT and self.options.values and (name, VALUE) not in missing):
+            return GapCode.NO_GRADIENT if kind == GRADIENT else GapCode.NOT_RETURNED
+        if module in self.without_grad:
+            return GapCode.NO_GRAD
+        if module in self.elsewhere:
+            return GapCode.OTHER_THREAD
+        used = any(one.grad is not None for one in module.parameters(recurse=False))
+        return GapCode.UNHEARD if used else GapCode.NOT_CALLED
+
+    def _why_parameter(self, parameter: Tensor, stepped: Container[int]) -> GapCode:
+        if self.options.optimizers and id(parameter) not in self.held:
+            return GapCode.NOT_OPTIMIZED
+        if self.options.optimizers and id(parameter) not in stepped:
+            return GapCode.NOT_STEPPED
+        return GapCode.EMPTY_GRADIENT

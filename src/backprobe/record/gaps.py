@@ -1,0 +1,48 @@
+"""Reasons why a name has no row in a step of a run."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class GapCode(Enum):
+    """A reason; its value is what a run on disk has."""
+
+    NOT_CALLED = "not_called"
+    NO_GRAD = "no_grad"
+    OTHER_THREAD = "other_thread"
+    UNHEARD = "unheard"
+    NOT_RETURNED = "not_returned"
+    NO_GRADIENT = "no_gradient"
+    EMPTY_GRADIENT = "empty_gradient"
+    NOT_OPTIMIZED = "not_optimized"
+    NOT_STEPPED = "not_stepped"
+    REMOVED = "removed"
+    # of whole steps
+    NO_BACKWARD = "no_backward"
+    SKIPPED = "skipped"
+    NOT_WRITTEN = "not_written"
+    CUT_SHORT = "cut_short"
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    GapCode.NOT_CALLED: "no call of it was seen",
+    GapCode.NO_GRAD: "it was called without recording gradients only, as under torch.no_grad()",
+    GapCode.OTHER_THREAD: "it was called in other threads only, which are not watched",
+    GapCode.UNHEARD: "no call of it was seen, and its parameters have gradients: its forward() or its parameters were "
+    "used directly, or its code was compiled before it was watched",
+    GapCode.NOT_RETURNED: "it was called, and did not return this tensor",
+    GapCode.NO_GRADIENT: "it was called, and no gradient came back to it",
+    GapCode.EMPTY_GRADIENT: "its .grad was None as the optimizer stepped",
+    GapCode.NOT_OPTIMIZED: "no watched optimizer has it",
+    GapCode.NOT_STEPPED: "its optimizer did not step",
+    GapCode.REMOVED: "it was no longer a part of the model",
+    GapCode.NO_BACKWARD: "backward() did not run through the model",
+    GapCode.SKIPPED: "the GradScaler skipped the step for an overflow",
+    GapCode.NOT_WRITTEN: "nothing of them is in the run: start_step= left them out, or nothing in them was measured",
+    GapCode.CUT_SHORT: "the run was not closed: the training was killed, still runs, or could no longer be written",
+}
