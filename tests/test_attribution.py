@@ -84,6 +84,24 @@ def test_integrated_gradients_of_a_layer(rule):
     assert attributions.sum().item() == pytest.approx(change.item(), abs=5e-3)
 
 
+@pytest.mark.parametrize("rule", [midpoints, gauss])
+def test_integrated_gradients_of_a_layer_in_one_pass(rule):
+    """As Captum's ``LayerIntegratedGradients``: the rule's places as rows of one batch, its weights in their sum."""
+    base = bp.probe(MODEL, "conv", of=score)(torch.zeros_like(IMAGES[:1]))["conv"].value
+    places, weights = (torch.tensor(column, dtype=torch.float32) for column in zip(*rule(50), strict=True))
+    parts = places.repeat(len(IMAGES))[:, None, None, None]
+    conv = bp.probe(MODEL, "conv", of=score, replace={"conv": lambda h: base + parts * (h - base)})(
+        IMAGES.repeat_interleave(50, dim=0)
+    )["conv"]
+    flows = ((conv.original - base) * conv.grad).unflatten(0, (-1, 50))
+    attributions = (flows * weights[:, None, None, None]).sum(dim=1)
+    own, features = MODEL.conv(torch.zeros_like(IMAGES)).detach(), MODEL.conv(IMAGES).detach()
+    by_hand = torch.zeros_like(attributions)
+    for part, weight in rule(50):
+        by_hand += (features - own) * gradient_after_conv(own + part * (features - own)) * weight
+    torch.testing.assert_close(attributions, by_hand, rtol=1e-4, atol=1e-6)
+
+
 def test_channels_are_ablated():
     swept = bp.sweep(MODEL, "conv", of=score, replace=torch.zeros_like, axis=1)(IMAGES)
     for channel in range(8):

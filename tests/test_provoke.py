@@ -424,6 +424,13 @@ def test_a_bar_is_shown_in_a_terminal_alone(capsys, monkeypatch):
     assert "0/2 [a]" in shown.err
 
 
+@pytest.mark.parametrize("returned", [None, 3, "text", torch.tensor(2)])
+def test_a_program_that_returns_no_floating_tensor(returned):
+    with pytest.raises(bp.BadOutput, match="the return value holds no floating tensor") as caught:
+        bp.provoke(lambda x: returned)(torch.ones(3))
+    assert "next:  return a tensor made from the arguments" in str(caught.value)
+
+
 def test_how_it_prints():
     report = bp.provoke(quotient)(torch.tensor([1.0, 0.5]), bounds=(0.0, 2.0))
     line = quotient.__code__.co_firstlineno + 1
