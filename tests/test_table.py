@@ -475,6 +475,16 @@ def test_a_notebook_gets_the_same_cells():
     assert found.below == ["gradients are of return"]
 
 
+def test_a_column_of_source_has_a_title_where_an_entry_has_a_line():
+    model = torch.nn.Linear(2, 1)
+    with bp.probe(model, "*") as rec:
+        torch.nn.Sequential(model)(torch.ones(2)).sum().backward()
+    assert [entry for entry in rec.values() if entry.source is not None] == []
+    assert str(rec).splitlines()[0].split() == ["name", "value", "gradient"]
+    assert "source" not in parsed(rec).cells
+    assert str(bp.probe(toy)(3.0, 2.0, 1.0)).splitlines()[0].split() == ["name", "value", "gradient", "source"]
+
+
 def test_in_a_notebook_the_numbers_of_a_tensor_do_not_take_the_width_of_the_page():
     """Of small tensors; large ones are shape and statistics."""
     recording = bp.probe(lambda x: (x * torch.pi).sum())(torch.linspace(0.12345678, 9, 8))

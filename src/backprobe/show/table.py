@@ -67,8 +67,9 @@ def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
 
 
 def titles(record: Record) -> tuple[str, ...]:
-    """Those of the columns: several outputs have one each."""
-    return "name", "value", *(map(printable, record.by_output) if record.by_output else ("gradient",)), "source"
+    """Those of the columns: several outputs have one each; that of lines of code is empty where no entry has one."""
+    gradients = map(printable, record.by_output) if record.by_output else ("gradient",)
+    return "name", "value", *gradients, "source" * any(entry.source is not None for entry in record.entries)
 
 
 def footer(record: Record) -> list[str]:
