@@ -1,5 +1,9 @@
 """``backprobe watch``: an unchanged script is watched, and ends as it would by itself."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -96,6 +100,45 @@ def test_the_exit_status_is_the_script_s(folder, name, status):
     assert ("LookupError: mine" in err) == (name == "raised")
     with bp.open_run(f"ends{name}.run/Sequential") as run:
         assert len(run.steps) == 5
+
+
+@pytest.mark.parametrize("ends", ["", "sys.exit(7)"], ids=["to its end", "with a status of its own"])
+def test_processes_that_torchrun_starts_write_one_run(folder, ends):
+    """Under the names of the model inside of DistributedDataParallel."""
+    text = TRAIN.replace("optimizer =", "dist.init_process_group('gloo')\nddp = DDP(net)\noptimizer =")
+    text = text.replace("net(frozen(x))", "ddp(frozen(x[dist.get_rank() :: 2]))").replace("x[:, :1]", "x[::2, :1]")
+    top = "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+    (folder / "many.py").write_text(f"{top}{text}dist.destroy_process_group()\n{ends}\n")
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", sys.executable]
+    ran = subprocess.run(
+        [sys.executable, *command, "-c", "from backprobe.cli import main; main()", "watch", "many.py"],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert (ran.returncode == 0) == (ends == ""), ran.stderr
+    assert ran.stderr.count("watched Sequential for 5 steps: backprobe report many.run/Sequential") == 1
+    if ends:
+        assert "exitcode  : 7" in ran.stderr
+    with bp.open_run("many.run/Sequential") as run:
+        assert run.ranks == [0, 1]
+        assert run.steps.tolist() == list(range(5))
+        assert run.at(0)["0"]["value.count"] == run.at(0)["0"]["grad.count"] == 32  # of both processes
+        assert run.at(0)["0.weight"]["grad.count"] == 12
+        assert run.gaps.ok
+
+
+@pytest.mark.parametrize("compiled", ["net = torch.compile(net, backend='aot_eager', fullgraph=True)",
+                                      "net.compile(backend='aot_eager', fullgraph=True)"])  # fmt: skip
+def test_a_script_that_compiles_its_model(folder, compiled):
+    (folder / "compiles.py").write_text(TRAIN.replace("frozen =", f"{compiled}\nfrozen ="))
+    torch.compiler.reset()
+    code, _, err = invoked("watch", "compiles.py")
+    torch.compiler.reset()
+    assert (code, err) == (0, "watched Sequential for 5 steps: backprobe report compiles.run/Sequential\n")
+    with bp.open_run("compiles.run/Sequential") as run:
+        assert run.steps.tolist() == list(range(5))
+        for step in range(5):
+            assert run.at(step)["0"]["value.count"] == run.at(step)["0"]["grad.count"] == 32
+        assert run.names[:4] == ["0", "1", "2", "return"]
 
 
 def test_nothing_is_left_behind(folder):

@@ -212,8 +212,8 @@ class Run:
             )
         return RunReport(
             folder,
-            lambda: overview(reader, str(self), self.alerts),
-            lambda: {"run": folder, **data.of_run(reader), **data.of_report(self.alerts)},
+            lambda: overview(reader, str(self), self.alerts, self.gaps),
+            lambda: {"run": folder, **data.of_run(reader), **data.of_report(self.alerts), **data.of_gaps(self.gaps)},
         )
 
     def plot(self, field: str = "grad.rms") -> Any:

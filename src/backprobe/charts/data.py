@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from backprobe.alerts.alert import Alert
+from backprobe.alerts.gap import Gap
 from backprobe.charts.single import FIELDS
 from backprobe.charts.spark import ends
 from backprobe.findings.report import Report
@@ -18,6 +19,17 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 def of_report(report: Report) -> dict[str, Any]:
     """The alerts."""
     return {"alerts": [_alert(one) for one in report.findings if isinstance(one, Alert)], "notes": list(report.notes)}
+
+
+def of_gaps(report: Report) -> dict[str, Any]:
+    """The gaps."""
+    return {
+        "gaps": [
+            {"kind": one.kind, "name": one.name, "kinds": list(one.kinds), "steps": list(one.steps),
+             "headline": one.headline}
+            for one in report.findings if isinstance(one, Gap)
+        ]
+    }  # fmt: skip
 
 
 def _alert(one: Alert) -> dict[str, Any]:

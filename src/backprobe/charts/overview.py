@@ -15,6 +15,7 @@ from backprobe.storage.runs.merged import LOGGED, RunReader
 
 COLUMNS = 80
 MOST = 40  # lines of a tree
+MOST_GAPS = 6
 ILL = ("nan", "posinf", "neginf")
 SIDE = 9  # characters of the number on each side of a line of columns
 DEEP = 60  # columns across depth
@@ -46,9 +47,13 @@ class Pictured:
         return f"{short(first):>{SIDE - 1}} {columns:<{WIDTH}} {short(last):<{SIDE - 1}}"
 
 
-def overview(reader: RunReader, heading: str, report: Report) -> str:
+def overview(reader: RunReader, heading: str, report: Report, gaps: Report) -> str:
     """The whole run."""
     parts = [[heading], list(alerted(report))]
+    if gaps.findings:
+        kept = gaps.findings[:MOST_GAPS]
+        hidden = [f"{plural(len(gaps.findings) - MOST_GAPS, 'more gap')}: run.gaps"] * (len(gaps.findings) > MOST_GAPS)
+        parts.append(list(alerted(Report(plural(len(gaps.findings), "gap"), kept, tuple(hidden)))))
     rows = reader.rows()
     named = [row.name for row in rows.values() if row.kind == LOGGED]
     if named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -38,8 +39,14 @@ def watched(file: str, words: Sequence[str], into: str | None, append: bool, **o
         status = UNREAD if is_unread(error) else 1
         if status == 1:
             show(error)
-    _say(script)
+    if _is_first():
+        _say(script)
     sys.exit(status)
+
+
+def _is_first() -> bool:
+    """Of several processes that ``torchrun`` starts, is it the first? The others find the folder that it has made."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _check(file: str, words: Sequence[str], folder: Path, append: bool) -> None:
@@ -48,7 +55,7 @@ def _check(file: str, words: Sequence[str], folder: Path, append: bool) -> None:
             f"there is no file {file!r}", asked=asked(file, *words), why="a script is watched as a whole",
             next=asked("train.py"),
         )  # fmt: skip
-    if folder.exists() and not append:
+    if folder.exists() and not append and _is_first():
         raise BadOption(
             f"{folder} is there already", asked=asked(file, *words),
             why="another training would go on behind its last step",

@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch._dynamo.eval_frame import OptimizedModule
 from torch.amp import GradScaler
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
 
 T = TypeVar("T")
@@ -66,10 +69,12 @@ class WatchedScript:
 
     def _look(self, module: Module) -> None:
         """Is it a model that an optimizer has? If none does so far, one may yet be made for it."""
+        wrapper, module = module, _without_wrapper(module)
         own = set(module.parameters())
         held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
         if held:
             self.known.update(module.modules())
+            self.known.update(wrapper.modules())
             scalers = self._scalers()
             self.listener.found(module, held, scalers[-1] if scalers else None)
 
@@ -80,6 +85,13 @@ class WatchedScript:
 
     def _scalers(self) -> list[GradScaler]:
         return [one for one in _there(self.scalers) if one.is_enabled()]
+
+
+def _without_wrapper(module: Module) -> Module:
+    """The program's own model, inside of what compiles it and of what averages its gradients between processes."""
+    while isinstance(module, OptimizedModule | DistributedDataParallel):
+        module = unwrapped(module) if isinstance(module, OptimizedModule) else module.module
+    return module
 
 
 def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
