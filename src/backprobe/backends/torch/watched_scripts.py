@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
+from backprobe.backends.torch.compiled_statistics import without_warning_of_hooks
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
@@ -44,6 +45,7 @@ class WatchedScript:
     def listening(self) -> Iterator[None]:
         """Within this context its models are heard."""
         with ExitStack() as installed:
+            installed.enter_context(without_warning_of_hooks())
             for kind, made in ((Optimizer, self.optimizers), (GradScaler, self.scalers)):
                 installed.enter_context(listening(kind, "__init__", _remembering(made)))
             installed.enter_context(listening(Tensor, "backward", self._backward))
