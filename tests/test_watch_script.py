@@ -126,6 +126,7 @@ def test_processes_that_torchrun_starts_write_one_run(folder, ends):
         assert run.gaps.ok
 
 
+@pytest.mark.filterwarnings("ignore:Guards may run slower")  # PyTorch on Python 3.13.0
 def test_a_script_that_compiles_its_model(folder):
     text = TRAIN.replace("frozen =", "net = torch.compile(net, backend='aot_eager', fullgraph=True)\nfrozen =")
     (folder / "compiles.py").write_text(text.replace("net(frozen(x))", "net(x)"))
