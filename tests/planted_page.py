@@ -1,13 +1,20 @@
 """Makes the tables of docs/diff.md: ``python tests/planted_page.py`` plants the faults and writes the page."""
 
+from collections import Counter
 from pathlib import Path
 
+import debug_mode
 from planted import FAULTS, RIGHT, is_found, planted, right
 
 PAGE = Path(__file__).parent.parent / "docs" / "diff.md"
 MARK, END = "<!-- what the tests plant -->\n", "<!-- the end of it -->\n"
 HEAD = "| what is wrong | where | planted | named first | with a measured floor |\n|---|---|---|---|---|\n"
 RIGHT_HEAD = "\n| what is right in another way | programs | blamed |\n|---|---|---|\n"
+
+ASKED = (
+    "\n| PyTorch's DebugMode | programs | the changed line | another line | no difference | cannot compare |\n"
+    "|---|---|---|---|---|---|\n"
+)
 
 
 def groups(items, key):
@@ -29,7 +36,27 @@ def tables():
         f"| {what} | {len(pairs)} | {sum(bool(report.findings) for one in pairs for report in right(one))} |\n"
         for what, pairs in groups(RIGHT, lambda one: one.what)
     ]
-    return "".join([HEAD, *rows, row("together", "", FAULTS).replace("|  |", "| |"), RIGHT_HEAD, *others])
+    together = row("together", "", FAULTS).replace("|  |", "| |")
+    return "".join([HEAD, *rows, together, RIGHT_HEAD, *others, ASKED, *by_debug_mode()])
+
+
+def by_debug_mode():
+    """What PyTorch's own comparison says of the same programs."""
+    faults = (
+        [one for one in FAULTS if one.direction == "forward"],
+        [one for one in FAULTS if one.direction != "forward"],
+    )
+    lower = [one for one in RIGHT if one.dtype is not None and not one.lines]
+    named = (
+        ("faults in values", map(debug_mode.found, faults[0])),
+        ("faults in gradients", map(debug_mode.found, faults[1])),
+        ("right in another way", map(debug_mode.of_right, [one for one in RIGHT if one.lines])),
+        ("the same program, or in another precision", map(debug_mode.of_right, lower)),
+    )
+    for what, said in named:
+        counts = Counter(said)
+        numbers = [counts[one] for one in debug_mode.ANSWERS]
+        yield f"| {what} | {sum(numbers)} | {' | '.join(map(str, numbers))} |\n"
 
 
 def made():

@@ -99,7 +99,8 @@ def _is_return(full: str) -> bool:
 def _named(full: str, a: Side, b: Side, rename: Rename | None) -> int | None:
     """The entry of ``b`` that has this name of ``a``, or the name that it is renamed to.
 
-    A name that one program binds more often, to values of another shape, is that of parts of the other's value.
+    A name that one program binds more often, to values of another shape, is that of parts of the other's value; and so
+    is an output that one program has more often, as the loss of each micro-batch.
     """
     plain = strip(full)
     own, others = a.counted[plain], b.counted.get(plain if rename is None else rename.of(plain) or "", [])
@@ -112,8 +113,8 @@ def _named(full: str, a: Side, b: Side, rename: Rename | None) -> int | None:
     if not same:
         return None
     at, found = a.record.names[full], b.record.names[same[0]]
-    is_part = len(own) != len(others) and a.entries[at].shape != b.entries[found].shape
-    return None if is_part else found
+    is_other = a.entries[at].shape != b.entries[found].shape or at in a.record.outputs
+    return None if len(own) != len(others) and is_other else found
 
 
 def _counts(full: str) -> tuple[str, ...]:
