@@ -18,7 +18,7 @@ from types import CodeType
 from backprobe.errors import NoSource
 from backprobe.source.locate import is_class, is_module, locate, locate_class, locate_module
 from backprobe.source.marks import Does, Marks, Place, marked
-from backprobe.source.rewrite import MAY_WRITE
+from backprobe.source.rewrite_expressions import MAY_WRITE
 from backprobe.source.sites import Site
 
 

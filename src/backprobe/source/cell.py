@@ -18,9 +18,9 @@ from typing import Any
 from backprobe.errors import NothingToDifferentiate, Unsupported
 from backprobe.source.listener import ModuleListener
 from backprobe.source.module_names import ModuleNames, find_suspended, header_reads
-from backprobe.source.rewrite import refusing_deep_nesting
 from backprobe.source.rewrite_module import rewrite_module
 from backprobe.source.sites import Site
+from backprobe.source.syntax_nodes import refusing_deep_nesting
 
 ABSENT = object()
 

@@ -13,8 +13,9 @@ from typing import Any
 from backprobe.errors import NoSource
 from backprobe.source.listener import Opener
 from backprobe.source.locate import FUTURE_FLAGS, locate
-from backprobe.source.rewrite import OPEN, refusing_deep_nesting, rewrite, untyped
+from backprobe.source.rewrite import OPEN, rewrite
 from backprobe.source.sites import Site
+from backprobe.source.syntax_nodes import refusing_deep_nesting, untyped
 from backprobe.source.wrappers import around, copied
 
 

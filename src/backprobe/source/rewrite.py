@@ -22,15 +22,12 @@ What each method means stands in ``listener.py``. The code of a module, of a not
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from backprobe.errors import NoSource
+from backprobe.source.rewrite_expressions import SCOPE, ExpressionRewriter
 from backprobe.source.sites import (
     OPERATORS,
-    CallSite,
     Origin,
     Site,
     augmented,
@@ -41,12 +38,9 @@ from backprobe.source.sites import (
     operation,
     parameters,
 )
+from backprobe.source.syntax_nodes import complete, placed, stored, untyped
 
-SCOPE = "@scope"
 OPEN = "@open"
-MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
-UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-"""Functions and classes inside keep their text: they are rewritten themselves when they are called."""
 
 
 def rewrite(
@@ -64,16 +58,7 @@ def rewrite(
     return rewriter.function(node), tuple(rewriter.sites)
 
 
-class Rewriter(ast.NodeTransformer):
-    def __init__(self, lines: Sequence[str], operations: bool, calls: bool = False) -> None:
-        self.lines, self.operations, self.calls = lines, operations, calls
-        self.sites: list[Site] = []
-        self.at: ast.AST = ast.Pass()  # the statement being rewritten, in the original text
-        self.own: tuple[str, ...] = ("",)  # the lines of it
-        self.binds = ""  # what it binds, where calls are reported
-        self.temporaries = 0
-        self.named: set[int] = set()  # expressions whose value gets a name anyway
-
+class Rewriter(ExpressionRewriter):
     # the function itself
 
     def function(self, node: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
@@ -304,226 +289,3 @@ class Rewriter(ast.NodeTransformer):
         site = ast.Constant(self._site("", Origin(operation(node.value), names_read(node.value))))
         node.value = self._report("done", site, self.visit(node.value))
         return node
-
-    # expressions
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        origin = self._asked(node)
-        if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
-            node.func = self._called(node)
-        node.args = [self.visit(argument) for argument in node.args]
-        for keyword in node.keywords:
-            keyword.value = self.visit(keyword.value)
-        return self._operation(node, origin)
-
-    def _called(self, node: ast.Call) -> ast.Call:
-        """What is called instead of the function of a call."""
-        details: list[ast.expr] = []
-        writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
-        if writes or self.calls:
-            details.append(ast.Constant(writes))
-        if self.calls:
-            details.append(self._call_site(node, ast.unparse(node.func), _arguments(node)))
-        function = node.func
-        if isinstance(function, ast.Attribute):
-            function = self._owned(function)
-        elif isinstance(function, ast.Call) or self.calls:
-            function = self.visit(function)
-        return self._report("call", function, *details)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        text = ast.unparse(node) if self.calls else ""
-        return self._loaded(self._owned(node), text) if isinstance(node.ctx, ast.Load) else self._owned(node)
-
-    def visit_Starred(self, node: ast.Starred) -> ast.Starred:
-        origin = Origin.of(node.value)
-        node.value = self.visit(node.value)
-        if isinstance(node.ctx, ast.Load):
-            node.value = self._iterated(node.value, origin)
-        return node
-
-    def _loaded(self, place: ast.expr, text: str) -> ast.expr:
-        """The value of a place that has been rewritten, as the listener reads it where calls are numbered."""
-        if not self.calls or isinstance(place, ast.Name) or _is_mangled(place):
-            return place
-        if isinstance(place, ast.Attribute):
-            owner = text.rpartition(".")[0]
-            site = self._texts_site(place.attr, text, {"0": owner})
-            return self._report("attribute", site, place.value, ast.Constant(place.attr))
-        assert isinstance(place, ast.Subscript)
-        return self._report("operate", self._texts_site("getitem", text, {"0": text}), place.value, place.slice)
-
-    def _iterated(self, value: ast.expr, origin: Origin) -> ast.expr:
-        """An expression that is about to be iterated, as the listener gives it where calls are numbered."""
-        if not self.calls:
-            return value
-        site = self._texts_site("iter", origin.expression, {"0": origin.expression})
-        return self._report("iterate", site, value)
-
-    def _owned(self, node: ast.Attribute) -> ast.Attribute:
-        """An attribute whose owner is rewritten."""
-        node.value = self.visit(node.value)
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # a way to write without autograd seeing it
-            node.value = self._report("expose", node.value)
-        return node
-
-    def _visit_operator(self, node: Any) -> ast.expr:
-        loads = not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
-        operands = _operands(node) if self.calls and loads else {}
-        if operands:
-            return self._operated(node, operands)
-        origin = self._asked(node)
-        self.generic_visit(node)
-        return self._operation(node, origin) if loads else node
-
-    def _operated(self, node: ast.expr, operands: Mapping[str, ast.expr]) -> ast.expr:
-        """A call of the listener in the place of an operator."""
-        site = self._call_site(node, operation(node), operands)
-        visited = [self._index(self.visit(operand)) for operand in operands.values()]
-        return self._report("operate", site, *visited)
-
-    visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
-
-    def _asked(self, node: ast.expr) -> Origin | None:
-        """The origin of an operation that gets a name of its own; taken before anything in it is rewritten."""
-        wanted = self.operations and id(node) not in self.named and operation(node)
-        return Origin.of(node) if wanted else None
-
-    def _operation(self, node: Any, origin: Origin | None) -> ast.expr:
-        if origin is None:
-            return node  # type: ignore[no-any-return]
-        return self._report("name", ast.Constant(self._site(f"{origin.op}()", origin)), node)
-
-    def _bound(self, value: ast.expr) -> ast.expr:
-        """Rewrite an expression whose own value gets a name: only what is inside it is unnamed."""
-        self.named.add(id(value))
-        return self.visit(value)  # type: ignore[no-any-return]
-
-    # making nodes
-
-    def _bind_name(self, name: str, value: ast.expr, origin: Origin) -> ast.stmt:
-        return self._assign(ast.Name(name), self._report("bind", ast.Constant(self._site(name, origin)), value))
-
-    def _scope(self) -> ast.expr:
-        return ast.Name(SCOPE)
-
-    def _report(self, method: str, *arguments: ast.expr) -> ast.Call:
-        return ast.copy_location(ast.Call(ast.Attribute(self._scope(), method), list(arguments), []), self.at)
-
-    def _assign(self, target: ast.expr, value: ast.expr) -> ast.Assign:
-        return ast.Assign([stored(target)], value)
-
-    def _forget(self, name: ast.expr) -> ast.stmt:
-        """A temporary must hold nothing longer than the program itself would."""
-        return self._assign(name, ast.Constant(None))
-
-    def _temporary(self) -> ast.expr:
-        self.temporaries += 1
-        return ast.Name(f"@{self.temporaries}", ast.Load())
-
-    def _index(self, index: ast.expr) -> ast.expr:
-        """A subscript as a value: ``a:b`` is one only inside brackets."""
-        if isinstance(index, ast.Slice):
-            parts = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
-            return ast.Call(ast.Attribute(self._scope(), "slice"), parts, [])
-        if isinstance(index, ast.Tuple):
-            return ast.Tuple([self._index(element) for element in index.elts], ast.Load())
-        return index
-
-    def _site(self, local: str, origin: Origin) -> int:
-        text, *below = self.own
-        self.sites.append(Site(local, getattr(self.at, "lineno", 1), text, origin, tuple(below)))
-        return len(self.sites) - 1
-
-    def _call_site(
-        self, node: Any, spelled: str, arguments: Mapping[str, ast.expr], origin: Origin | None = None
-    ) -> ast.Constant:
-        """The number of a call; taken before anything in it is rewritten."""
-        at: Any = node.func if isinstance(node, ast.Call) else node
-        line = at.end_lineno if at is not node else at.lineno  # of the function's name, in a chain over several lines
-        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        texts = tuple((key, ast.unparse(part)) for key, part in arguments.items())
-        self.sites.append(CallSite(self.binds, line, text, origin or Origin.of(node), spelled=spelled, arguments=texts))
-        return ast.Constant(len(self.sites) - 1)
-
-    def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
-        """The number of an operation that the source does not write as a call, in the line of its statement."""
-        line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
-        known = tuple(arguments.items())
-        self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))
-        return ast.Constant(len(self.sites) - 1)
-
-
-def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
-    """New statements stand where the one stands that they replace, so that tracebacks show the user's line."""
-    for statement in statements:
-        if not hasattr(statement, "lineno"):
-            ast.copy_location(statement, at)
-    return statements
-
-
-def complete(node: ast.AST, at: ast.AST) -> None:
-    """Give the new nodes below ``node``, which is part of the statement ``at``, the place of their statement."""
-    for field in node._fields:
-        value = getattr(node, field, None)
-        for part in value if isinstance(value, list) else (value,):
-            if isinstance(part, ast.AST) and not isinstance(part, UNTOUCHED):
-                if not hasattr(part, "lineno"):
-                    _complete_one(part, at)
-                complete(part, part if isinstance(part, ast.stmt) else at)
-
-
-def _complete_one(node: Any, at: ast.AST) -> None:
-    if "lineno" in node._attributes:
-        ast.copy_location(node, at)
-    if "ctx" in node._fields and not hasattr(node, "ctx"):
-        node.ctx = ast.Load()
-
-
-def _is_mangled(place: ast.expr) -> bool:
-    """Is it a private attribute of a class, whose name Python completes?"""
-    return isinstance(place, ast.Attribute) and place.attr.startswith("__") and not place.attr.endswith("__")
-
-
-def _arguments(call: ast.Call) -> dict[str, ast.expr]:
-    """The arguments of a call, by position or keyword as far as the source shows them."""
-    is_known = not any(isinstance(part, ast.Starred) for part in call.args)
-    positional = {str(at): part for at, part in enumerate(call.args)} if is_known else {}
-    return positional | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
-
-
-def _operands(node: ast.expr) -> dict[str, ast.expr]:
-    """What an operator is applied to, by position; none where it is not one that derivatives go through."""
-    match node:
-        case ast.Subscript(value=owner, slice=index):
-            return {"0": owner, "1": index}
-        case ast.BinOp(left=left, right=right):
-            return {"0": left, "1": right}
-        case ast.UnaryOp(op=op, operand=operand) if not isinstance(op, ast.Not):
-            return {"0": operand}
-    return {}
-
-
-@contextmanager
-def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
-    """Syntax trees are walked recursively, and Python limits how deep. Raises NoSource."""
-    try:
-        yield
-    except RecursionError:
-        raise NoSource(
-            f"an expression in {of} is nested too deeply to be rewritten", asked=asked, found=found,
-            why="syntax trees are walked recursively, and Python limits how deep", next="give a part of it a name",
-        ) from None  # fmt: skip
-
-
-def untyped(node: Any) -> Any:
-    """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
-    if "type_params" in node._fields:
-        node.type_params = []
-    return node
-
-
-def stored(target: ast.expr) -> ast.expr:
-    target = copy.copy(target)
-    target.ctx = ast.Store()  # type: ignore[attr-defined]
-    return target

@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from backprobe.source.module_names import header_reads
-from backprobe.source.rewrite import Rewriter, complete, placed, stored
+from backprobe.source.rewrite import Rewriter
 from backprobe.source.sites import Origin, Site
+from backprobe.source.syntax_nodes import complete, placed, stored
 
 
 def rewrite_module(

@@ -1,0 +1,65 @@
+"""Nodes of syntax trees that are put among those of a program: their places and contexts."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from backprobe.errors import NoSource
+
+UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+"""Functions and classes inside keep their text: they are rewritten themselves when they are called."""
+
+
+def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
+    """New statements stand where the one stands that they replace, so that tracebacks show the user's line."""
+    for statement in statements:
+        if not hasattr(statement, "lineno"):
+            ast.copy_location(statement, at)
+    return statements
+
+
+def complete(node: ast.AST, at: ast.AST) -> None:
+    """Give the new nodes below ``node``, which is part of the statement ``at``, the place of their statement."""
+    for field in node._fields:
+        value = getattr(node, field, None)
+        for part in value if isinstance(value, list) else (value,):
+            if isinstance(part, ast.AST) and not isinstance(part, UNTOUCHED):
+                if not hasattr(part, "lineno"):
+                    _complete_one(part, at)
+                complete(part, part if isinstance(part, ast.stmt) else at)
+
+
+def _complete_one(node: Any, at: ast.AST) -> None:
+    if "lineno" in node._attributes:
+        ast.copy_location(node, at)
+    if "ctx" in node._fields and not hasattr(node, "ctx"):
+        node.ctx = ast.Load()
+
+
+@contextmanager
+def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
+    """Syntax trees are walked recursively, and Python limits how deep. Raises NoSource."""
+    try:
+        yield
+    except RecursionError:
+        raise NoSource(
+            f"an expression in {of} is nested too deeply to be rewritten", asked=asked, found=found,
+            why="syntax trees are walked recursively, and Python limits how deep", next="give a part of it a name",
+        ) from None  # fmt: skip
+
+
+def untyped(node: Any) -> Any:
+    """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
+    if "type_params" in node._fields:
+        node.type_params = []
+    return node
+
+
+def stored(target: ast.expr) -> ast.expr:
+    target = copy.copy(target)
+    target.ctx = ast.Store()  # type: ignore[attr-defined]
+    return target
