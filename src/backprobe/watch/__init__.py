@@ -85,6 +85,9 @@ def watch(
     last step, or at ``start_step``.
     ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
 
+    A Keras model is watched with its optimizer. In a ``tf.function``, which ``fit`` compiles, ``run.step()`` after it
+    ends a step.
+
     In JAX what is watched is a loss function. ``(loss, stats), grads = run.value_and_grad(params, batch)`` stands where
     ``jax.value_and_grad(loss_fn, argnums, has_aux)`` would, inside your ``jax.jit``; and ``run.record(stats)`` outside
     of it ends a step.
@@ -234,11 +237,6 @@ class Watch:
 
     def step(self) -> None:
         """End a step, where no ``optimizer=`` does: after ``backward()``, before ``zero_grad()``. Raises BadOption."""
-        if self._options.optimizers:
-            raise BadOption(
-                "the optimizer ends the steps of this run", asked="run.step()", found="optimizer= was given",
-                next="leave out run.step(), or optimizer=",
-            )  # fmt: skip
         self._open("run.step()").step()
 
     def value_and_grad(self, *args: Any, **kwargs: Any) -> Any:

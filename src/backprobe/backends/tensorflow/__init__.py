@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -19,6 +20,7 @@ from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.trials import TensorflowTrials
 from backprobe.backends.tensorflow.variations import TensorflowVariations
+from backprobe.backends.watches import Watches
 
 if TYPE_CHECKING:
     from backprobe.backends.tensorflow.models import KerasModelCall
@@ -98,6 +100,12 @@ class TensorflowBackend(Backend):
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD
+
+    @cached_property
+    def watches(self) -> Watches:
+        from backprobe.backends.tensorflow.watching import TensorflowWatches  # imports Keras
+
+        return TensorflowWatches()
 
 
 BACKEND: Backend = TensorflowBackend()

@@ -39,8 +39,9 @@ from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_scripts import WatchedScript
-from backprobe.backends.torch.watched_selection import WatchedSelection, unwrapped, watched_parameters, watched_parts
+from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
+from backprobe.backends.watched_names import WatchedSelection, named
 from backprobe.backends.watches import (
     BACKWARD,
     GRADIENT,
@@ -51,7 +52,7 @@ from backprobe.backends.watches import (
     Watching,
     WatchOptions,
 )
-from backprobe.errors import Unsupported
+from backprobe.errors import BadOption, Unsupported
 from backprobe.record.containers import leaves
 from backprobe.record.names import quote_path
 from backprobe.record.statistics import Row
@@ -84,7 +85,8 @@ class TorchWatching(Watching):
         options, model = without_wrapper(options), unwrapped(model)
         self.model, self.options, self.listener, self.asked = model, options, listener, asked
         self.selection = WatchedSelection(options.select, asked)
-        self.selection.check(model)
+        modules, held = ([quote_path(path) for path, _ in of(model)] for of in (watched_parts, watched_parameters))
+        self.selection.check(modules, held, type(model).__name__)
         self.thread = threading.get_ident()
         self.modules: dict[Module, WatchedModule] = {}
         self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
@@ -123,6 +125,11 @@ class TorchWatching(Watching):
         self.seen.clear()
 
     def step(self) -> None:
+        if self.options.optimizers:
+            raise BadOption(
+                "the optimizer ends the steps of this run", asked="run.step()", found="optimizer= was given",
+                next="leave out run.step(), or optimizer=",
+            )  # fmt: skip
         self.steps.end_by_hand()
 
     def _measured_step_ends(self) -> None:
@@ -162,7 +169,7 @@ class TorchWatching(Watching):
             first = self.modules.setdefault(part, WatchedModule(path))
             self.by_identity[id(part)] = first
             if first.path != path and self.selection.wants_module(path):
-                self.listener.alias(_named(path, ""), _named(first.path, ""))
+                self.listener.alias(named(path, ""), named(first.path, ""))
         own = watched_parameters(self.model)
         for gone in self.parameters.keys() - {parameter for _, parameter in own}:
             del self.parameters[gone]
@@ -263,7 +270,7 @@ class TorchWatching(Watching):
     def _places(self, module: str, path: str, is_replicated: bool = False) -> Places | None:
         if not self.selection.wants_output(module, path):
             return None
-        name, options = _named(module, path), self.options
+        name, options = named(module, path), self.options
         place = partial(self.listener.place, name, is_replicated=is_replicated)
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
@@ -321,13 +328,6 @@ class TorchWatching(Watching):
 def _has_numbers() -> bool:
     """Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none."""
     return torch._C._functorch.peek_interpreter_stack() is None and torch._C._get_tracing_state() is None
-
-
-def _named(module: str, path: str) -> str:
-    """The name of what a module returns, at a path in that."""
-    if not module:
-        return f"return{path}"
-    return f"{quote_path(module)}:return{path}" if path else quote_path(module)
 
 
 class TorchWatches(Watches):

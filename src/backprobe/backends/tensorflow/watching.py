@@ -1,0 +1,285 @@
+"""A Keras model that is watched while it trains: eagerly, in a ``tf.function``, and in ``fit``.
+
+Layers are heard where their class is called. Eagerly, what they return is measured at once; in a graph the statistics
+are a part of it, and go into Variables of ours that ``run.step()`` reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import keras
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.patching import listening
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.model_plans import structure_of
+from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
+from backprobe.backends.watched_names import WatchedSelection, named
+from backprobe.backends.watches import (
+    GRADIENT,
+    PARAMETER,
+    UPDATE,
+    VALUE,
+    StepListener,
+    Watches,
+    Watching,
+    WatchOptions,
+)
+from backprobe.errors import BadOption
+from backprobe.record.containers import leaves, refilled
+from backprobe.record.names import quote_path
+from backprobe.record.statistics import NOTHING, Row, measured, merged
+
+ADDED = 8  # columns of a row that are added up; the last two are extremes
+
+
+class TensorflowWatching(Watching):
+    """TensorFlow's ``Watching``: of one model, in the thread that began it."""
+
+    def __init__(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> None:
+        _refuse_others(options, asked)
+        self.model, self.options, self.listener, self.asked = model, options, listener, asked
+        self.selection = WatchedSelection(options.select, asked)
+        self._look()
+        names = [quote_path(path) for path, _ in self.structure.modules]
+        if all(getattr(part, "built", True) for part, _ in self.known.values()):
+            self.selection.check(names, [*self.variables.values()], type(model).__name__)
+        self.thread = threading.get_ident()
+        self.rows: dict[int, Any] = {}  # Variables by place, of what runs in a graph
+        self.is_measured = tf.Variable(True, trainable=False)
+        self.has_graph = False
+        self.installed = ExitStack()
+
+    def _look(self) -> None:
+        """Walk the model: layers and Variables are also made when it first runs."""
+        self.structure = structure_of(self.model)
+        self.known = {key: (module, paths[0]) for key, (module, paths) in self.structure.known.items()}
+        self.variables = {identity(one): quote_path(path) for path, one in reversed(self.structure.variables)}
+
+    def __enter__(self) -> TensorflowWatching:
+        with ExitStack() as installed:
+            for kind in dict.fromkeys(_owner(type(module), "__call__") for module, _ in self.known.values()):
+                installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
+            for kind in dict.fromkeys(_owner(type(one), "apply") for one in self.options.optimizers):
+                installed.enter_context(listening(kind, "apply", self._applied))
+            self.installed = installed.pop_all()
+        self._forget_compiled()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self.installed.close()
+        self.is_measured.assign(False)
+        self._forget_compiled()
+
+    def _forget_compiled(self) -> None:
+        """What ``fit`` has compiled is compiled anew: it has what was there when it was traced."""
+        if getattr(self.model, "train_function", None) is not None:
+            self.model.train_function = None
+
+    def step(self) -> None:
+        if self.options.optimizers and not self.has_graph:
+            raise BadOption(
+                "the optimizer ends the steps of this run", asked="run.step()",
+                found="optimizer= was given, and what it trains is not compiled", next="leave out run.step()",
+            )  # fmt: skip
+        for place, row in self.rows.items():
+            self.listener.begin()
+            self.listener.add(place, row.read_value())
+            row.assign(NOTHING)
+        self._end()
+
+    def _end(self) -> None:
+        self.listener.end()
+        self.is_measured.assign(self.listener.is_measured)
+
+    # forward and backward
+
+    def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        output = following(module, *args, **kwargs)
+        if kind is not _owner(type(module), "__call__") or private.is_traced_by_keras():
+            return output
+        if id(module) not in self.known:
+            self._look()
+        path = self.known.get(id(module), (None, None))[1]
+        if path is None:
+            return output
+        heard = [(at, leaf) for at, leaf in leaves(output) if isinstance(leaf, tf.Tensor) and is_differentiable(leaf)]
+        heard = [(at, leaf) for at, leaf in heard if private.is_followed_by_a_tape(leaf)]
+        if heard and tf.executing_eagerly():
+            self.listener.begin()
+        tied = {id(leaf): self._tied(path, at, leaf) for at, leaf in heard if self._wants(path, at)}
+        return refilled(output, lambda leaf: tied.get(id(leaf), leaf)) if tied else output
+
+    def _wants(self, path: str, at: str) -> bool:
+        is_on = self.listener.is_measured or not tf.executing_eagerly()
+        return is_on and self.selection.wants_output(path, at)
+
+    def _tied(self, path: str, at: str, tensor: Any) -> Any:
+        """The tensor again, as one whose gradient is heard of; its numbers and gradient are the same."""
+        name = named(path, at)
+        if self.options.values:
+            private.unrecorded(partial(self._measure, name, VALUE), tensor)
+        if not self.options.gradients:
+            return tensor
+
+        def again(one: Any) -> Any:
+            def back(gradient: Any) -> Any:
+                private.unrecorded(partial(self._measure, name, GRADIENT), gradient)
+                return gradient
+
+            return tf.identity(one), back
+
+        made = tf.custom_gradient(again)(tensor)
+        vars(made).update(vars(tensor))  # such as the mask of Keras
+        return made
+
+    def _measure(self, name: str, kind: str, tensor: Any, is_replicated: bool = False) -> None:
+        if is_eager(tensor):
+            if self.listener.is_measured:
+                place = self.listener.place(name, kind, is_replicated=is_replicated)
+                self.listener.add(place, _row_now(tensor))
+            return
+        self.has_graph = True
+        place = self.listener.place(name, kind, is_replicated=is_replicated)
+        if place not in self.rows:
+            with tf.init_scope():
+                self.rows[place] = tf.Variable(NOTHING, dtype=tf.float64, trainable=False)
+        tf.cond(self.is_measured, lambda: _merge(self.rows[place], tensor), lambda: None)
+
+    # optimizers
+
+    def _applied(
+        self, following: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
+    ) -> Any:  # fmt: skip
+        if not any(optimizer is one for one in self.options.optimizers):
+            return following(optimizer, grads, trainable_variables)
+        self._look()
+        grads = list(grads)
+        variables = list(trainable_variables or self.model.trainable_variables)
+        own = [(self.variables.get(identity(one), ""), one, by) for one, by in zip(variables, grads, strict=False)]
+        own = [(name, variable_of(one), by) for name, one, by in own if name and by is not None]
+        own = [one for one in own if self.options.parameters and self.selection.wants(one[0])]
+        before = {name: read(one) + 0 for name, one, _ in own if self.options.updates}
+        if self.options.gradients:
+            for name, _, gradient in own:
+                self._measure(name, GRADIENT, tf.convert_to_tensor(gradient), True)
+        result = following(optimizer, grads, trainable_variables)
+        for name, one, _ in own:
+            if self.options.values:
+                self._measure(name, PARAMETER, read(one), True)
+            if self.options.updates:
+                self._measure(name, UPDATE, read(one) - before[name], True)
+        if tf.executing_eagerly():
+            self.listener.begin()
+            if optimizer is self.options.optimizers[-1]:
+                self._end()
+        return result
+
+
+def _owner(kind: type, name: str) -> type:
+    """The class that defines a method of another."""
+    return next(base for base in kind.__mro__ if name in vars(base))
+
+
+def _row_now(tensor: Any) -> Any:
+    """The row of a tensor that has its numbers; what a device computes, later."""
+    if "CPU" not in tensor.device:
+        return _row(tensor)
+    return measured(_real(tensor).numpy())
+
+
+def _real(tensor: Any) -> Any:
+    if tensor.dtype.is_complex:
+        tensor = tf.stack([tf.math.real(tensor), tf.math.imag(tensor)])
+    return tensor if tensor.dtype == tf.float64 else tf.cast(tensor, tf.float32)
+
+
+def _row(tensor: Any) -> Any:
+    """The same as a tensor, float64[10], without a branch."""
+    numbers = _real(tensor)
+    is_finite = tf.math.is_finite(numbers)
+    wide = tf.cast(tf.where(is_finite, numbers, tf.zeros_like(numbers)), tf.float64)
+    infinity = tf.constant(numpy.inf, numbers.dtype)
+    flags = [
+        is_finite, tf.math.is_nan(numbers), tf.equal(numbers, infinity), tf.equal(numbers, -infinity),
+        tf.equal(numbers, tf.zeros_like(numbers)),
+    ]  # fmt: skip
+    counts = [tf.reduce_sum(tf.cast(flag, tf.float64)) for flag in flags]
+    low = tf.reduce_min(tf.where(is_finite, numbers, tf.fill(tf.shape(numbers), infinity)))
+    high = tf.reduce_max(tf.where(is_finite, numbers, tf.fill(tf.shape(numbers), -infinity)))
+    ends = [tf.cast(low, tf.float64), tf.cast(high, tf.float64)]
+    size = tf.cast(tf.size(numbers), tf.float64)
+    return tf.stack([size, *counts, tf.reduce_sum(wide), tf.reduce_sum(wide * wide), *ends])
+
+
+def _merge(row: Any, tensor: Any) -> None:
+    before, new = row.read_value(), _row(tensor)
+    ends = [tf.minimum(before[ADDED], new[ADDED]), tf.maximum(before[ADDED + 1], new[ADDED + 1])]
+    row.assign(tf.concat([before[:ADDED] + new[:ADDED], tf.stack(ends)], 0))
+
+
+class TensorflowWatches(Watches):
+    """TensorFlow's ``Watches``."""
+
+    def watching(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
+        return TensorflowWatching(model, options, listener, asked)
+
+    def scalar(self, number: Any) -> Any:
+        if isinstance(number, tf.Tensor) and not is_eager(number):
+            raise BadOption(
+                "run.log was called in a graph", asked="run.log(...)", found="a tensor without numbers",
+                next="return it from the tf.function, and call run.log outside of it",
+            )  # fmt: skip
+        found = numpy.asarray(number, numpy.float64)
+        if found.size != 1:
+            raise TypeError("not one number")
+        return measured(found)
+
+    def later(self, rows: Mapping[int, Sequence[Any]]) -> Callable[[], Mapping[int, Row]]:
+        def wait() -> Mapping[int, Row]:
+            found: dict[int, Row] = {}
+            for place, held in rows.items():
+                for one in held:
+                    found[place] = merged(found.get(place, NOTHING), tuple(one.numpy().tolist()))
+            return found
+
+        return wait
+
+
+def _refuse_others(options: WatchOptions, asked: str) -> None:
+    """Raise BadOption for what is not an optimizer of Keras, and for what is PyTorch's."""
+    for optimizer in options.optimizers:
+        if not isinstance(optimizer, keras.optimizers.Optimizer):
+            raise BadOption(
+                "optimizer= takes an optimizer of Keras, or several", asked=asked, found=type(optimizer).__name__,
+                next="optimizer=model.optimizer",
+            )  # fmt: skip
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+            raise BadOption(
+                "an optimizer that scales the loss cannot be watched", asked=asked, found="a LossScaleOptimizer",
+                why="gradients are scaled when they come to it", next="dtype policy mixed_bfloat16, which needs none",
+            )  # fmt: skip
+    for name, is_given in (
+        ("scaler=", options.scaler is not None), ("clipping=True", options.clipping),
+        ("histogram=", options.magnitudes),
+    ):  # fmt: skip
+        if is_given:
+            raise BadOption(f"{name} is for PyTorch", asked=asked, found="a model of Keras", next=f"leave out {name}")
+    if not options.optimizers:
+        raise BadOption(
+            "a model of Keras is watched with its optimizer", asked=asked,
+            why="it is given the gradients of parameters, and ends the steps",
+            next="bp.watch(model, folder, optimizer=optimizer); in fit, optimizer=model.optimizer",
+        )  # fmt: skip
