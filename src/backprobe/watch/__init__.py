@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.watch.background import Background
     from backprobe.watch.feeding import Feeding
     from backprobe.watch.steps import Steps
+    from backprobe.watch.targets import Watched
 
 
 def watch(
@@ -155,43 +156,13 @@ class Watch:
 
     def __enter__(self) -> Watch:
         asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
-        refuse_class(self._model, "watch", in_block=True)
-        if self._background is not None:
-            raise BadOption(
-                "this watch was entered already", asked=asked, next="another bp.watch(...) of the same folder"
-            )
-        from backprobe.storage.runs.writer import RunWriter
-        from backprobe.watch.background import Background
+        found = self._target(asked)
         from backprobe.watch.guarded import guarding
         from backprobe.watch.steps import Steps
-        from backprobe.watch.targets import watched
 
-        found = watched(self._model, asked)
-        if found.is_function and self._pace["guard"]:
-            raise BadOption(
-                "guard=True is for models", asked=asked, found="a loss function",
-                why="what jax.jit compiles cannot raise",
-                next="with bp.guard(): around jax.grad(loss_fn)(params, batch), not under jit",
-            )  # fmt: skip
-        rank = found.fetching.rank() if self._rank is None else self._rank
         listener = Steps(self._pace["every"], self._pace["histogram"], self._hand_on, found.fetching.later)
         watching = found.watching(self._model, self._options, listener, asked)
-        try:
-            writer = RunWriter(
-                self.folder, rank, {**self._facts(), **found.untrained(self._model, self._options)}, asked
-            )
-        except OSError as error:
-            raise BadOption(
-                f"{self.folder} cannot be written", asked=asked, found=str(error), next="a folder that can be written"
-            ) from error
-        listener.start(writer.next_step if self._start is None else self._start)
-        if self._sinks and rank == 0:
-            from backprobe.watch.feeding import Feeding
-
-            self._feeding = Feeding(self._sinks, self.folder, listener.first)
-        self._background = Background(
-            writer, self._pace["flush_every"], None if self._feeding is None else self._feeding.put
-        )
+        self._start_writing(found, listener, asked)
         self._fetching, self._listener, self._watching = found.fetching, listener, watching
         self._function = watching if found.is_function else None
         try:
@@ -204,6 +175,45 @@ class Watch:
             self._close()
             raise
         return self
+
+    def _target(self, asked: str) -> Watched:
+        """What is watched, and how. Raises BadOption."""
+        refuse_class(self._model, "watch", in_block=True)
+        if self._background is not None:
+            raise BadOption(
+                "this watch was entered already", asked=asked, next="another bp.watch(...) of the same folder"
+            )
+        from backprobe.watch.targets import watched
+
+        found = watched(self._model, asked)
+        if found.is_function and self._pace["guard"]:
+            raise BadOption(
+                "guard=True is for models", asked=asked, found="a loss function",
+                why="what jax.jit compiles cannot raise",
+                next="with bp.guard(): around jax.grad(loss_fn)(params, batch), not under jit",
+            )  # fmt: skip
+        return found
+
+    def _start_writing(self, found: Watched, listener: Steps, asked: str) -> None:
+        """Open the run on disk, and the sinks beside it. Raises BadOption."""
+        from backprobe.storage.runs.writer import RunWriter
+        from backprobe.watch.background import Background
+
+        rank = found.fetching.rank() if self._rank is None else self._rank
+        facts = {**self._facts(), **found.untrained(self._model, self._options)}
+        try:
+            writer = RunWriter(self.folder, rank, facts, asked)
+        except OSError as error:
+            raise BadOption(
+                f"{self.folder} cannot be written", asked=asked, found=str(error), next="a folder that can be written"
+            ) from error
+        listener.start(writer.next_step if self._start is None else self._start)
+        if self._sinks and rank == 0:
+            from backprobe.watch.feeding import Feeding
+
+            self._feeding = Feeding(self._sinks, self.folder, listener.first)
+        fed = None if self._feeding is None else self._feeding.put
+        self._background = Background(writer, self._pace["flush_every"], fed)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """A training is watched in a block, and not called as a probe is. Raises BadOption."""
