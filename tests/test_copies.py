@@ -155,9 +155,9 @@ def test_a_plan_keeps_no_model_alive(x):
 def test_copies_with_operations_are_others():
     copies = Copies()
     plain = copies.lend(halved, False)
-    copies.give_back(plain)
+    plain.give_back()
     with_operations = copies.lend(both, True)
-    copies.give_back(with_operations)
+    with_operations.give_back()
     assert copies.lend(both, False) is not with_operations
     assert copies.lend(both, True) is with_operations
     assert copies.lend(halved, False) is plain

@@ -15,7 +15,7 @@ FUNCTIONS = {
     "rsqrt": torch.rsqrt, "acos": torch.acos, "asin": torch.asin, "atanh": torch.atanh, "acosh": torch.acosh,
     "erfinv": torch.erfinv, "logit": torch.logit, "reciprocal": torch.reciprocal, "lgamma": torch.lgamma,
     "digamma": torch.digamma, "exp": torch.exp, "expm1": torch.expm1, "exp2": torch.exp2, "cosh": torch.cosh,
-    "sinh": torch.sinh, "square": torch.square,
+    "sinh": torch.sinh, "square": torch.square, "entr": torch.special.entr,
 }  # fmt: skip
 NOT_OF_TORCH = {"gammaln"}  # the same as lgamma
 OF_SEVERAL = {"div", "remainder", "floordiv", "xlogy", "pow", "norm", "std", "cdist", "hypot"}

@@ -412,3 +412,13 @@ def test_double_precision_and_no_numbers_at_all():
     assert (found.low, found.counts.sum(), found.smallest) == (-665, 2, 1e-200)
     _, (counts,), (numbers,) = rows_of([jnp.zeros((0, 3))])
     assert row_from(0, counts.tolist(), numbers.tolist()) == measured(np.zeros(0))
+
+
+def test_a_function_that_mentions_no_framework_is_watched_beside_others(tmp_path):
+    import torch
+
+    space = {"__name__": "program"}
+    exec("def loss_fn(params, batch):\n    return (params * batch).mean()", space)
+    assert torch.__name__ in sys.modules
+    with bp.watch(space["loss_fn"], tmp_path / "run") as run:
+        assert run.folder.exists()

@@ -72,7 +72,7 @@ def _gap(name: str, code: GapCode, steps: list[int], kinds: tuple[str, ...]) -> 
 
 
 def _stretches(steps: Iterable[int]) -> str:
-    """Steps in words: those that follow each other at one distance are a stretch.
+    """Steps in words: those that follow each other at the most frequent distance are a stretch.
 
     >>> _stretches([3]), _stretches([0, 10, 20, 25])
     ('step 3', 'steps 0 to 20 (3), 25')
@@ -80,8 +80,9 @@ def _stretches(steps: Iterable[int]) -> str:
     numbers: Any = numpy.array(list(steps))
     if len(numbers) == 1:
         return f"step {numbers[0]}"
-    width = int(numpy.diff(numbers).min())
-    ends = numpy.flatnonzero(numpy.diff(numbers) != width) + 1
+    apart = numpy.diff(numbers)
+    widths, counts = numpy.unique(apart, return_counts=True)
+    ends = numpy.flatnonzero(apart != widths[counts.argmax()]) + 1
     parts = numpy.split(numbers, ends)
     said = [f"{part[0]} to {part[-1]} ({len(part)})" if len(part) > 1 else str(part[0]) for part in parts[:MOST]]
     more = f" and {len(parts) - MOST} more stretches" if len(parts) > MOST else ""

@@ -50,6 +50,11 @@ def load_backend(name: str) -> Backend:
         ) from error  # fmt: skip
 
 
+def imported_backends() -> list[Backend]:
+    """Those of the frameworks that the program has imported."""
+    return [load_backend(known) for known in BACKENDS if known in sys.modules]
+
+
 def find_program(name: str | None, target: Any, session: Any) -> Program | None:
     """What runs a target that is a graph of an imported framework already; None for a target that is none."""
     for known in BACKENDS if name is None else (name,):
@@ -86,7 +91,7 @@ def find_backend(
                 f"backend is a name, not {kind(name)}", asked=f"backend={written(name)}", next='backend="torch"'
             )
         return load_backend(name)
-    imported = [load_backend(known) for known in BACKENDS if known in sys.modules]
+    imported = imported_backends()
     values = list(values)
     owners = [b for b in imported if any(b.arrays.is_tensor(value) or is_model(b, value) for value in values)]
     if owners and (mixed or len(owners) == 1):

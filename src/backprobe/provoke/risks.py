@@ -98,7 +98,7 @@ def _between(low: float, high: float) -> Callable[[float, Sequence[Array]], Goal
 
 
 RISKS: Mapping[str, Callable[[float, Sequence[Array]], Goals]] = {
-    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "gammaln", "digamma"), _fixed(BELOW)),
+    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "gammaln", "digamma", "entr"), _fixed(BELOW)),
     "log1p": _fixed(Goal("below", -1.0)), "acosh": _fixed(Goal("below", 1.0)),
     **dict.fromkeys(("acos", "asin", "atanh", "erfinv"), _between(-1.0, 1.0)), "logit": _between(0.0, 1.0),
     "reciprocal": _fixed(ZERO),
