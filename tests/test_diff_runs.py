@@ -1,6 +1,8 @@
 """Two trainings compared: the first step and name at which they part."""
 
 import json
+import math
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -103,9 +105,8 @@ def test_renames_lead_to_the_other_names(tmp_path):
     report = bp.diff(a, b)
     assert report.ok is None and "embed.weight" in report.only_a and "start.weight" in report.only_b
     assert bp.diff(a, b, rename={"embed": "start", "body": "layers"}).ok is True
-    assert "no name of the second recording is 'begin" in message(
-        bp.NothingMatched, lambda: bp.diff(a, b, rename={"embed": "begin"})
-    )
+    text = message(bp.NothingMatched, lambda: bp.diff(a, b, rename={"embed": "begin"}))
+    assert "no name of the second run is 'begin" in text and "a.names and b.names, for the names of both runs" in text
 
 
 def test_other_runs_measure_the_floor(tmp_path):
@@ -123,6 +124,75 @@ def test_other_runs_measure_the_floor(tmp_path):
     assert bp.diff(a, b, noise=noise).ok is True
     found = bp.diff(a, trained(tmp_path / "c", lr=0.11), noise=noise).first
     assert found.step == 0 and "floor: measured: 3 other runs" in found.facts
+
+
+def in_processes(folder, count, factor=1.0):
+    """What several processes write whose gradients are averaged, each with its part of the batch and its own loss."""
+    torch.manual_seed(0)
+    models = [Net() for _ in range(count)]
+    for model in models:
+        model.load_state_dict(models[0].state_dict())
+    data = torch.randn(3, 8, 3, generator=torch.Generator().manual_seed(1))
+    with ExitStack() as stack:
+        optimizers = [sgd(model) for model in models]
+        runs = [
+            stack.enter_context(bp.watch(model, folder, optimizer=optimizer, rank=rank, updates=True))
+            for rank, (model, optimizer) in enumerate(zip(models, optimizers, strict=True))
+        ]
+        for x in data:
+            losses = [model(part).square().mean() for model, part in zip(models, x.chunk(count), strict=True)]
+            for loss in losses:
+                loss.backward()
+            for own in zip(*(model.parameters() for model in models), strict=True):
+                mean = sum(one.grad for one in own) * factor / count
+                for one in own:
+                    one.grad = mean.clone()
+            for optimizer, run, loss in zip(optimizers, runs, losses, strict=True):
+                optimizer.step()
+                optimizer.zero_grad()
+                run.log(loss=loss)
+    return folder
+
+
+def test_each_process_logs_the_loss_of_its_part_and_their_mean_is_compared(tmp_path):
+    one, two, four = (in_processes(tmp_path / str(count), count) for count in (1, 2, 4))
+    for a, b in ((one, two), (two, one), (two, four)):
+        report = bp.diff(a, b)
+        assert report.findings == () and report.ok is None, str(report)
+        assert {row.pair.name for row in report.rows if row.pair.kind == "logged"} == {"loss"}
+        assert not any("have" in note and "whole" in note for note in report.notes)
+    first = bp.diff(one, in_processes(tmp_path / "wrong", 2, factor=2.0)).first
+    assert (first.step, first.kind) == (0, "grad")
+
+
+def logged(folder, losses):
+    model = nn.Linear(3, 1)
+    optimizer = sgd(model, lr=0.0)
+    with bp.watch(model, folder, optimizer=optimizer) as run:
+        for x, loss in zip(torch.ones(len(losses), 5, 3), losses, strict=True):
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            run.log(loss=loss)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (math.nan, "the logged 'loss' differs: it is 2 in the first, nan in the second"),
+        (math.inf, "the logged 'loss' differs: it is 2 in the first, inf in the second"),
+        (2.5, "the logged 'loss' differs: it is 2 in the first, 2.5 in the second"),
+    ],
+)
+def test_a_logged_number_that_is_another_or_not_finite_is_a_difference(tmp_path, second, said):
+    torch.manual_seed(0)
+    a = logged(tmp_path / "a", [1.0, 2.0, 3.0])
+    torch.manual_seed(0)
+    b = logged(tmp_path / "b", [1.0, second, 3.0])
+    first = bp.diff(a, b).first
+    assert (first.step, first.field, first.headline) == (1, "logged", said)
+    assert bp.diff(b, a).first.step == 1 and bp.diff(b, b).ok is True
 
 
 def test_steps_that_only_one_measured_are_said(tmp_path):
@@ -144,6 +214,8 @@ def test_the_command_line_compares_runs(tmp_path, monkeypatch):
     [
         (lambda a, b, rec: bp.diff(a, rec), "a run is compared with a run"),
         (lambda a, b, rec: bp.diff(rec, bp.open_run(a)), "a run is compared with a run"),
+        (lambda a, b, rec: bp.diff(a, rec, rename={"embed": "x"}), "a run is compared with a run"),
+        (lambda a, b, rec: bp.diff(a, b, rename=3), "rename maps patterns of the first run's names"),
         (lambda a, b, rec: bp.diff(a, b, layout={"head": "T"}), "layout is for recordings"),
         (lambda a, b, rec: bp.diff(a, b, noise=rec), "the noise of a run is other runs of the same training"),
         (lambda a, b, rec: bp.diff(a, b, noise=[]), "the noise of a run is other runs of the same training"),
@@ -163,6 +235,12 @@ def test_runs_of_unlike_models_and_damaged_ones_are_refused(tmp_path):
         for step in range(3):
             other(x[step]).sum().backward()
     assert message(bp.BadOption, lambda: bp.diff(a, tmp_path / "b")).startswith("these runs have nothing in common")
+    missing = message(bp.BadOption, lambda: bp.diff(tmp_path / "a", tmp_path / "nowhere"))
+    assert "which does not exist" in missing
+    with bp.watch(other, tmp_path / "none", optimizer=sgd(other)):
+        pass
+    nothing = message(bp.BadOption, lambda: bp.diff(tmp_path / "none", tmp_path / "none"))
+    assert "found: 0 steps, with no name in the first, 0 steps, with no name in the second" in nothing
     (file,) = (tmp_path / "a").glob("*.sqlite")
     file.write_bytes(b"nothing")
     with pytest.raises(bp.BadRun):

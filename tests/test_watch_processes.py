@@ -8,7 +8,7 @@ import pytest
 
 import backprobe as bp
 from commands import printed, python
-from watch_processes import MICROBATCHES, data, made, train
+from watch_processes import MICROBATCHES, STEPS, data, made, train
 
 SCRIPT = Path(__file__).parent / "watch_processes.py"
 FIELDS = ("value.count", "value.rms", "value.max", "grad.rms", "grad.count", "param.rms", "param.count", "update.rms")
@@ -22,6 +22,21 @@ def started(kind, world, folder):
 
 def is_parameter(name):
     return name.endswith(("weight", "bias"))
+
+
+def agrees_with_one_process(folder, kind):
+    """Compared as runs they agree too, in either order; what cannot be compared is said."""
+    there, back = ({"**": "module.**"}, {"module.**": "**"}) if kind == "DDP" else (None, None)
+    for a, b, rename in (("one", "run", there), ("run", "one", back)):
+        report = bp.diff(folder / a, folder / b, rename=rename)
+        parted = {(row.pair.kind, row.parting.step) for row in report.rows if row.parting and row.pair.name != "return"}
+        assert parted == ({("value", 0)} if kind == "pipeline" else set()), str(report)  # which also infers shapes
+        assert report.ok is (False if kind == "pipeline" else None)
+        assert any("the runs are of different numbers of processes" in note for note in report.notes)
+        whole = [note for note in report.notes if note.startswith("each process of one run has these whole")]
+        assert bool(whole) == (kind == "TP")
+        compared = {(row.pair.name.removeprefix("module."), row.pair.kind) for row in report.rows if row.steps == STEPS}
+        assert {(name, of) for name in ("0.weight", "2.bias") for of in ("grad", "param", "update")} <= compared
 
 
 @pytest.mark.parametrize(("kind", "world"), [("DDP", 4), ("FSDP2", 2), ("TP", 2), ("pipeline", 2)])
@@ -47,6 +62,7 @@ def test_merged_rows_are_those_of_one_process(tmp_path, kind, world):
                 found = together.series(spelled, field)[1]
                 first = 1 if kind == "pipeline" and field.startswith("value") else 0  # which also infers shapes
                 numpy.testing.assert_allclose(found[first:], expected[first:], rtol=1e-5, err_msg=f"{field} of {name}")
+    agrees_with_one_process(tmp_path, kind)
     for rank in range(world):  # nothing is communicated for a watch
         bare, watched = json.loads((tmp_path / f"collectives-{rank}.json").read_text())
         assert bare == watched

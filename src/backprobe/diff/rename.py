@@ -77,8 +77,12 @@ def _parts(pattern: str) -> tuple[list[str], list[str]]:
     return [*texts, pattern[at:]], stars
 
 
-def renames_of(rename: Mapping[str, str] | None, names: Iterable[str], others: Iterable[str]) -> Sequence[Rename]:
+def renames_of(
+    rename: Mapping[str, str] | None, names: Iterable[str], others: Iterable[str], what: str = "recording"
+) -> Sequence[Rename]:  # fmt: skip
     """The renames, each of which renames something of ``names`` to one of ``others``, both without counts.
+
+    ``what`` is what has these names: a recording or a run.
 
     Raises BadOption, BadName, and NothingMatched for a pattern that matches nothing.
     """
@@ -86,7 +90,7 @@ def renames_of(rename: Mapping[str, str] | None, names: Iterable[str], others: I
         return ()
     if not isinstance(rename, Mapping) or not all(isinstance(one, str) for pair in rename.items() for one in pair):
         raise BadOption(
-            "rename maps patterns of the first recording's names to patterns of the second's",
+            f"rename maps patterns of the first {what}'s names to patterns of the second's",
             asked=f"rename={written(rename)}", found=kind(rename), next='rename={"h.*": "layers.*"}',
         )  # fmt: skip
     made = [rename_of(pattern, replacement) for pattern, replacement in rename.items()]
@@ -94,7 +98,7 @@ def renames_of(rename: Mapping[str, str] | None, names: Iterable[str], others: I
     renamed: dict[str, tuple[str, Rename]] = {}
     for one in made:
         pairs = [(name, to) for name in names if (to := one.of(name)) is not None]
-        _refuse_unmatched(one, pairs, names, others)
+        _refuse_unmatched(one, pairs, names, others, what)
         for name, to in pairs:
             if name in renamed and renamed[name][0] != to:
                 _refuse_two(name, renamed[name][1], one, (renamed[name][0], to))
@@ -106,17 +110,19 @@ def renames_of(rename: Mapping[str, str] | None, names: Iterable[str], others: I
     return made
 
 
-def _refuse_unmatched(rename: Rename, pairs: Sequence[tuple[str, str]], names: Sequence[str], others: set[str]) -> None:
+def _refuse_unmatched(
+    rename: Rename, pairs: Sequence[tuple[str, str]], names: Sequence[str], others: set[str], what: str
+) -> None:  # fmt: skip
     if any(to in others for _, to in pairs):
         return
     missing, known, which = (rename.pattern, names, "first") if not pairs else (pairs[0][1], others, "second")
     close = nearest(missing, known)
     raise NothingMatched(
-        f"no name of the {which} recording is {missing!r}",
+        f"no name of the {which} {what} is {missing!r}",
         asked=f"rename={{{rename.pattern!r}: {rename.replacement!r}}}",
         found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
         why="a rename that matches nothing would otherwise go unnoticed",
-        next="list(a) and list(b), for the names of both recordings",
+        next=f"{'a.names and b.names' if what == 'run' else 'list(a) and list(b)'}, for the names of both {what}s",
     )  # fmt: skip
 
 

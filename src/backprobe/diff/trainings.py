@@ -1,22 +1,23 @@
 """Two trainings side by side: for each name, the first step at which its statistics part.
 
 Statistics are compared as sums are: errors of the mean and of the extremes against the magnitude of the first run's
-numbers. Counts, and how many numbers are NaN or Inf, are equal or not. A name's floor may be measured, by other runs of
-the first training.
+numbers. Counts, and how many numbers are NaN or Inf, are equal or not. Of what was logged several times in a step, by
+micro-batches or by processes, the mean is compared, as ``run.series`` shows it. A name's floor may be measured, by
+other runs of the first training.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 
 from backprobe.record.statistics import columns_for, statistic
 from backprobe.storage.runs.layout import RowKey
-from backprobe.storage.runs.merged import LOGGED, RunReader
+from backprobe.storage.runs.merged import LOGGED, RunReader, logged
 
 FLOOR = 2.0**-11.5
 """The root of eps of float32: a relative error that rounding does not reach in a step."""
@@ -24,6 +25,8 @@ MEASURED = 4
 """A measured floor is so many times the largest error up to that step, as those of recordings are."""
 COUNTS = ("count", "nan", "posinf", "neginf")
 STATISTICS = ("rms", "mean", "min", "max")
+FIELDS = (*COUNTS, *STATISTICS, LOGGED)
+MEASURABLE = (*STATISTICS, LOGGED)
 TOGETHER = 64  # rows that are read at once
 KINDS = ("value", LOGGED, "grad", "grad_backward", "update", "param")
 """What a step computes, in order. Gradients of what modules return come before those of parameters."""
@@ -60,7 +63,8 @@ class Parting:
 class Compared:
     """One pair, and what comparing it gave: in how many steps both have numbers, the first, and where they part.
 
-    ``only_one`` counts the steps in which one has numbers alone.
+    ``only_one`` counts the steps in which one has numbers alone. ``times`` is how many times those of the first the
+    second's counts are, where each process has a value whole, and it is counted in each; else 1.
     """
 
     pair: Pair
@@ -68,6 +72,7 @@ class Compared:
     first: int
     only_one: int
     parting: Parting | None
+    times: float = 1.0
 
 
 def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pair]:
@@ -107,12 +112,16 @@ def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[R
             (a, [(one.name, one.kind) for one in some]), (b, [(one.other, one.kind) for one in some]),
         ))  # fmt: skip
         floors = _floors(first, [_read(one, [(pair.name, pair.kind) for pair in some]) for one in noise])
+        times = _times_counted(first, second, len(a.ranks), len(b.ranks))
+        times[[pair.kind != "value" for pair in some]] = 1.0
+        second = second.divided(times)
         errors, steps = _errors(first, second), first.shared(second)
         for nth, pair in enumerate(some):
             own = {field: numbers[nth] for field, numbers in errors.items()}
             found.append(
                 _compared(pair, steps, own, {field: of[nth] for field, of in floors.items()}, first, second, nth)
             )
+            found[-1] = replace(found[-1], times=float(times[nth]))
     return found
 
 
@@ -130,12 +139,34 @@ class _Numbers:
         places = numpy.searchsorted(self.steps, steps)
         return {field: numbers[:, places] for field, numbers in self.fields.items()}
 
+    def divided(self, times: Any) -> _Numbers:
+        """The same with the counts of each row divided by a number."""
+        counts = {field: self.fields[field] / times[:, None] for field in COUNTS}
+        return _Numbers(self.steps, {**self.fields, **counts})
+
 
 def _read(reader: RunReader, rows: Iterable[tuple[str, str]]) -> _Numbers:
     known = reader.rows()
     keys = [known.get(key, RowKey(*key)) for key in rows]
-    steps, columns = reader.columns(keys, columns_for([*COUNTS, *STATISTICS]))
-    return _Numbers(steps, {field: statistic(field, columns) for field in (*COUNTS, *STATISTICS)})
+    steps, columns = reader.columns(keys, [*dict.fromkeys([*columns_for([*COUNTS, *STATISTICS]), "finite", "sum"])])
+    fields = {field: statistic(field, columns) for field in (*COUNTS, *STATISTICS)}
+    return _Numbers(steps, {**fields, LOGGED: logged(columns)})
+
+
+@numpy.errstate(all="ignore")
+def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: int) -> Any:
+    """Of each row: how many times those of the first the second's counts are, in all steps, if processes explain it.
+
+    Processes that split a batch count each number once, and those that split a model have some values whole each.
+    """
+    steps = first.shared(second)
+    a, b = first.at(steps)["count"], second.at(steps)["count"]
+    both = (a > 0) & (b > 0)
+    found = numpy.ones(len(a))
+    if ranks != other_ranks:
+        for times in {float(other_ranks), 1 / ranks, other_ranks / ranks} - {1.0}:
+            found[((b == times * a) | ~both).all(axis=1) & both.any(axis=1)] = times
+    return found
 
 
 @numpy.errstate(all="ignore")
@@ -146,12 +177,14 @@ def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
     size = numpy.fmax(numpy.abs(a["min"]), numpy.abs(a["max"]))
     both = (a["count"] > 0) & (b["count"] > 0)
     found = {}
-    for field in (*COUNTS, *STATISTICS):
-        scale = a["rms"] if field in ("rms", "mean") else size
+    for field in FIELDS:
+        scale = size if field in ("min", "max") else a["rms"]
         apart = numpy.abs(a[field] - b[field])
-        error = (
-            numpy.where(apart > 0, apart / scale, 0.0) if field in STATISTICS else numpy.where(apart > 0, math.inf, 0.0)
-        )
+        if field == LOGGED:
+            is_same = (a[field] == b[field]) | (numpy.isnan(a[field]) & numpy.isnan(b[field]))
+            error = numpy.where(is_same, 0.0, numpy.where(numpy.isfinite(apart), apart / scale, math.inf))
+        else:
+            error = numpy.where(apart > 0, apart / scale if field in STATISTICS else math.inf, 0.0)
         found[field] = numpy.where(both, error, math.nan)
     return found
 
@@ -159,11 +192,11 @@ def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
 def _floors(first: _Numbers, others: Sequence[_Numbers]) -> Mapping[str, Any]:
     """The floor of each field: rows × steps of the first run. What was measured holds from then on."""
     shape = first.fields["count"].shape
-    floors = {field: numpy.full(shape, FLOOR) for field in STATISTICS} | {field: numpy.zeros(shape) for field in COUNTS}
+    floors = {field: numpy.full(shape, FLOOR if field in MEASURABLE else 0.0) for field in FIELDS}
     for other in others:
         errors, steps = _errors(first, other), first.shared(other)
         places = numpy.searchsorted(first.steps, steps)
-        for field in STATISTICS:
+        for field in MEASURABLE:
             found = numpy.zeros(shape)
             found[:, places] = numpy.nan_to_num(errors[field], nan=0.0, posinf=0.0)
             floors[field] = numpy.maximum(floors[field], MEASURED * numpy.maximum.accumulate(found, axis=1))
@@ -175,7 +208,7 @@ def _compared(
     pair: Pair, steps: Any, errors: Mapping[str, Any], floors: Mapping[str, Any], first: _Numbers, second: _Numbers,
     nth: int,
 ) -> Compared:  # fmt: skip
-    fields = STATISTICS if pair.kind == LOGGED else (*COUNTS, *STATISTICS)
+    fields = (LOGGED,) if pair.kind == LOGGED else (*COUNTS, *STATISTICS)
     places = numpy.searchsorted(first.steps, steps)
     found = numpy.stack([errors[field] for field in fields])
     floor = numpy.stack([floors[field][places] for field in fields])

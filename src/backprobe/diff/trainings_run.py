@@ -18,6 +18,7 @@ from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.record.brief import written
 from backprobe.runs import Run, open_run
 from backprobe.storage.runs.layout import FILE
+from backprobe.storage.runs.merged import LOGGED
 
 MOST = 4
 WHAT = {
@@ -34,12 +35,17 @@ def is_run(given: Any) -> bool:
     return isinstance(given, str | os.PathLike) and any(Path(given).glob(FILE.format("*")))
 
 
+def _is_missing(given: Any) -> bool:
+    return isinstance(given, str | os.PathLike) and not os.path.exists(given)
+
+
 def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any) -> RunDiffReport:
     """Compare two runs. Raises BadOption, BadName, BadRun and NothingMatched."""
     for which, one in (("first", a), ("second", b)):
         if not is_run(one):
             raise BadOption(
-                "a run is compared with a run", asked="bp.diff(a, b)", found=f"the {which} is {written(one)}",
+                "a run is compared with a run", asked="bp.diff(a, b)",
+                found=f"the {which} is {written(one)}" + ", which does not exist" * _is_missing(one),
                 next="bp.diff('runs/a', 'runs/b'), or two recordings",
             )  # fmt: skip
     if layout is not None:
@@ -69,7 +75,7 @@ def _noise(noise: Any) -> Sequence[Any]:
 
 
 def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
-    names = _partners(a.names, b.names, renames_of(rename, a.names, b.names))
+    names = _partners(a.names, b.names, renames_of(rename, a.names, b.names, "run"))
     pairs = paired(a._reader, b._reader, names)
     shared = numpy.intersect1d(a.steps, b.steps)
     if not pairs or not len(shared):
@@ -117,7 +123,8 @@ def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Ren
 def _about(run: Run) -> str:
     steps = run.steps
     between = f", {steps[0]} to {steps[-1]}" if len(steps) else ""
-    return f"{plural(len(steps), 'step')}{between}, with {quoted(run.names, MOST)}"
+    names = quoted(run.names, MOST)
+    return f"{plural(len(steps), 'step')}{between}, with {names or 'no name'}"
 
 
 def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
@@ -129,10 +136,11 @@ def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
     pair = found.pair
     what = WHAT[pair.kind].format(repr(pair.name))
     what += "" if pair.name == pair.other else f" ({pair.other!r} in the second)"
-    field = pair.kind if pair.kind == "logged" else f"{pair.kind}.{found.field}"
+    field = LOGGED if pair.kind == LOGGED else f"{pair.kind}.{found.field}"
     a, b = (f"{number:.6g}" for number in found.numbers)
+    its = "it" if pair.kind == LOGGED else f"its {found.field}"
     return RunDivergence(
-        pair.kind, pair.name, f"{what} differs: its {found.field} is {a} in the first, {b} in the second", None,
+        pair.kind, pair.name, f"{what} differs: {its} is {a} in the first, {b} in the second", None,
         tuple(_facts(found, rows, partings, measured)), step=found.step, other=pair.other, field=field,
         numbers=found.numbers, error=found.error, excess=found.excess,
     )  # fmt: skip
@@ -171,6 +179,10 @@ def _notes(
     if partly:
         names = quoted(list(dict.fromkeys(partly)))
         yield f"measured in one of the two in some steps, which were not compared: {names}"
+    whole = [row.pair.name for row in rows if row.times != 1]
+    if whole:
+        names = quoted(list(dict.fromkeys(whole)))
+        yield f"each process of one run has these whole, and they are counted in each: {names}"
     skipped = [set(run.skipped.tolist()) & set(shared.tolist()) for run in (a, b)]
     if skipped[0] != skipped[1]:
         steps = sorted(skipped[0] ^ skipped[1])
