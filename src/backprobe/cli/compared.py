@@ -34,7 +34,10 @@ def compared(
     for one, place in places:
         with programs.beside_others(*place), _same_numbers():
             recordings.append(one if programs.is_saved(one) else programs.probed(one, words, **options))
-    return bp.diff(*recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None)
+    found: bp.DiffReport | bp.RunDiffReport = bp.diff(
+        *recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None
+    )
+    return found
 
 
 @contextmanager

@@ -34,10 +34,26 @@ def diff(
 
 @overload
 def diff(
-    a: Compared, b: Compared, *, rename: Mapping[str, str] | None = None,
+    a: Recording, b: Compared, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
 ) -> DiffReport: ...  # fmt: skip
+
+
+@overload
+def diff(
+    a: Folder, b: Recording, *, rename: Mapping[str, str] | None = None,
+    layout: Mapping[str, str | Sequence[int]] | None = None,
+    noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
+) -> DiffReport: ...  # fmt: skip
+
+
+@overload
+def diff(
+    a: Folder, b: Folder, *, rename: Mapping[str, str] | None = None,
+    layout: Mapping[str, str | Sequence[int]] | None = None,
+    noise: NoiseFloor | Compared | Run | Sequence[Compared | Run] | None = None,
+) -> DiffReport | RunDiffReport: ...  # fmt: skip
 
 
 def diff(
@@ -95,7 +111,8 @@ def _taken(given: Any, which: str) -> Recording:
     if isinstance(given, str | os.PathLike):
         given = opened(given)
     if isinstance(given, Recording):
-        refuse_several(given, "bp.diff(rec, ...)", "bp.diff(rec.of({}), ...)")
+        asked = "bp.diff({}, ...)" if which == "first" else "bp.diff(..., {})"
+        refuse_several(given, asked.format("rec"), asked.format("rec.of({})"))
         return given
     raise BadOption(
         f"diff compares two recordings, and the {which} is {kind(given)}",
