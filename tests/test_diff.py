@@ -259,6 +259,13 @@ def test_nan_and_inf_equal_themselves_in_the_same_place(bad):
     assert found.measure.clashes == 1 and found.measure.at == (1,)
 
 
+def test_infinities_of_unlike_signs_are_not_said_to_be_finite():
+    one, other = X.clone(), X.clone()
+    one[1], other[1] = math.inf, -math.inf
+    found = bp.diff(recorded(f, one, W), recorded(f, other, W)).first
+    assert found.facts[0].startswith("neither is finite at [1]: inf in the first, -inf in the second")
+
+
 def test_whole_numbers_are_equal_or_not():
     def g(x, big):
         at = x.argmax()
@@ -626,6 +633,11 @@ def test_a_rename_that_cannot_be_right_is_refused(rename, kind, said):
     ("layout", "kind", "said"),
     [
         ({"nothing": "T"}, bp.NothingMatched, "the pattern 'nothing' matches nothing in either recording"),
+        (
+            {"nothing": (1, 0)},
+            bp.NothingMatched,
+            "the pattern 'nothing' matches nothing in either recording\n  asked: layout={'nothing': (1, 0)}\n",
+        ),
         ({"x": "transposed"}, bp.BadOption, 'a layout is "T", or the order of the axes'),
         ({"x": (0, 0)}, bp.BadOption, 'a layout is "T", or the order of the axes'),
         ({"x": (1, 0)}, bp.BadOption, "the layout of 'x' is of 2 axes"),
@@ -635,6 +647,30 @@ def test_a_rename_that_cannot_be_right_is_refused(rename, kind, said):
 def test_a_layout_that_cannot_be_right_is_refused(layout, kind, said):
     text = message_of(kind, layout=layout)
     assert text.startswith(said) and "  next:  " in text and "  asked: " in text
+
+
+def test_recordings_without_entries_have_nothing_in_common():
+    with bp.probe() as empty:
+        pass
+    text = message(bp.BadOption, lambda: bp.diff(empty, recorded(f)))
+    assert "  found: nothing in the first, 'x', " in text
+
+
+def test_several_outputs_are_refused_on_the_side_that_has_them():
+    several = bp.probe(lambda x: {"a": x.sum(), "b": x.prod()}, of=["a", "b"])(X)
+    text = message(bp.BadOption, lambda: bp.diff(recorded(f), several))
+    assert "asked: bp.diff(..., rec)" in text and "bp.diff(..., rec.of('a'))" in text
+
+
+def test_what_the_noise_did_not_measure_is_said():
+    def other(x):
+        u = x * 2
+        return u.sum()
+
+    report = bp.diff(recorded(f), recorded(f), noise=bp.probe(other)(X))
+    (note,) = [note for note in report.notes if note.startswith("noise= has no floor of these")]
+    assert "'v'" in note and report.ok is True
+    assert not any("noise=" in note for note in bp.diff(recorded(f), recorded(f), noise=recorded(f)).notes)
 
 
 @pytest.mark.parametrize("noise", [3, [], [3]])

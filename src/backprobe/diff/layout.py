@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,19 +68,21 @@ def layouts_of(layout: Mapping[str, Any] | None, a: Record, b: Record) -> Layout
     made = [
         Layout(compile_pattern(pattern, in_function=True), _axes(pattern, axes)) for pattern, axes in layout.items()
     ]
-    for one in made:
+    for one, axes in zip(made, layout.values(), strict=True):
         names = {side.printed[full] for side in (a, b) for full in side.names if one.pattern.matches(full)}
         names |= {
             side.entries[at].name for side in (a, b) for full, at in side.names.items() if one.pattern.matches(full)
         }
         if not names:
-            refuse_unmatched(one.pattern.text, {*a.printed.values(), *b.printed.values()}, "either recording", _asked)
+            refuse_unmatched(
+                one.pattern.text, {*a.printed.values(), *b.printed.values()}, "either recording", _asked(axes)
+            )
         chosen |= dict.fromkeys(names, one)
     return Layouts(made, chosen)
 
 
-def _asked(pattern: str | None) -> str:
-    return "list(a) and list(b)" if pattern is None else f"layout={{{pattern!r}: 'T'}}"
+def _asked(axes: Any) -> Callable[[str | None], str]:
+    return lambda pattern: "list(a) and list(b)" if pattern is None else f"layout={{{pattern!r}: {axes!r}}}"
 
 
 def _axes(pattern: str, axes: Any) -> tuple[int, ...] | None:

@@ -11,7 +11,7 @@ from backprobe.diff.alignment import BY_PLACE, Alignment, Side, align
 from backprobe.diff.blame import Blame, blame
 from backprobe.diff.comparison import Comparison, Given
 from backprobe.diff.divergences import findings_of
-from backprobe.diff.floor import NoiseFloor
+from backprobe.diff.floor import Measured, NoiseFloor
 from backprobe.diff.layout import layouts_of
 from backprobe.diff.pairs import NO_NUMBER, ONE_SIDED
 from backprobe.diff.rename import renames_of
@@ -62,7 +62,7 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
             "" if forward is None else repr(forward.name), "" if backward is None else repr(backward.name),
             values=len(found.values), gradients=len(found.gradients), of=of,
         ),
-        findings, (*notes, *one.notes, *unequal, *uncompared, *_unexplained(found)),
+        findings, (*notes, *one.notes, *unequal, *uncompared, *_unmeasured(comparison), *_unexplained(found)),
         first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
         only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record,
@@ -71,7 +71,7 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
 
 
 def _refuse_unlike(a: Side, b: Side) -> None:
-    names = [quoted([entry.name for entry in side.entries], 4) for side in (a, b)]
+    names = [quoted([entry.name for entry in side.entries], 4) or "nothing" for side in (a, b)]
     raise BadOption(
         "these recordings have nothing in common", asked="bp.diff(a, b)",
         found=f"{names[0]} in the first, {names[1]} in the second",
@@ -141,6 +141,18 @@ def _uncompared(comparison: Comparison) -> Iterator[str]:
             reasons.setdefault(row.value.why, []).append(repr(row.a.name))
     for why, names in reasons.items():
         yield f"the values of {listed(names, text.MOST)} were not compared: {why}"
+
+
+def _unmeasured(comparison: Comparison) -> Iterator[str]:
+    """What ``noise=`` says nothing of, as what only the other recordings lack."""
+    if comparison.noise is None:
+        return
+    names = [
+        repr(row.a.name) for row in comparison.rows
+        if any(one.floor is not None and not isinstance(one.floor, Measured) for one in (row.value, row.gradient))
+    ]  # fmt: skip
+    if names:
+        yield f"noise= has no floor of these, which are compared with that by dtype: {listed(names, text.MOST)}"
 
 
 def _unexplained(found: Blame) -> Iterator[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from backprobe.diff.alignment import BY_NAME
 from backprobe.diff.floor import Floor, Measured
@@ -91,16 +93,21 @@ def place(index: Index) -> str:
     return f"[{', '.join(map(str, index))}]" if index else "the only element"
 
 
+def _clash(a: Any, b: Any) -> str:
+    """In what two numbers are unlike of which one is not finite at least."""
+    return "neither is finite" if not cmath.isfinite(a) and not cmath.isfinite(b) else "only one is finite"
+
+
 def numbers(measure: Measure, seen: Likeness, dtype: str) -> list[str]:
     """The numbers of a difference, a sentence each."""
     found = []
     if seen.pair is not None and measure.at is not None:
         a, b = (f"{one:.6g}" for one in seen.pair)
         where = f" at {place(measure.at)}" if measure.size > 1 else ""
-        label = f"largest error {number(measure.largest)}" if not measure.clashes else "only one is finite"
+        label = f"largest error {number(measure.largest)}" if not measure.clashes else _clash(*seen.pair)
         found.append(f"{label}{where}: {a} in the first, {b} in the second")
     if measure.clashes > 1:
-        found.append(f"{plural(measure.clashes, 'element')} are finite in one only, or infinities of unlike signs")
+        found.append(f"{plural(measure.clashes, 'element')} are finite in one only, or not finite in another way")
     if seen.beyond and measure.size > 1:
         where = f", the first at {place(seen.first)}" if seen.first is not None else ""
         found.append(
