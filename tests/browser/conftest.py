@@ -28,13 +28,13 @@ def recording():
 
 @pytest.fixture
 def opened(chromium, recording, tmp_path):
-    """Open the page of a recording, or the file of a text of HTML; at the end nothing must have gone wrong."""
+    """Open the page of a recording, a report, or a text of HTML; at the end nothing must have gone wrong."""
     contexts, seen = [], []
 
-    def open_page(name, *, html=None, scheme="light", width=1200, height=800, **drawn):
+    def open_page(name, *, html=None, report=None, scheme="light", width=1200, height=800, **drawn):
         path = tmp_path / f"{name}.html"
         if html is None:
-            bp.draw(recording(name), path, **drawn)
+            bp.draw(recording(name) if report is None else report, path, **drawn)
         else:
             path.write_text(html, encoding="utf-8")
         context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height})

@@ -33,10 +33,16 @@ class Block(nn.Module):
         return x + self.down(hidden)
 
 
+class ScaledBlock(Block):
+    def forward(self, x):
+        hidden = torch.relu(self.up(x)) * 1.5
+        return x + self.down(hidden)
+
+
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self, last=Block):
         super().__init__()
-        self.blocks = nn.ModuleList([Block(), Block()])
+        self.blocks = nn.ModuleList([Block(), last()])
         self.head = nn.Linear(4, 3)
 
     def forward(self, x, labels):
@@ -54,9 +60,12 @@ def hostile(x):
 
 def record(folder: Path) -> None:
     torch.manual_seed(0)
+    net, port, batch = Net(), Net(ScaledBlock), (torch.randn(100, 4), torch.randint(0, 3, (100,)))
+    port.load_state_dict(net.state_dict())
     recordings = {
         "two_paths": bp.probe(two_paths, partials=True)(3.0, 2.0, 1.0),
-        "net": bp.probe(Net(), partials=True)(torch.randn(100, 4), torch.randint(0, 3, (100,))),
+        "net": bp.probe(net, partials=True)(*batch),
+        "port": bp.probe(port)(*batch),
         "hostile": bp.probe(hostile)(torch.tensor(3.0)),
         "special": bp.probe(lambda x: torch.relu(x - 9) + torch.sqrt(x - x), partials=True)(torch.tensor(1.0)),
     }

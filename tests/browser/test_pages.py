@@ -192,6 +192,31 @@ def test_a_screen_reader_has_a_name_for_everything(opened):
     assert page.get_by_role("status").inner_text() != ""
 
 
+# comparisons
+
+
+def test_the_first_divergence_is_marked_and_found(opened):
+    report = bp.diff(RECORDED / "net", RECORDED / "port")
+    assert report.first.name == "blocks.1.down"
+    page = opened("report", report=report, depth=1)
+    assert report.heading in page.locator("body").inner_text()
+    down = page.locator("[role=treeitem][aria-label^='blocks.1.down, value ']")
+    expect(down).to_be_visible()  # the boxes around what is named are open
+    blamed = page.locator("[role=treeitem].blamed")
+    assert blamed.count() == 1 and blamed.get_attribute("aria-label") == down.get_attribute("aria-label")
+    assert down.evaluate("node => getComputedStyle(node).borderTopWidth") == "3px"
+    page.get_by_role("button", name="Close all").click()
+    expect(down).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("1 down")
+    page.get_by_role("listbox").get_by_role("option", name="blocks.1.down", exact=True).click()
+    expect(down).to_be_visible()
+    expect(down).to_have_attribute("aria-selected", "true")
+    shown = details(page).inner_text()
+    assert "\nblocks.1.down value\n" in shown and "value differs: relative error " in shown
+    assert hard_to_read(page) == []
+
+
 # looks
 
 
