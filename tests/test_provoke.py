@@ -163,6 +163,20 @@ def test_an_operand_that_cannot_be_differentiated():
     assert report.notes[0].endswith("was not searched: the output does not depend on any differentiated value")
 
 
+def test_an_operand_of_integers_is_named_in_a_note():
+    report = bp.provoke(lambda x: x.sum() / (x > 0).sum())(X, bounds=(-1.0, 4.0))
+    why = "was not searched: its operand is not a floating-point tensor, so no gradient reaches it"
+    assert report.notes == (f"`x.sum() / (x > 0).sum()` {why}",)
+    assert report.heading.endswith("has no risky operation that could be searched")
+
+
+def test_a_branch_that_is_not_taken_is_searched_up_to_its_end():
+    def f(x):
+        return torch.where(x > 0, torch.log(x), torch.zeros_like(x)).sum()
+
+    assert only(bp.provoke(f)(X, bounds=(-1.0, 4.0))).broken == "gradient"
+
+
 def test_an_operand_that_comes_to_its_end_and_does_no_harm():
     def f(x):
         safe = torch.where(x > 0, x, torch.ones_like(x))
@@ -310,6 +324,14 @@ def noisy():
     model, x = Noisy(), torch.randn(4, 3)
     model(x, 1.0)["loss"].backward()
     return model, x
+
+
+@pytest.mark.parametrize("args", [(torch.tensor([1, 2]), 1), ()])
+def test_an_error_calls_a_model_by_its_own_name(noisy, args):
+    with pytest.raises(bp.BackprobeError) as raised:
+        bp.provoke(noisy[0])(*args)
+    assert "Noisy" in str(raised.value)
+    assert "forward" not in str(raised.value)
 
 
 def test_a_model_is_provoked_through_its_inputs(noisy):

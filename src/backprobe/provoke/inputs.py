@@ -45,7 +45,8 @@ class Inputs:
         args: Sequence[Any], kwargs: Mapping[str, Any], bounds: Bounds,
     ) -> None:  # fmt: skip
         self.trials, self.arrays = trials, arrays
-        self.bound = bound(inspect.signature(function), name_of(named), "provoke", args, kwargs)
+        name = name_of(getattr(named, "__self__", named))  # the forward of a model goes by the model's name
+        self.bound = bound(inspect.signature(function), name, "provoke", args, kwargs)
         self.held = refilled(dict(self.bound.arguments), trials.given)
         names = _names(named, args, kwargs) if function is not named else {}
         self.variables: list[Variable] = []
@@ -55,14 +56,14 @@ class Inputs:
                 numbers = arrays.numbers(leaf)
                 local, _, rest = path.removeprefix(".").partition(".")
                 full = f":{local}#0" + (f".{rest}" if rest else "")
-                name = names.get(path, path.removeprefix("."))
-                argument = name.partition(".")[0]
+                printed = names.get(path, path.removeprefix("."))
+                argument = printed.partition(".")[0]
                 span = slice(size, size + numbers.size)
-                self.variables.append(Variable(name, full, argument, leaf, span))
+                self.variables.append(Variable(printed, full, argument, leaf, span))
                 size = span.stop
         if not size:
             raise NothingToDifferentiate(
-                f"{name_of(named)} has no floating argument to vary", asked=f"bp.provoke({name_of(named)})",
+                f"{name} has no floating argument to vary", asked=f"bp.provoke({name})",
                 found=_given(args, kwargs), why="an input is searched by its gradient",
                 next="floating point values, 3.0 instead of 3; or a function of what is to be varied",
             )  # fmt: skip

@@ -137,32 +137,36 @@ class Risk:
         return self.source.file, self.source.line, self.text
 
 
-def risks_of(record: Record) -> tuple[list[Risk], list[str]]:
+Unsearched = tuple[str, str]
+"""Why the operand of an operation cannot be searched, as a code of ``text``, and what the program writes."""
+
+
+def risks_of(record: Record) -> tuple[list[Risk], list[Unsearched]]:
     """The risky operations of a recording, of each line and end the one that is nearest to it, in their order.
 
-    And those whose operand cannot be searched, as texts.
+    And those whose operand cannot be searched.
     """
     known = Evidence(record, load_arrays(record.backend))
     full = {at: name for name, at in [*record.names.items()][::-1]}
     nearest: dict[tuple[object, ...], Risk] = {}
-    unnamed: dict[str, None] = {}
+    unsearched: dict[Unsearched, None] = {}
     for at in range(len(known.entries)):
         for risk in _at(known, full, at):
-            if isinstance(risk, str):
-                unnamed[risk] = None
+            if isinstance(risk, tuple):
+                unsearched[risk] = None
                 continue
             same = *risk.place, risk.goal
             before = nearest.get(same)
             if before is None or _margin(risk) < _margin(before):
                 nearest[same] = risk
-    return sorted(nearest.values(), key=lambda one: one.position), list(unnamed)
+    return sorted(nearest.values(), key=lambda one: one.position), list(unsearched)
 
 
 def _margin(risk: Risk) -> float:
     return float(risk.goal.margin(numpy.asarray(risk.example)))
 
 
-def _at(known: Evidence, full: Mapping[int, str], at: int) -> Iterator[Risk | str]:
+def _at(known: Evidence, full: Mapping[int, str], at: int) -> Iterator[Risk | Unsearched]:
     entry, term = known.entries[at], known.term(at)
     goals = RISKS.get(term.op)
     source = known.place(at)
@@ -175,11 +179,14 @@ def _at(known: Evidence, full: Mapping[int, str], at: int) -> Iterator[Risk | st
         if operand is None or operand.is_constant:
             continue
         if operand.at is None:
-            yield term.text
+            yield "unnamed", term.text
             continue
         held = known.entries[operand.at]
+        if held.status is GradStatus.NOT_FLOAT:
+            yield "not_float", _text(known, at, term)
+            continue
         numbers = _readable(known, operand.at)
-        if numbers is None or held.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
+        if numbers is None or held.status is GradStatus.NOT_TENSOR:
             continue
         yield Risk(
             goal, entry.name, full[operand.at], _text(known, at, term), _text(known, operand.at, operand),

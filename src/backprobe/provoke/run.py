@@ -17,7 +17,7 @@ from backprobe.provoke import text
 from backprobe.provoke.inputs import Bounds, Inputs
 from backprobe.provoke.program import Look, Program, Unreachable
 from backprobe.provoke.report import Provocation, Provocations
-from backprobe.provoke.risks import Risk, risks_of
+from backprobe.provoke.risks import Risk, Unsearched, risks_of
 from backprobe.provoke.search import Outcome, Search
 from backprobe.provoke.shrink import smaller
 from backprobe.record.names import strip
@@ -51,6 +51,7 @@ class _Provoking:
         self.name, self.program, self.inputs = name, program, program.inputs
         self.random, self.steps = numpy.random.default_rng(seed), steps
         self.risks: list[Risk] = []
+        self.unsearched: list[Unsearched] = []
         self.found: dict[Place, Provocation] = {}
         self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}  # what broke while another one was searched
         self.outcomes: list[Outcome] = []
@@ -65,8 +66,8 @@ class _Provoking:
         if is_broken:
             return self._at_example()
         self.inputs.refuse_fixed(f"bp.provoke({self.name})")
-        self.risks, unnamed = risks_of(self.program.recorded(self.inputs.example).record)
-        notes = [text.say("unnamed", text=one) for one in unnamed]
+        self.risks, self.unsearched = risks_of(self.program.recorded(self.inputs.example).record)
+        notes = [text.say(code, text=one) for code, one in self.unsearched]
         try:
             with progress(f"provoking {self.name}", len(self.risks)) as advance:
                 for risk in self.risks:
@@ -162,7 +163,7 @@ class _Provoking:
         risky = len({risk.place for risk in self.risks})
         still = [one for one in self.outcomes if one.risk.place not in self.found]
         notes = [*map(text.how_far, still), *notes, *self._notes()]
-        heading = text.heading(self.name, len(self.found), risky, self.taken)
+        heading = text.heading(self.name, len(self.found), risky, self.taken, bool(self.unsearched))
         return Provocations(heading, tuple(self.found.values()), tuple(notes), risky=risky, steps=self.taken)
 
     def _notes(self) -> list[str]:

@@ -57,7 +57,7 @@ class Search:
             while at is not None and not self._is_over:
                 at = self._next(at)
             now = self.outcome.nearest
-            is_nearer = before is None or (now is not None and now.margin < BETTER * before.margin)
+            is_nearer = before is None or (now is not None and _is_nearer(now, before))
             in_vain = 0 if is_nearer else in_vain + 1
             if self._is_over or in_vain == PATIENCE:
                 break
@@ -80,7 +80,7 @@ class Search:
                 best = new
                 if new.margin < MUCH * at.margin:
                     break
-        return best if best.margin < BETTER * at.margin else None
+        return best if _is_nearer(best, at) else None
 
     def _between(self, before: Look, there: Look) -> None:
         """Where the operand comes to its end: further on the program may not read it any longer, as behind a clip."""
@@ -135,3 +135,8 @@ class Search:
         if look.broken and self.is_to_blame(known.risk, look):
             known.found = look
         return look
+
+
+def _is_nearer(new: Look, old: Look) -> bool:
+    """Is a look so much nearer to the end that it is progress? Beyond the end, margins are negative, nothing is."""
+    return new.margin < BETTER * old.margin and not old.is_there

@@ -29,6 +29,7 @@ SENTENCES = {
     "fixed": "`{text}` ({place}): nothing that was varied changes `{operand}`",
     "not_searched": "`{text}` ({place}) was not searched: {why}",
     "unnamed": "`{text}` was not searched: its operand has no name",
+    "not_float": "`{text}` was not searched: its operand is not a floating-point tensor, so no gradient reaches it",
     "one_number": "{name} is one number in the example, and varied from {low} to {high}",
     "zeros": "{name} is 0 in the example and was left so",
     "not_finite_example": "{name} is not finite in the example and was left so",
@@ -37,6 +38,7 @@ SENTENCES = {
     # headings
     "broke": "{name} breaks at {places} of {risky}",
     "stands": "{name} did not break: {risky}, {steps}",
+    "nothing_searched": "{name} has no risky operation that could be searched",
     "nothing_risky": "{name} has no risky operation on its arguments",
     "broke_at_example": "{name} breaks at the example itself",
 }  # fmt: skip
@@ -119,10 +121,10 @@ def _limit(goal: Goal) -> str:
     return f"; it may break at {number(goal.limit)}" if goal.limit else ""
 
 
-def heading(name: str, places: int, risky: int, steps: int) -> str:
+def heading(name: str, places: int, risky: int, steps: int, has_unsearched: bool = False) -> str:
     operations = plural(risky, "risky operation")
     if places:
         return say("broke", name=name, places=places, risky=operations)
-    return say("stands", name=name, risky=operations, steps=plural(steps, "step")) if risky else say(
-        "nothing_risky", name=name
-    )  # fmt: skip
+    if risky:
+        return say("stands", name=name, risky=operations, steps=plural(steps, "step"))
+    return say("nothing_searched" if has_unsearched else "nothing_risky", name=name)
