@@ -141,6 +141,18 @@ def test_a_local_of_the_models_own_forward_has_a_colon(x):
     assert "of=':total'" in str(caught.value)
 
 
+@pytest.mark.parametrize("of", ["return[0]", ":return[0]", "1[0]"])
+def test_the_name_that_is_printed_for_what_a_model_returns(of):
+    model, rows = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), torch.randn(2, 3)
+    rec = bp.probe(model, "**.weight", of=of)(rows)
+    assert torch.equal(rec["0.weight"].grad, rows[:1])
+
+
+def test_the_name_that_is_printed_for_a_part_of_what_a_model_returns():
+    rec = bp.probe(Shared(), "h.*", of="return.loss")(torch.ones(1, 2))
+    assert [one.name for one in rec.outputs] == ["return.loss"]
+
+
 def test_a_path_into_what_is_returned_comes_first(x):
     assert bp.probe(network(), "h.*", of="loss")(x).outputs[0].name == "return.loss"
 
@@ -218,7 +230,6 @@ class Shared(nn.Module):
         ("pair['a']", "loss, y, pair.0, pair.1", "of='pair.1'"),
         ("h[1][0, 0]", "the nearest names: h.1, h.0", "of='h.1[0, 0]'"),
         ("['loss']", "loss", "of='loss'"),
-        ("return.loss", "loss", "of='loss'"),
         (":y", ":y#0", "of=':y#"),
         (-1, "a dict", "of='loss'"),
         (3, "a dict", "of='loss'"),

@@ -79,8 +79,12 @@ def _index(node: ast.expr) -> Index:
 
 
 def names_in(of: object) -> tuple[str, ...]:
-    """The names that are to be captured, so that one of them may turn out to be the output."""
-    return tuple(strip(reading.name) for reading in readings(of))
+    """The names that are to be captured, so that one of them may turn out to be the output.
+
+    A model's own ``:return`` is printed without its colon, and may be written so.
+    """
+    names = tuple(strip(reading.name) for reading in readings(of))
+    return names + tuple(f":{name}" for name in names if name.partition(".")[0] == "return")
 
 
 def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Words) -> Output | None:
