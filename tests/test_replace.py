@@ -259,7 +259,7 @@ def test_a_users_own_hook_is_still_noted():
 
 
 def test_a_gradient_of_another_shape_is_refused():
-    with pytest.raises(bp.BadOption, match=r"what replaces 'u' has another shape"):
+    with pytest.raises(bp.BadOption, match=r"what replaces the gradient of 'u' has another shape"):
         probed(replace_grad={"u": lambda gradient: gradient.sum()})
     with pytest.raises(bp.BadOption, match="cannot be combined with partials"):
         probed(replace_grad={"u": torch.ones(2)}, partials=True)

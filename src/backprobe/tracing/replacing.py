@@ -21,6 +21,8 @@ from backprobe.record.names import partition, split, strip
 from backprobe.record.patterns import Decisions, Pattern, compile_pattern, is_operation
 
 NUMBERS = (bool, int, float, complex)
+ON = "the program goes on with it"
+BACK = "it flows on to what the value was computed from"
 
 Marks = tuple[tuple[str, int | None, bool], ...]
 """The leaves of what was bound that were replaced: where the original is kept, and whether its gradient changes."""
@@ -235,7 +237,7 @@ class Replacing:
         if tensor is None:
             raise BadOption(
                 f"what replaces {self._shown(full)} is not a tensor", asked=one.asked, found=kind(new),
-                why="the program goes on with it", next=_instead_of_number(one, is_given),
+                why=ON, next=_instead_of_number(one, is_given),
             )  # fmt: skip
         self._refuse_unlike(one, full, tensor, original)
         if one.index is not None:
@@ -276,10 +278,11 @@ class Replacing:
         for part in self.replaces.compared:
             own, other = getattr(before, part), getattr(after, part)
             if own != other and own is not None and other is not None:
+                of, used, given = ("the gradient of ", BACK, "gradient") if one.of_gradient else ("", ON, "value")
                 raise BadOption(
-                    f"what replaces {self._shown(full)} has another {part}", asked=one.asked,
-                    found=f"{part} {other} in the place of {own}", why="the program goes on with it",
-                    next=f"a tensor of {part} {own}" + (", or a function of the value" * (not callable(one.what))),
+                    f"what replaces {of}{self._shown(full)} has another {part}", asked=one.asked,
+                    found=f"{part} {other} in the place of {own}", why=used,
+                    next=f"a tensor of {part} {own}" + (f", or a function of the {given}" * (not callable(one.what))),
                 )  # fmt: skip
 
     def _with_gradient(self, one: Replacement, full: str, tensor: Any) -> Any:
@@ -296,7 +299,7 @@ class Replacing:
             if made is None:
                 raise BadOption(
                     f"what replaces the gradient of {self._shown(full)} is not a tensor", asked=one.asked,
-                    found=kind(new), why="it flows on to what the value was computed from",
+                    found=kind(new), why=BACK,
                     next=f"replace_grad={{{one.text!r}: lambda gradient: ...}}, which returns a tensor",
                 )  # fmt: skip
             self._refuse_unlike(one, full, made, gradient)
