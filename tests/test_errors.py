@@ -140,6 +140,12 @@ def test_compiled_models_and_functions():
     inner = torch.nn.Sequential(torch.nn.Linear(2, 2))
     inner[0].compile()
     assert "a compiled model" in message(bp.Unsupported, lambda: bp.probe(inner)(torch.ones(1, 2)))
+    outer = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.compile(model, backend="eager"))
+    text = message(bp.Unsupported, lambda: bp.probe(outer)(torch.ones(1, 2)))
+    assert "found: OptimizedModule at '1'" in text
+    assert "next:  model.set_submodule('1', model.get_submodule('1')._orig_mod)" in text
+    outer.set_submodule("1", outer.get_submodule("1")._orig_mod)
+    bp.probe(outer, of=lambda out: out.sum())(torch.ones(1, 2))
 
 
 @pytest.fixture

@@ -286,7 +286,17 @@ def refuse(
         kind = _refused_kind(part)
         if kind is not None and kind in kinds:
             headline, why, next = words or kind
-            raise Unsupported(headline, asked=asked, found=type(part).__name__, why=why, next=next)
+            path = _path(target, part)
+            if path and words is None and type(part).__name__ == "OptimizedModule":
+                next = f"model.set_submodule({path!r}, model.get_submodule({path!r})._orig_mod), which was compiled"
+            found = type(part).__name__ + (f" at {path!r}" if path else "")
+            raise Unsupported(headline, asked=asked, found=found, why=why, next=next)
+
+
+def _path(target: Any, part: Any) -> str:
+    """The path of a module in a model, empty for the model itself."""
+    modules = target.named_modules() if isinstance(target, Module) else ()
+    return next((path for path, module in modules if module is part), "")
 
 
 def _doubtful(model: Module) -> list[Module]:
