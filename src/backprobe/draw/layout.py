@@ -26,6 +26,7 @@ FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")  # light to dark
 SHARP, LEGIBLE = 144, 84  # dots per inch of a PNG: twice a screen's, and where the small print can still be read
 PAGE = 1360, 1870  # the width and height in points of what fits a page: 1,600 x 2,200 legible pixels
 MARGIN = 8  # points around a drawing, both sides together
+BORDER_GAP = 4  # points from a border to the next
 MOST_PIXELS = 24_000_000  # of a PNG: what a viewer still opens at once
 PREAMBLE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
@@ -45,8 +46,7 @@ def svg(circuit: Circuit, direction: str) -> str:
 
 def png(circuit: Circuit, direction: str) -> bytes:
     """The drawing as PNG, on white: as sharp as a page holds, legible, and less only where that would be huge."""
-    graph = graph_of(circuit, direction)
-    graph.layout(prog="dot")
+    graph = placed(graph_of(circuit, direction))
     left, bottom, right, top = map(float, graph.graph_attr["bb"].split(","))
     size = max(1.0, right - left + MARGIN), max(1.0, top - bottom + MARGIN)
     dots = max(LEGIBLE, SHARP * min(1.0, *(most / SHARP * LEGIBLE / own for own, most in zip(size, PAGE, strict=True))))
@@ -54,6 +54,16 @@ def png(circuit: Circuit, direction: str) -> bytes:
     graph.graph_attr["dpi"] = str(int(dots))
     drawn: bytes = graph.draw(format="png", prog="nop2")
     return drawn
+
+
+def placed(graph: Any) -> Any:
+    """The graph laid out, to be drawn as it stands with ``nop2``."""
+    graph.layout(prog="dot")
+    for node in graph.nodes_iter():  # its size is that of the outermost border now, and read as that of the innermost
+        beyond = 2 * BORDER_GAP * (int(node.attr["peripheries"] or 1) - 1)
+        for side in ("width", "height") if beyond else ():
+            node.attr[side] = str(float(node.attr[side]) - beyond / 72)
+    return graph
 
 
 def graph_of(circuit: Circuit, direction: str) -> Any:
