@@ -104,6 +104,21 @@ def test_names_that_would_look_alike_lose_what_they_share():
     assert elided(names, 28) == ["…10.attention.projection", "…11.attention.projection"]
 
 
+def test_names_that_share_nothing_with_others_and_would_look_alike_keep_their_ends():
+    alike = [
+        "model.h.0.attention.query.weight",
+        "model.h.0.attention.value.weight",
+        "model.h.0.attention/softmax_in_parts:weights",
+        "model.h.0.attention:weights",
+        "= model.h.0.attention/softmax_in_parts:return.0",
+        "= model.h.0.attention.dropout:return.0",
+    ]
+    shown = elided([*alike, "/cross_entropy_of_all_tokens:source"], 24)
+    assert shown[0::3] == ["…attention.query.weight", "…h.0.attention:weights", "/cross_…ll_tokens:source"]
+    assert len({*shown}) == len(shown)
+    assert max(map(len, shown)) <= 24
+
+
 def many(count):
     def f(x):
         for _ in range(count):

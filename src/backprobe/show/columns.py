@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 GAP = 2
@@ -111,19 +112,38 @@ def elided(names: Sequence[str], width: int) -> list[str]:
 
     An alias begins with a sign of its own.
     """
-    long = [name.removeprefix(ALIAS) for name in names if len(name) > width]
-    common = 0
-    if len({_elided(name, width) for name in long}) < len({*long}):
-        common = _common(long)
-    return [_without(name, common, width) for name in names]
+    long = {name.removeprefix(ALIAS) for name in names if len(name) > width}
+    common = _common([*long]) if _alike(long, 0, width) else 0
+    alike = _alike(long, common, width)
+    return [_without(name, common, width, name.removeprefix(ALIAS) in alike) for name in names]
 
 
-def _without(name: str, common: int, width: int) -> str:
+def _alike(long: Set[str], common: int, width: int) -> set[str]:
+    """The names that would look like another one, beside the sign of an alias too."""
+    found: set[str] = set()
+    for sign in ("", ALIAS):
+        looks = {name: _without(sign + name, common, width, is_alike=False) for name in long}
+        count = Counter(looks.values())
+        found |= {name for name, look in looks.items() if count[look] > 1}
+    return found
+
+
+def _without(name: str, common: int, width: int, is_alike: bool) -> str:
     if len(name) <= width:
         return name
     sign = ALIAS if name.startswith(ALIAS) else ""
+    path = name.removeprefix(ALIAS)
+    if is_alike:
+        return sign + _end(path, width - len(sign))
     lead = sign + ("…" if common else "")
-    return lead + _elided(name.removeprefix(sign)[common:], width - len(lead))
+    return lead + _elided(path[common:], width - len(lead))
+
+
+def _end(name: str, width: int) -> str:
+    """The end of a name: whole segments where they take at least half of the room."""
+    end = name[1 - width :]
+    start = next((found.end() + 1 for found in BOUNDARY.finditer(end)), 0)
+    return "…" + (end[start:] if len(end) - start >= width / 2 else end)
 
 
 def _elided(name: str, width: int) -> str:
