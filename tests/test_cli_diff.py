@@ -94,6 +94,11 @@ def test_renames_layouts_and_noise(folder):
     )
 
 
+def unlike(z):
+    s = z.exp()
+    return s.sum()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -109,10 +114,12 @@ def test_renames_layouts_and_noise(folder):
         (["saved", "saved", "--layout", "u=S"], "  next:  --layout 'u=3,2,0,1', "),
         (["saved", "saved", "--noise", "toy.py"], "BadRecording: "),
         (["saved", "empty"], "BadRecording: "),
+        (["saved", "unlike"], "  next:  backprobe diff A B --rename 'name in a=name in b', or recordings of the same"),
     ],
 )  # fmt: skip
 def test_bad_input(folder, words, said):
     (folder / "empty").mkdir()
+    bp.probe(unlike, "s", of="s", cotangent=torch.ones(7))(torch.ones(7)).save("unlike")
     assert said in refused(invoked("diff", *words))
 
 

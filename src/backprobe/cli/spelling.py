@@ -28,6 +28,7 @@ SPELLED = (
     (re.compile(r"""layout=\{["']([^"']*)["']: ["'](T)["']\}"""), r"--layout '\1=\2'"),
     (re.compile(r"""layout=\{["']([^"']*)["']: \(([\d, ]*)\)\}"""),
      lambda one: f"--layout '{one[1]}={one[2].replace(' ', '')}'"),
+    (re.compile(r"bp\.diff\(a, b, (--[^()]*)\)"), r"backprobe diff A B \1"),
     (re.compile(r"noise=\[.*\]"), "--noise FOLDER"),
     (re.compile(r"^(?:rec\[|bp\.\w+\(rec, )'([^']*)'[\])]$"), r"\1"),
     (re.compile(r"^bp\.\w+\([^()]*\)\(([^()]*=\.\.\.)\)$"), lambda one: one[1].replace(", ", " ")),
