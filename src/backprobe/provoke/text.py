@@ -39,7 +39,7 @@ SENTENCES = {
     "broke": "{name} breaks at {places} of {risky}",
     "stands": "{name} did not break: {risky}, {steps}",
     "nothing_searched": "{name} has no risky operation that could be searched",
-    "nothing_risky": "{name} has no risky operation on its arguments",
+    "nothing_risky": "no risky operation on the arguments of {name} was recorded",
     "broke_at_example": "{name} breaks at the example itself",
 }  # fmt: skip
 
