@@ -1,8 +1,10 @@
 """Two trainings compared: the first step and name at which they part."""
 
+import inspect
 import json
 import math
 from contextlib import ExitStack
+from typing import get_overloads
 
 import pytest
 import torch
@@ -14,11 +16,11 @@ from commands import invoked, printed
 from watched import Net, batches, sgd
 
 
-def trained(folder, *, seed=0, lr=0.1, steps=range(50), fault=None, model=None, **options):
+def trained(folder, *, seed=0, lr=0.1, steps=range(50), fault=None, model=None, updates=True, **options):
     torch.manual_seed(seed)
     model = model or Net()
     optimizer = sgd(model, lr=lr)
-    with bp.watch(model, folder, optimizer=optimizer, updates=True, **options) as run:
+    with bp.watch(model, folder, optimizer=optimizer, updates=updates, **options) as run:
         for step in steps:
             loss = model(batches(50)[step]).square().mean()
             loss.backward()
@@ -195,9 +197,40 @@ def test_a_logged_number_that_is_another_or_not_finite_is_a_difference(tmp_path,
     assert bp.diff(b, a).first.step == 1 and bp.diff(b, b).ok is True
 
 
+def test_what_only_one_measured_of_a_name_is_said(tmp_path):
+    a, b = (trained(tmp_path / name, steps=range(2), updates=updates) for name, updates in (("a", True), ("b", False)))
+    report = bp.diff(a, b)
+    assert report.ok is None and report.findings == ()
+    (note,) = report.notes
+    assert note.startswith("the update of 'embed.weight', ") and note.endswith(": only in the first, and not compared")
+    (note,) = bp.diff(b, a).notes
+    assert note.endswith(": only in the second, and not compared")
+
+
+def test_a_rename_takes_a_name_before_an_equal_one_does(tmp_path):
+    a = trained(tmp_path / "a", steps=range(2))
+    report = bp.diff(a, a, rename={"embed.bias": "body.0.bias"})
+    assert [row.pair.name for row in report.rows if row.pair.other == "body.0.bias"] == ["embed.bias"] * 3
+    assert report.only_a == ("body.0.bias",) and report.only_b == ("embed.bias",)
+
+
+def test_noise_of_another_training_is_refused(tmp_path):
+    a = trained(tmp_path / "a", steps=range(2))
+    later = trained(tmp_path / "later", steps=range(2), start_step=10)
+    text = message(bp.BadOption, lambda: bp.diff(a, a, noise=later))
+    assert text.startswith("a run of noise= has nothing in common with the first run\n  asked: noise=['")
+
+
 def test_steps_that_only_one_measured_are_said(tmp_path):
     report = bp.diff(trained(tmp_path / "a"), trained(tmp_path / "b", every=10))
     assert report.ok is None and not report.findings
+
+
+def test_of_two_paths_the_static_type_says_that_they_may_be_runs():
+    types = {(one["a"], one["b"]): one["return"] for one in map(inspect.get_annotations, get_overloads(bp.diff))}
+    assert types["Folder", "Folder"] == "DiffReport | RunDiffReport"
+    assert types["Run", "Run | Folder"] == types["Folder", "Run"] == "RunDiffReport"
+    assert types["Recording", "Compared"] == types["Folder", "Recording"] == "DiffReport"
 
 
 def test_the_command_line_compares_runs(tmp_path, monkeypatch):
@@ -207,6 +240,8 @@ def test_the_command_line_compares_runs(tmp_path, monkeypatch):
     out = printed(invoked("diff", "a", "b"), 1)
     assert out.startswith("the trainings part at step 0: the update of 'embed.weight' differs")
     assert json.loads(printed(invoked("diff", "a", "a", "--json")))["ok"] is True
+    trained(tmp_path / "again", steps=range(4), lr=0.15)
+    assert printed(invoked("diff", "a", "b", "--noise", "again")).startswith("no difference")
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
             why="names belong together if they are equal, or by rename=; steps by their numbers",
             next="bp.diff(a, b, rename={'name in a': 'name in b'})" if len(shared) else "runs with steps in common",
         )  # fmt: skip
+    _refuse_other_noise(a, noise)
+    kinds = list(_kinds_of_one(a, b, names))
     skipped = []
     if len(a.ranks) != len(b.ranks):
         parameters = a._reader.parameters()
@@ -93,8 +95,8 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
     rows = compare(a._reader, b._reader, pairs, [one._reader for one in noise])
     first = _first(rows, plural(len(noise), "other run") if noise else "")
     only = tuple(one for one in a.names if one not in names), tuple(one for one in b.names if one not in names.values())
-    notes = [*_notes(a, b, rows, only, shared), *([SEVERAL] if skipped else [])]
-    is_whole = not any((*only, skipped)) and len(a.steps) == len(b.steps) == len(shared)
+    notes = [*_notes(a, b, rows, only, shared), *kinds, *([SEVERAL] if skipped else [])]
+    is_whole = not any((*only, kinds, skipped)) and len(a.steps) == len(b.steps) == len(shared)
     heading = (
         f"no difference in {plural(len(shared), 'step')} of {plural(len(rows), 'row')}" if first is None
         else f"the trainings part at step {first.step}: {first.headline}"
@@ -112,12 +114,33 @@ SEVERAL = (
 
 
 def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name in names:
-        renamed = next((to for one in renames if (to := one.of(name)) in others), None)
-        if renamed is not None or name in others:
-            found[name] = renamed or name
-    return found
+    """The second run's name of each; a rename comes before an equal name."""
+    renamed = {name: to for name in names for one in renames if (to := one.of(name)) is not None and to in others}
+    taken = set(renamed.values())
+    equal = {name: name for name in names if name in others and name not in renamed and name not in taken}
+    return renamed | equal
+
+
+def _kinds_of_one(a: Run, b: Run, names: Mapping[str, str]) -> Iterator[str]:
+    """What one run alone has measured of names that both have."""
+    back = {to: name for name, to in names.items()}
+    own = {(name, kind) for name, kind in a._reader.rows() if name in names}
+    others = {(back[name], kind) for name, kind in b._reader.rows() if name in back}
+    for only, which in ((own - others, "first"), (others - own, "second")):
+        for kind in sorted({kind for _, kind in only}, key=KINDS.index):
+            of = quoted([name for name in names if (name, kind) in only])
+            yield f"{WHAT[kind].format(of)}: only in the {which}, and not compared"
+
+
+def _refuse_other_noise(a: Run, noise: Sequence[Run]) -> None:
+    rows = a._reader.rows().keys()
+    for run in noise:
+        if not rows & run._reader.rows().keys() or not len(numpy.intersect1d(a.steps, run.steps)):
+            raise BadOption(
+                "a run of noise= has nothing in common with the first run", asked=f"noise=[{str(run.folder)!r}]",
+                found=f"{_about(a)} in the first, {_about(run)} in this one",
+                why="noise is measured on the first training itself", next="noise=['runs/a-again']",
+            )  # fmt: skip
 
 
 def _about(run: Run) -> str:
