@@ -149,7 +149,8 @@ def test_an_end_other_than_zero_is_said():
 
 def test_a_program_without_a_risky_operation():
     report = bp.provoke(lambda x: torch.relu(x).sum())(X)
-    assert (report.heading, report.risky, report.steps) == ("no risky operation on the arguments of <lambda> was recorded", 0, 0)
+    assert report.heading == "no risky operation on the arguments of <lambda> was recorded"
+    assert (report.risky, report.steps) == (0, 0)
 
 
 def test_an_operand_that_nothing_changes():
