@@ -54,6 +54,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.probe.block.BlockRun"),
     ("py:class", "backprobe.record.reasons.Reason"),
     ("py:class", "backprobe.record.entries.Gradient"),  # which ``grads`` and ``statuses`` are read through
+    ("py:class", "Compared"),  # the rows of a report on two trainings
     ("py:class", "backprobe.diff.measure.Measure"),  # what the report and its divergences are read through
     ("py:class", "backprobe.diff.pairs.Row"),
     ("py:class", "backprobe.diff.floor.Measured"),

@@ -674,3 +674,18 @@ def test_a_distribution_on_a_line_of_its_own_is_cut_off_where_it_is_drawn_from()
         loss.backward()
     (found,) = bp.explain(rec, "mean").findings
     assert (found.kind, found.source.text) == ("sample", "sample = drawn_from.sample()")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [('{"loss": y.sum(), "dead": torch.ones(())}', "return.dead"), ("y.sum(), torch.zeros(2)", "return.1"),
+     ("dict(loss=y.sum(), dead=torch.full((2,), 0.5))", "return.dead")],
+)  # fmt: skip
+def test_a_constant_beside_what_is_computed_is_computed_from_nothing(text, name, tmp_path):
+    file = tmp_path / "made.py"
+    file.write_text(f"import torch\ndef f(x):\n    y = x * 2\n    return {text}\n")
+    rec = bp.probe(runpy.run_path(str(file))["f"], of="loss" if "dead" in name else 0)(torch.ones(3))
+    assert (rec[name].status, rec[name].reason) == (
+        "frozen", "nothing recorded that it was computed from requires a gradient"
+    )  # fmt: skip
+    well(bp.explain(rec))

@@ -101,10 +101,10 @@ def _without_cut(entry: Entry, record: Record, found: Mapping[int, Entry]) -> En
     """An entry whose line takes no number of a value that has a history: nothing was cut off in it."""
     text = entry.source.expression if entry.source is not None else ""
     spelled = frozenset(read.spelled for read in entry.reads)
-    if not text or not spelled or entry.indirect or unread(text, spelled):
+    if not text or entry.indirect or unread(text, spelled) or (not spelled and "super" in text):
         return None
     numbers = [mention.source for mention in mentions_of(-1, entry)]
     used = [found.get(number, record.entries[number]) for number in numbers]
     if _are_of_differentiated(numbers, record, found):
         return None
-    return _but(entry, GradStatus.FROZEN, Reason("frozen" if used else "shape_only"))
+    return _but(entry, GradStatus.FROZEN, Reason("frozen" if used or not spelled else "shape_only"))

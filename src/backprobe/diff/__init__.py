@@ -15,7 +15,6 @@ from backprobe.recording import Recording, opened, refuse_several
 from backprobe.runs import Run
 
 Folder = str | os.PathLike[str]
-Compared = Recording | Folder
 
 
 @overload
@@ -34,9 +33,9 @@ def diff(
 
 @overload
 def diff(
-    a: Recording, b: Compared, *, rename: Mapping[str, str] | None = None,
+    a: Recording, b: Recording | Folder, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
-    noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
+    noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
 ) -> DiffReport: ...  # fmt: skip
 
 
@@ -44,7 +43,7 @@ def diff(
 def diff(
     a: Folder, b: Recording, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
-    noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
+    noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
 ) -> DiffReport: ...  # fmt: skip
 
 
@@ -52,7 +51,7 @@ def diff(
 def diff(
     a: Folder, b: Folder, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
-    noise: NoiseFloor | Compared | Run | Sequence[Compared | Run] | None = None,
+    noise: NoiseFloor | Recording | Run | Folder | Sequence[Recording | Run | Folder] | None = None,
 ) -> DiffReport | RunDiffReport: ...  # fmt: skip
 
 
