@@ -230,7 +230,7 @@ def test_of_two_paths_the_static_type_says_that_they_may_be_runs():
     types = {(one["a"], one["b"]): one["return"] for one in map(inspect.get_annotations, get_overloads(bp.diff))}
     assert types["Folder", "Folder"] == "DiffReport | RunDiffReport"
     assert types["Run", "Run | Folder"] == types["Folder", "Run"] == "RunDiffReport"
-    assert types["Recording", "Compared"] == types["Folder", "Recording"] == "DiffReport"
+    assert types["Recording", "Recording | Folder"] == types["Folder", "Recording"] == "DiffReport"
 
 
 def test_the_command_line_compares_runs(tmp_path, monkeypatch):

@@ -30,7 +30,7 @@ CUT_IN_TENSORFLOW = {
     "two at once": ("loss = tf.reduce_sum(tf.floor(w * x) + tf.math.ceil(w))", "the operation Ceil has no derivative"),
     "NumPy": ("y = w * x; loss = tf.constant(np.mean(np.square(y)))", "`np.square(y)` takes 'y' out of the framework"),
     "a list of numbers": ("parts = [float(v) for v in w * 2]; loss = tf.reduce_sum(tf.constant(parts))",
-                          "turns 'w' into Python numbers"),
+                          "turns 'w' into a list of Python numbers"),
     "an assignment in a loop": (
         "for i in range(2):\n            kept.assign_add(w * x)\n        loss = tf.reduce_sum(kept * 1.0)",
         "the operation AssignAddVariableOp writes the values of 'w' into a Variable",
