@@ -1,4 +1,4 @@
-"""What comparing two recordings costs: for each number in units of ``vector_norm``, and for each entry in time.
+"""The cost of comparing two recordings: for each number in units of ``vector_norm``, and for each entry in time.
 
     python bench/diff.py
 
@@ -11,30 +11,16 @@ Processor time, and one thread; the pairs of the table are measured one right af
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 import torch
+from side_by_side import least
 
 import backprobe as bp
 from backprobe.backends.discover import load_arrays
 from backprobe.diff.measuring import measure
 
-ROUNDS = 7
 SIZES = (10**5, 10**6, 10**7)
 KINDS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 STEPS = (100, 400, 1_600)
-
-
-def least(step: Callable[[], Any]) -> float:
-    """The least processor time of a few rounds, in seconds."""
-    times = []
-    for _ in range(ROUNDS):
-        started = time.process_time()
-        step()
-        times.append(time.process_time() - started)
-    return min(times)
 
 
 def pairs(size: int, kind: torch.dtype) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:

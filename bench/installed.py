@@ -36,7 +36,7 @@ def size(package: Distribution) -> int:
 
 
 def beyond_numpy() -> dict[str, int]:
-    """The bytes of each package that backprobe needs and NumPy is no part of, the largest first."""
+    """The bytes of each package that backprobe needs beyond NumPy, the largest first."""
     theirs = needed("numpy")
     sizes = {name: size(package) for name, package in needed("backprobe").items() if name not in theirs}
     return dict(sorted(sizes.items(), key=lambda one: -one[1]))

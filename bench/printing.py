@@ -6,23 +6,13 @@ The floor: the bytes of value and gradient are read from memory once. The second
 import time
 
 import torch
+from side_by_side import least
 
 import backprobe as bp
 from backprobe.backends.discover import load_arrays
 
-ROUNDS = 5
 SIZES = (10**6, 10**7, 10**8)
 KINDS = (torch.float32, torch.bfloat16, torch.float64, torch.int64)
-
-
-def least(step):
-    """The least processor time of a few rounds, in seconds."""
-    times = []
-    for _ in range(ROUNDS):
-        started = time.process_time()
-        step()
-        times.append(time.process_time() - started)
-    return min(times)
 
 
 def main():

@@ -15,6 +15,11 @@ def once(step, clock=time.perf_counter):
     return clock() - started
 
 
+def least(step, rounds=7):
+    """The least processor time of a few rounds, in seconds."""
+    return min(once(step, time.process_time) for _ in range(rounds))
+
+
 def compare(variants, bare, pairs=None, clock=time.perf_counter):
     """The median time of the bare step, and the ratio of each variant to the bare step that ran beside it.
 

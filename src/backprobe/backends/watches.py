@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Protocol
 
 from backprobe.record.gaps import GapCode
@@ -85,7 +86,12 @@ class StepListener(Protocol):
 
 
 class Watching(AbstractContextManager["Watching"], Protocol):
-    """A model that is watched, while its context is open."""
+    """A model or a loss function that is watched, while its context is open."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     @abstractmethod
     def step(self) -> None:

@@ -29,7 +29,7 @@ FIELDS = (*COUNTS, *STATISTICS, LOGGED)
 MEASURABLE = (*STATISTICS, LOGGED)
 TOGETHER = 64  # rows that are read at once
 KINDS = ("value", LOGGED, "grad", "grad_backward", "update", "param")
-"""What a step computes, in order. Gradients of what modules return come before those of parameters."""
+"""The kinds of numbers of a step, in the order in which it computes them: gradients of modules before parameters'."""
 
 
 @dataclass(frozen=True)

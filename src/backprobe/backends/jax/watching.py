@@ -6,7 +6,6 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -52,11 +51,6 @@ class JaxWatching(FunctionWatching):
     def __enter__(self) -> JaxWatching:
         self.is_open = True
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def stop(self) -> None:
         self.is_open = False

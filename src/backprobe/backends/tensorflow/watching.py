@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import keras
@@ -72,11 +71,6 @@ class TensorflowWatching(Watching):
             self.installed = installed.pop_all()
         self._forget_compiled()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def stop(self) -> None:
         self.installed.close()

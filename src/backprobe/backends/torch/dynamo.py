@@ -29,7 +29,7 @@ class _NoModule:
 
 
 OptimizedModule: Any = _found("_dynamo.eval_frame", "OptimizedModule") or _NoModule
-"""What ``torch.compile(module)`` returns."""
+"""The class of the module that ``torch.compile(module)`` returns."""
 
 _wrap_inline = _found("_dynamo.external_utils", "wrap_inline")
 WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_inline else None

@@ -38,7 +38,7 @@ NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math
 DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
 ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape"})
 UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}
-"""What JAX's ``x.at[index]`` can be told, and the operation that it computes there."""
+"""The methods of JAX's ``x.at[index]``, and the operation that each computes there."""
 BUILTINS = ("abs", "float", "max", "min", "len", "range")
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
 """Classes of layers that are one operation."""
