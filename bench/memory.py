@@ -1,13 +1,15 @@
-"""Peak memory of a step on the CPU: bytes of tensors alive at once, as PyTorch's own allocator reports them.
+"""Peak memory of a step on the CPU: bytes of tensors alive at once, as PyTorch's own allocator reports them, and apart
+from these the bytes of NumPy's arrays and of Python's objects.
 
 ``torch.profiler`` with ``profile_memory`` records each allocation and release of PyTorch's CPU allocator, with its size
 and in order. Their running sum is exact, is the same in each run, and does not depend on malloc (resident memory does).
-Python objects are not in it, nor anything that existed before the step.
+Python objects are not in it, nor anything that existed before the step; ``host_peak`` has those.
 """
 
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -28,6 +30,20 @@ def peak(step: Callable[[], Any]) -> int:
         alive += event.nbytes()
         highest = max(highest, alive)
     return highest
+
+
+def host_peak(step: Callable[[], Any]) -> int:
+    """The most bytes of NumPy's arrays and Python's objects that a step has alive at once, beyond those before it."""
+    step()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        step()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
 
 
 def bytes_behind(tensors: Iterable[torch.Tensor], besides: Iterable[torch.Tensor] = ()) -> int:

@@ -4,7 +4,8 @@
     python bench/watch.py mid          one of them
 
 A measurement is some steps of forward, backward and a stateless update, and the flush of what was watched; entering and
-leaving, which open and close the run, are once in a training and not in it. At the end stands what a call of a module
+leaving, which open and close the run, are once in a training and not in it. The compiled step needs a C++ compiler;
+beside it stands one of an equal model that is not watched, in turns. At the end stands what a call of a module
 costs, of a hundred that do nothing, beside a call without a watch. ``hooks by hand`` are forward hooks and
 tensor hooks with four of PyTorch's reductions, whose results stay in memory: no names, no steps, nothing on disk.
 """
@@ -17,11 +18,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
 import torch
-from models import SIZES, Program, gpt2
+from memory import host_peak, peak
+from models import SIZES, Program, Size, gpt2
 
 import backprobe as bp
 
@@ -37,6 +40,10 @@ def main(sizes: list[str]) -> None:
         print(f"GPT-2 {size} ({SIZES[size]}), {len([*program.model.modules()])} modules")
         for name, watching in _variants(program, optimizer).items():
             print(f"  {name:44} × {_ratio(partial(_step, program, optimizer), watching):.3f}")
+        _print_peaks(program, optimizer)
+
+        ratio, are_equal = _compiled(SIZES[size])
+        print(f"  {'compiled: values and gradients':44} × {ratio:.3f}, weights equal bit by bit: {are_equal}")
 
     bare, left_out, taken = _calls()
     print("A call of a module that does nothing, ratios to one that is not watched")
@@ -64,13 +71,33 @@ def _calls() -> list[float]:
     return [statistics.median(took[1:]) for took in found]
 
 
+def _print_peaks(program: Program, optimizer: Any) -> None:
+    """Peak memory of two steps beyond that of two that are not watched: of the start and the end of the run too."""
+    held = sum(one.nbytes for one in program.model.parameters())
+    print(f"  peak memory, MB beyond the bare steps: tensors, and NumPy and Python; parameters have {held / 1e6:.3f}")
+
+    def steps(watching: Callable[[], AbstractContextManager[Any]]) -> None:
+        with watching():
+            for _ in range(2):
+                _step(program, optimizer)
+
+    bare = [measure(partial(steps, nullcontext)) for measure in (peak, host_peak)]
+    for name, watching in _variants(program, optimizer, histograms=True).items():
+        if name != "bare, again" and "by hand" not in name:
+            found = [measure(partial(steps, watching)) for measure in (peak, host_peak)]
+            tensors, host = ((one - before) / 1e6 for one, before in zip(found, bare, strict=True))
+            print(f"  {name:44} + {tensors:.3f} + {host:.3f}")
+
+
 def _step(program: Program, optimizer: Any) -> None:
     program.loss().backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
-def _variants(program: Program, optimizer: Any) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
+def _variants(
+    program: Program, optimizer: Any, histograms: bool = False
+) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
     watched = partial(_watched, program.model, optimizer)
     outputs = {"parameters": False}
     return {
@@ -81,6 +108,7 @@ def _variants(program: Program, optimizer: Any) -> dict[str, Callable[[], Abstra
         "parameters: gradients": partial(watched, select=_parameters(program), values=False),
         "parameters: values and gradients": partial(watched, select=_parameters(program)),
         "parameters: values, gradients and updates": partial(watched, select=_parameters(program), updates=True),
+        **({"everything, magnitudes too": partial(watched, histogram=1)} if histograms else {}),
         "hooks by hand: gradients of every module": partial(_by_hand, program.model, False),
         "hooks by hand: values and gradients": partial(_by_hand, program.model, True),
     }
@@ -127,6 +155,34 @@ def _ratio(step: Callable[[], None], watching: Callable[[], AbstractContextManag
         took = {measure: measure(step, watching) for measure in order}
         ratios.append(took[_timed] / took[_bare])
     return statistics.median(ratios[1:])
+
+
+def _compiled(size: Size) -> tuple[float, bool]:
+    """The median ratio of a compiled step that is watched to one that is not, of an equal model; and whether both have
+    the same weights after all steps.
+    """
+    torch.compiler.reset()
+    watched = gpt2(size)
+    programs = watched, Program(deepcopy(watched.model), watched.inputs)
+    optimizers = [torch.optim.SGD(program.model.parameters(), lr=0.01) for program in programs]
+    steps = []
+    for program, optimizer in zip(programs, optimizers, strict=True):
+        compiled = Program(torch.compile(program.model), program.inputs)  # type: ignore[arg-type]  # it is called as the model is
+        steps.append(partial(_step, compiled, optimizer))
+    ratios = []
+    with _watched(programs[0].model, optimizers[0], parameters=False):
+        for pair in range(2 * PAIRS + 3):
+            order = steps if pair % 2 or not pair else steps[::-1]  # what is watched is compiled first
+            took = {step: _seconds(step) for step in order}
+            ratios.append(took[steps[0]] / took[steps[1]])
+    weights = zip(*(program.model.parameters() for program in programs), strict=True)
+    return statistics.median(ratios[3:]), all(torch.equal(one, other) for one, other in weights)
+
+
+def _seconds(step: Callable[[], None]) -> float:
+    started = time.process_time()
+    step()
+    return time.process_time() - started
 
 
 def _bare(step: Callable[[], None], _: Any) -> float:

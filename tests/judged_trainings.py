@@ -50,6 +50,30 @@ def sgd(lr=0.1, **settings):
     return lambda parameters: torch.optim.SGD(parameters, lr=lr, **settings)
 
 
+def supervised(training, model, optimizer, watched):
+    """Inputs and labels, a loss, its gradients and a step."""
+    schedule = training.schedule(optimizer) if training.schedule else None
+    size = {} if training.batch is None else {"size": training.batch}
+    for x, y in training.data(training.until or training.steps, **size):
+        x, y = training.inputs(x), training.labels(y)
+        for part, labels in zip(x.chunk(training.micro), y.chunk(training.micro), strict=True):
+            with torch.autocast("cpu", torch.bfloat16) if training.autocast else nullcontext():
+                loss = training.objective(training, model, part, labels) / training.micro
+            loss.backward()
+            watched.log(loss=loss * training.micro)
+        if training.clip:
+            nn.utils.clip_grad_norm_(model.parameters(), training.clip)
+        optimizer.step()
+        if schedule:
+            schedule.step()
+        if training.clears:
+            optimizer.zero_grad()
+
+
+def of_result(training, model, x, labels):
+    return training.loss(model(x), labels)
+
+
 @dataclass(frozen=True)
 class Training:
     """A model, its data, and how it is trained; ``fault`` is what is wrong, and ``kinds`` are the alerts of it."""
@@ -71,6 +95,9 @@ class Training:
     micro: int = 1
     autocast: bool = False
     batch: int | None = None
+    objective: Callable[..., Any] = of_result
+    loop: Callable[..., Any] = supervised
+    options: dict[str, Any] = field(default_factory=dict)  # of the watch
     until: int | None = None  # so many steps of it are run: what is alerted in a step follows from those before it
 
     @property
@@ -83,23 +110,8 @@ def run(training, folder, **options):
     torch.manual_seed(0)
     model = training.model()
     optimizer = training.optimizer(training.trained(model))
-    schedule = training.schedule(optimizer) if training.schedule else None
-    size = {} if training.batch is None else {"size": training.batch}
-    with bp.watch(model, folder, optimizer=optimizer, **{"updates": True, **options}) as watched:
-        for x, y in training.data(training.until or training.steps, **size):
-            x, y = training.inputs(x), training.labels(y)
-            for part, labels in zip(x.chunk(training.micro), y.chunk(training.micro), strict=True):
-                with torch.autocast("cpu", torch.bfloat16) if training.autocast else nullcontext():
-                    loss = training.loss(model(part), labels) / training.micro
-                loss.backward()
-                watched.log(loss=loss * training.micro)
-            if training.clip:
-                nn.utils.clip_grad_norm_(model.parameters(), training.clip)
-            optimizer.step()
-            if schedule:
-                schedule.step()
-            if training.clears:
-                optimizer.zero_grad()
+    with bp.watch(model, folder, optimizer=optimizer, **{"updates": True, **training.options, **options}) as watched:
+        training.loop(training, model, optimizer, watched)
     return bp.open_run(folder)
 
 
@@ -116,7 +128,7 @@ def is_found(training, report):
 
 # faults
 
-VANISHING, EXPLODING = ("vanishing",), ("exploding", "saturated")
+VANISHING, EXPLODING = ("vanishing", "small_weights"), ("exploding", "saturated", "large_weights")
 TOO_FAST = ("large_updates", "rising_loss", "nonfinite", "dead", "oscillating_loss")
 TOO_SLOW = ("small_updates", "flat_loss")
 LONG = {"steps": 1000, "until": 101}

@@ -17,12 +17,21 @@ from backprobe.record.exponents import exponents
 from backprobe.record.statistics import COLUMNS, NOTHING, measured
 from backprobe.storage.runs.layout import RowKey, StepData
 from judged_trainings import FAULTS, HEALTHY, alerts, is_found, run
+from varied_faults import VARIED_FAULTS
+from varied_trainings import VARIED_HEALTHY
 from written_runs import writer
 
 PAGE = (Path(__file__).parent.parent / "docs" / "alerts.md").read_text()
 ONE_OF_EACH = list({one.fault: one for one in reversed(FAULTS)}.values())
 SOME = ("MLP, SGD", "MLP, warm-up", "residual, from zero", "CNN, BatchNorm", "transformer, norm after", "LoRA",
         "MLP, probabilities")  # fmt: skip
+
+OTHER_FAULTS = ("initialisation × 50: U-Net", "initialisation × 0.01: VAE", "zero_grad is missing: GRU",
+                "zero_grad is missing: ViT, clipped", "a branch that is detached: inference mode", "softmax twice: MLP",
+                "learning rate / 1000: GRU, RMSprop", "weight decay of 10: ViT, AdamW",
+                "weight decay of 10: GRU, Adam")  # fmt: skip
+OTHERS = ("WGAN-GP", "regression, targets of 200, SGD", "MLP, one by one", "VAE, sums of pixels", "policy gradient",
+          "experts", "stochastic depth", "regression, LBFGS", "sines")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +48,19 @@ def test_a_fault_is_found_in_the_first_tenth(training):
     assert is_found(training, report), report
 
 
-@pytest.mark.parametrize("training", [one for one in HEALTHY if one.name in SOME], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "training", [one for one in VARIED_FAULTS if one.name in OTHER_FAULTS], ids=lambda one: one.name
+)
+def test_a_fault_of_another_kind_is_found_in_the_first_tenth(training):
+    report = alerts(training)
+    assert is_found(training, report), report
+
+
+@pytest.mark.parametrize(
+    "training",
+    [one for one in HEALTHY if one.name in SOME] + [one for one in VARIED_HEALTHY if one.name in OTHERS],
+    ids=lambda one: one.name,
+)
 def test_a_healthy_training_has_no_alert(training):
     report = alerts(training)
     assert report.ok, report
@@ -67,6 +88,45 @@ def test_the_page_has_a_row_for_each_kind():
     said = set(re.findall(r'alert\(\s*"(\w+)"', source)) | {"vanishing", "exploding", "large_updates", "small_updates"}
     assert listed == said
     assert {kind for one in FAULTS for kind in one.kinds} <= listed
+
+
+# what is not one
+
+
+def test_a_relu_below_one_is_not_a_saturated_sigmoid(tmp_path):
+    """It is between 0 and 1 as a sigmoid is, and has zeros; attention may be sure of itself, and sums to 1."""
+    for name, numbers in (("relu", (0.0,) * 30 + (0.95,) * 2), ("softmax", (1.0, *(0.0,) * 7) * 4)):
+        with written(tmp_path / name, [("act", "value")], [[numbers]] * 8) as run:
+            assert run.alerts.ok, name
+    with written(tmp_path / "sigmoid", [("act", "value")], [[(1.0,) * 15 + (0.0,) * 16]] * 8) as run:
+        assert kinds(run) == [("saturated", 3, "act")]
+
+
+def test_a_gate_that_begins_nearly_open_may_open(tmp_path):
+    """What saturates is far from where it began: a gate that began at a slope of 0.18 is not."""
+    steps = [[(0.955 + at / 1000,) * 9 + (0.94 + at / 1000,)] for at in range(30)]
+    with written(tmp_path / "gate", [("gate", "value")], steps) as run:
+        assert run.alerts.ok
+    closing = [[(0.5,) * 10]] + [[(0.99,) * 9 + (0.98,)]] * 8
+    with written(tmp_path / "act", [("act", "value")], closing) as run:
+        assert kinds(run) == [("saturated", 4, "act")]
+
+
+def test_a_warm_up_from_almost_nothing_is_not_small(tmp_path):
+    keys = [("w", "param"), ("w", "update")]
+    warm = [[(1.0,), (1e-7 * (1 + at),)] for at in range(100)]
+    with written(tmp_path / "warm", keys, warm) as run:
+        assert run.alerts.ok
+    with written(tmp_path / "small", keys, [[(1.0,), (1e-5 if at else 1e-4,)] for at in range(100)]) as run:
+        assert kinds(run) == [("small_updates", 19, "w")]
+    with written(tmp_path / "nan", keys, [[(1.0,), (math.nan,)]] * 30) as run:
+        assert "small_updates" not in [one.kind for one in run.alerts.findings]
+
+
+def test_a_loss_around_zero_does_not_oscillate(tmp_path):
+    around = [[((-1) ** at * (0.5 + 0.1 * at),)] for at in range(60)]
+    with written(tmp_path, [("loss", "logged")], around) as run:
+        assert "oscillating_loss" not in [one.kind for one in run.alerts.findings]
 
 
 # runs that are written here

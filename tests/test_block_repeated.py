@@ -1255,3 +1255,16 @@ def test_each_step_is_recorded_as_if_it_were_the_first(program, asked):
 @pytest.mark.parametrize("program", OF_NUMBERS, ids=lambda program: program.__name__)
 def test_so_are_copies_and_what_is_not_finite(program):
     assert_nothing_is_remembered_wrongly(program, COPIED)
+
+
+def test_a_users_hook_on_a_parameter_stands_beside_the_probes_and_goes_by_its_own_handle():
+    model, seen = torch.nn.Linear(2, 2), []
+    with bp.probe(model, "weight") as rec:
+        handle = model.weight.register_hook(seen.append)
+        model(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(rec["weight"].grad, model.weight.grad)
+    assert list(model.weight._backward_hooks) == [handle.id]
+    model(torch.ones(1, 2)).sum().backward()
+    handle.remove()
+    assert len(seen) == 2
+    assert not model.weight._backward_hooks

@@ -52,6 +52,14 @@ def stopped(x):
 VERBS = (["probe"], ["explain"], ["check"], ["health"], ["draw", "f.svg"], ["derive", "x"])
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard():
+    """Also where these tests run in the background of a shell, which lets its jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     with in_folder(tmp_path, monkeypatch, {"own.py": PROGRAM}) as path:

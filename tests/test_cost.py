@@ -12,10 +12,10 @@ from backprobe.tracing import schema
 
 MOST = {
     (BlockForm, OUTPUTS): 950,
-    (BlockForm, EVERYTHING): 5_750,
+    (BlockForm, EVERYTHING): 5_525,
     (ModelForm, OUTPUTS): 2_945,
-    (ModelForm, EVERYTHING): 8_330,
-    (FunctionForm, EVERYTHING): 6_470,
+    (ModelForm, EVERYTHING): 8_140,
+    (FunctionForm, EVERYTHING): 6_460,
 }
 """The most calls of Python functions beyond those of the bare step, builtins not counted: of a GPT-2 with 2 layers, and
 of a function with 200 values. Newer Pythons count fewer, since comprehensions are no functions there."""

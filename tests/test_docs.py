@@ -70,7 +70,9 @@ def test_a_readme_that_shows_something_else_would_fail():
     assert agrees("tensor(7., grad_fn=...)", torch.tensor(7.0, requires_grad=True) * 1)
 
 
-OTHER_FRAMEWORKS = ("backprobe.backends.jax", "backprobe.backends.tensorflow")  # whose tests run in other processes
+OTHER_FRAMEWORKS = (  # whose tests run in other processes
+    "backprobe.backends.jax", "backprobe.backends.tensorflow", "backprobe.integrations.keras",
+)  # fmt: skip
 TRAINERS = ("backprobe.integrations.huggingface", "backprobe.integrations.lightning")  # and in other environments
 
 

@@ -246,6 +246,21 @@ def test_an_unknown_step_names_the_nearest(run):
     )
 
 
+def test_truth_values_are_not_steps(run):
+    assert "a step is a number, not True" in message(bp.UnknownStep, lambda: run.at(True))
+
+
+def test_an_unknown_field_of_a_name_in_a_step_names_the_nearest(run):
+    fields = run.at(10)["return"]
+    assert fields.get("zz") is None and "zz" not in fields
+    assert message(bp.UnknownName, lambda: fields["grad.rmss"]) == (
+        "this name has no field 'grad.rmss'\n  asked: run.at(10)['return']['grad.rmss']\n"
+        "  found: 14 fields, the nearest: grad.rms, grad.zeros, grad.sum, grad.std, grad.min\n"
+        "  next:  run.at(10)['return']['grad.rms']"
+    )
+    assert "list(run.at(10)['return']), for every field" in message(bp.UnknownName, lambda: fields["zz"])
+
+
 def test_names_are_spelled_as_in_a_recording(run):
     for spelled, full in {"h.0.mlp": 2, ":return": 3, "return": 3, "tied": 3, "`h`.0.mlp:return.0": 2}.items():
         assert run.series(spelled, "grad.rms")[1][0] == rms(step(0, 4), full)

@@ -416,3 +416,97 @@ def test_healthy_loops_that_clear_gradients(script, loop):
     after = rest[rest.index("            total +=") :].replace("(out.argmax", "(net(x).argmax")
     out = script(before + textwrap.indent(loop, " " * 12) + "\n" + after, 0)
     assert "cleared" not in out
+
+
+STEPS = """
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+for i in range(2):
+"""
+
+
+def test_a_custom_backward_that_returns_none_is_not_said_to_have_been_cleared(script):
+    body = "        return self.head(Twice.apply(torch.relu(self.mid(self.enc(x)))) * self.scale)\n"
+    function = """
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return None
+"""
+    out = script(HEAD + body + function + LOOP, status=1)
+    assert "4 of 7 parameters got no gradient" in out
+    assert "backward sent no gradient along that edge" in out
+    assert "cleared" not in out
+    assert "net.enc.weight, net.enc.bias, net.mid.weight, net.mid.bias" in out
+
+
+def test_a_custom_backward_beside_gradients_that_are_cleared(script):
+    body = "        return self.head(Once.apply(torch.relu(self.mid(self.enc(x)))) * self.scale)\n"
+    function = """
+class Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+"""
+    cleared = LOOP.replace("            optimizer.zero_grad()\n", "").replace(
+        "loss.backward()", "loss.backward(); optimizer.zero_grad()"
+    )
+    out = script(HEAD + body + function + cleared, status=1)
+    assert "optimizer.step() found no gradient in 7 parameters: they were cleared after backward()" in out
+
+
+def test_a_reentrant_checkpoint_is_one_finding_with_a_remedy_that_cures(script):
+    body = """\
+        from torch.utils.checkpoint import checkpoint
+        h = checkpoint(self.enc, x, use_reentrant=True)
+        return self.head(torch.relu(self.mid(h)) * self.scale)
+"""
+    quiet = "import warnings\nwarnings.simplefilter('ignore')\n"
+    out = script(quiet + HEAD + body + LOOP, status=1)
+    assert "2 of 7 parameters got no gradient" in out
+    assert "under torch.no_grad()" not in out
+    assert "next:  use_reentrant=False" in out
+    assert "parameters without a gradient because of it: net.enc.weight, net.enc.bias" in out
+
+
+def test_backward_from_a_leaf_that_was_made_of_numbers_has_run(script):
+    body = "        return self.head(torch.relu(self.mid(self.enc(x))) * self.scale)\n"
+    loss = """\
+    out = net(x)
+    loss = torch.tensor(((out.detach().numpy()[:, 0] - 1) ** 2).mean())
+    loss.requires_grad_(True)
+    loss.backward()
+    optimizer.step()
+"""
+    out = script(HEAD + body + STEPS + loss, status=1)
+    assert "no backward() ran" not in out
+    assert "NumPy arrays have no gradient history" in out
+
+
+def test_a_script_that_forgets_backward_is_told_so(script):
+    body = "        return self.head(torch.relu(self.mid(self.enc(x))) * self.scale)\n"
+    loss = "    loss = F.cross_entropy(net(x), y)\n    optimizer.step()\n"
+    out = script(HEAD + body + STEPS + loss, status=1)
+    assert "no backward() ran" in out
+    assert "use it in what the loss is computed from" not in out
+
+
+def test_a_script_that_only_evaluates_says_that_no_backward_ran(script):
+    body = "        return self.head(torch.relu(self.mid(self.enc(x))) * self.scale)\n"
+    text = """
+net = Net().eval()
+with torch.no_grad():
+    for i in range(3):
+        found = net(torch.randn(8, 4)).argmax(1)
+"""
+    out = script(HEAD + body + text, status=0)
+    assert out.strip() == "no backward() ran: there is no gradient to explain"

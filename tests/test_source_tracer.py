@@ -56,7 +56,7 @@ class Listener:
     def note(self, site, value):
         self.log.append((self.found.sites[site].local, value))
 
-    def raised(self):
+    def raised(self, error):
         self.pending = None
 
     def left(self, frame, value):

@@ -134,7 +134,7 @@ def test_nothing_of_a_step_is_held(model, tmp_path):
         trained(model, optimizer, batches(1))
         held = tensors()
         trained(model, optimizer, batches(5))
-        assert tensors() == held
+        assert tensors() <= held  # what other tests have left may go meanwhile
 
 
 # what a step is
@@ -303,10 +303,16 @@ def test_what_cannot_be_watched_is_refused(model, tmp_path):
         "the pattern 'boddy.*' matches nothing in Net's modules and parameters"
     )
     assert "asks for one of several calls" in refused(bp.BadName, model, tmp_path, select="body#1")
-    assert "local variables of forwards cannot be watched yet" in refused(
-        bp.Unsupported, model, tmp_path, select="body:x"
-    )
+    assert "the nearest: body" in refused(bp.NothingMatched, model, tmp_path, select="body:x")
     assert "updates=True needs optimizer=" in refused(bp.BadOption, model, tmp_path, updates=True)
+    assert "clipping=True needs optimizer=" in refused(bp.BadOption, model, tmp_path, clipping=True)
+    assert "an optimizer is given twice" in refused(bp.BadOption, model, tmp_path, optimizer=[sgd(model)] * 2)
+    assert "cannot be written" in refused(bp.BadOption, model, "a\0b")
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "run"):
+        assert f"found: {file} is a file" in refused(bp.BadOption, model, folder)
+    file.unlink()
     assert "optimizer= takes an optimizer" in refused(bp.BadOption, model, tmp_path, optimizer="sgd")
     assert "every is a whole number from 1 on" in refused(bp.BadOption, model, tmp_path, every=0)
     assert "bp.watch takes a model" in refused(bp.BadOption, 3, tmp_path)
@@ -332,5 +338,16 @@ def test_a_step_by_hand_beside_an_optimizer_is_refused(model, tmp_path):
             "  next:  leave out run.step(), or optimizer="
         )
         assert "loss is not one" in message(bp.BadOption, lambda: run.log(loss=torch.ones(2)))
+        assert "loss is not one" in message(bp.BadOption, lambda: run.log(loss="3"))
+        assert "a number that is logged has a name" in message(bp.BadOption, lambda: run.log(**{"": 1.0}))
     assert "this watch is not open" in message(bp.BadOption, lambda: run.log(loss=1))
     assert repr(run) == f"<Watch of Net in {str(tmp_path)!r}, step 0>"
+
+
+def test_a_parameter_of_a_dtype_in_which_nothing_is_computed(model, tmp_path):
+    model.kept = nn.Parameter(torch.ones(3).to(torch.float8_e4m3fn), requires_grad=False)
+    optimizer = sgd(model)
+    with bp.watch(model, tmp_path, optimizer=optimizer, updates=True):
+        trained(model, optimizer, batches(1))
+    with bp.open_run(tmp_path) as run:
+        assert run.at(0)["kept"]["update.rms"] == 0.0 and run.at(0)["kept"]["param.rms"] == 1.0

@@ -13,7 +13,7 @@ from watch_long import files, objects, train
 
 import backprobe as bp
 from asked import message
-from watched import Net, batches, sgd, trained
+from watched import Net, batches, disk_full, sgd, trained
 
 
 @pytest.fixture
@@ -94,6 +94,28 @@ def test_modules_and_parameters_that_are_shared_have_one_row_and_both_names(tmp_
         assert run.series("c.weight", "grad.rms")[1] == run.series("a.weight", "grad.rms")[1]
 
 
+@pytest.mark.parametrize("select", ["b", "b:return", ["b", "c"], "b.*"])
+def test_a_shared_module_is_selected_by_any_of_its_names(tmp_path, select):
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Sequential(nn.Linear(3, 3))
+            self.b = self.a
+            self.c = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.c(self.b(self.a(x)))
+
+    model, name = Shared(), "b.0" if select == "b.*" else "b"
+    with bp.watch(model, tmp_path, select=select) as run:
+        for x in batches(2):
+            model(x).sum().backward()
+            run.step()
+    with bp.open_run(tmp_path) as run:
+        assert [run.at(step)[name]["grad.count"] for step in (0, 1)] == [30, 30]
+        assert not run.gaps.findings
+
+
 def test_containers_and_recurrent_modules(tmp_path):
     torch.manual_seed(0)
     model = nn.LSTM(3, 4)
@@ -144,7 +166,6 @@ WITHOUT_NUMBERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")
 @pytest.mark.parametrize("run_without", WITHOUT_NUMBERS.values(), ids=WITHOUT_NUMBERS.keys())
 def test_calls_whose_tensors_have_no_numbers_are_not_counted(model, tmp_path, run_without):
     (x,) = batches(1)
@@ -264,11 +285,7 @@ def test_a_full_disk_ends_the_watching_and_not_the_training(model, tmp_path):
         warnings.simplefilter("always")
         with bp.watch(model, tmp_path, optimizer=optimizer) as run:
             trained(model, optimizer, batches(6)[:2])
-            run.flush()
-            connection = run._background.writer.connection
-            pages = connection.execute("PRAGMA page_count").fetchone()[0]
-            connection.execute(f"PRAGMA max_page_count = {pages}")
-            run.log(**{f"many{at}": at for at in range(3000)})
+            disk_full(run)
             trained(model, optimizer, batches(6)[2:4])
             run.flush()
             trained(model, optimizer, batches(6)[4:])

@@ -12,7 +12,6 @@ from asked import message
 from watched import Net, batches, sgd, trained
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning"),  # on Python 3.13.0
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # of Dynamo's inputs
 ]
 

@@ -75,6 +75,12 @@ def test_a_script_is_watched_and_prints_what_it_would(folder, capfd):
         assert "2.weight" in run.names
 
 
+def test_a_script_is_watched_for_selected_names(folder):
+    assert invoked("watch", "--select", "0:input", "--select", "2.weight", "train.py", "--lr", "0.1")[0] == 0
+    with bp.open_run("train.run/Sequential") as run:
+        assert {"0:input", "2.weight"} == set(run.names) - {"loss"}
+
+
 def test_each_model_has_a_run(folder):
     code, _, err = invoked("watch", "--every", "2", "--updates", "--into", "here", "gan.py")
     assert (code, len(err.splitlines())) == (0, 2)
@@ -126,9 +132,10 @@ def test_processes_that_torchrun_starts_write_one_run(folder, ends):
         assert run.gaps.ok
 
 
-@pytest.mark.filterwarnings("ignore:Guards may run slower")  # PyTorch on Python 3.13.0
-def test_a_script_that_compiles_its_model(folder):
-    text = TRAIN.replace("frozen =", "net = torch.compile(net, backend='aot_eager', fullgraph=True)\nfrozen =")
+@pytest.mark.parametrize("compiling", ["net = torch.compile(net, {})", "net.compile({})"])
+def test_a_script_that_compiles_its_model(folder, compiling):
+    line = compiling.format("backend='aot_eager', fullgraph=True")
+    text = TRAIN.replace("frozen =", f"{line}\nfrozen =")
     (folder / "compiles.py").write_text(text.replace("net(frozen(x))", "net(x)"))
     torch.compiler.reset()
     code, _, err = invoked("watch", "compiles.py")

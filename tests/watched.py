@@ -35,3 +35,11 @@ def trained(model, optimizer, data, log=None):
 
 def rms(tensor):
     return float(tensor.detach().double().square().mean().sqrt())
+
+
+def disk_full(run):
+    """What the watch has so far is on disk, and what it has next is too much for it."""
+    run.flush()
+    connection = run._background.writer.connection
+    connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
+    run.log(**{f"many{at}": at for at in range(3000)})

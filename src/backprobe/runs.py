@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
 from backprobe.findings.phrasing import listed, plural
@@ -132,7 +132,7 @@ class Run:
     def at(self, step: int) -> Step:
         """The rows of a step: a mapping from names to mappings from fields to numbers. Raises UnknownStep."""
         found = None
-        if isinstance(step, int) or hasattr(step, "__index__"):
+        if _is_number(step):
             found = self._reader.at(int(step))
         if found is None:
             raise self._unknown_step(step)
@@ -287,7 +287,7 @@ class Run:
             )  # fmt: skip
         full = canonical(name)
         aliases = self._reader.aliases()
-        for one in (full, full.removeprefix(":"), full.removesuffix(":return"), aliases.get(full)):
+        for one in (full, full.removeprefix(":"), full.removesuffix(":return"), aliases.get(full), f":{full}"):
             if one in known:
                 return one  # type: ignore[return-value]  # None is in no run
         beginning = f"{full.removeprefix(':')}." if ":" in full or full == "return" else f"{full}:return."
@@ -316,7 +316,7 @@ class Run:
     def _unknown_step(self, step: Any) -> UnknownStep:
         steps = self.steps.tolist()
         asked = f"run.at({cut(written(step))})"
-        if not isinstance(step, int) and not hasattr(step, "__index__"):
+        if not _is_number(step):
             return UnknownStep(
                 f"a step is a number, not {cut(written(step))}", asked=asked, next="run.steps, for every step"
             )
@@ -395,6 +395,27 @@ class Histogram:
         return shown(facts(repr(self)[1:-1], []))
 
 
+def _is_number(step: Any) -> bool:
+    return hasattr(step, "__index__") and not isinstance(step, bool)
+
+
+class Fields(dict[str, float]):
+    """The numbers of a name in a step, by field: ``run.at(120)["h.3.attn"]["grad.rms"]``."""
+
+    def __init__(self, numbers: Mapping[str, float], asked: str) -> None:
+        super().__init__(numbers)
+        self._asked = asked
+
+    def __missing__(self, field: Any) -> NoReturn:
+        """Raises UnknownName, which is a KeyError."""
+        close = nearest(field, self) if isinstance(field, str) else []
+        raise UnknownName(
+            f"this name has no field {cut(written(field))}", asked=f"{self._asked}[{cut(written(field))}]",
+            found=f"{plural(len(self), 'field')}, the nearest: {listed(close)}" if close else listed(list(self)),
+            next=f"{self._asked}[{close[0]!r}]" if close else f"list({self._asked}), for every field",
+        )  # fmt: skip
+
+
 class Step(Mapping[str, Mapping[str, float]]):
     """One step of a run: ``run.at(120)["h.3.attn"]["grad.rms"]``. A name may be spelled as in ``run.series``."""
 
@@ -423,7 +444,7 @@ class Step(Mapping[str, Mapping[str, float]]):
                     next=f"run.series({full!r}, field), for the steps that it has",
                 )  # fmt: skip
             name = full
-        return self._rows[name]
+        return Fields(self._rows[name], f"run.at({self.step})[{name!r}]")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)

@@ -551,3 +551,23 @@ def test_a_string_cannot_be_saved_and_is_shown(tmp_path):
     assert "b'word'" in str(rec)
     with pytest.raises(bp.NotSaved, match="because of 'word': a string tensor cannot be saved"):
         rec.save(tmp_path / "rec")
+
+
+def test_a_variable_that_is_made_in_the_run_is_not_called_modified():
+    def f(x):
+        table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+        row = tf.gather(table, [1])
+        return tf.reduce_sum(row * x)
+
+    rec = probe(f)(2.0)
+    says(rec, grads={"table": [[0, 0], [2, 2]]}, statuses={"table": "ok"})
+
+
+def test_a_variable_that_is_made_in_the_run_and_then_written_is():
+    def f(x):
+        table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+        table.assign_add([[1.0, 1.0], [1.0, 1.0]])
+        row = tf.gather(table, [1])
+        return tf.reduce_sum(row * x)
+
+    assert "the Variable was modified" in probe(f)(2.0)["table#0"].reason

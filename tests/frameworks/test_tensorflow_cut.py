@@ -308,3 +308,16 @@ def test_sign_has_a_derivative_in_tensorflow_and_it_is_zero():
     rec = bp.probe(lambda u: tf.reduce_sum(tf.sign(u) * 2.0))(tf.constant([1.3, -2.6]))
     assert rec["u"].grad.numpy().tolist() == [0.0, 0.0]
     assert not bp.explain(rec, "u").of_kind("no_derivative")
+
+
+def position_of_a_call(net):
+    best = tf.argmax(net(X), axis=0)  # here
+    return tf.reduce_sum(tf.cast(best, tf.float32))
+
+
+def test_a_remedy_does_not_take_a_parameter_for_what_a_call_returned():
+    net = Net()
+    with bp.probe() as rec, tf.GradientTape() as tape:
+        loss = position_of_a_call(net)
+        assert tape.gradient(loss, net.w) is None
+    assert "tf.reduce_max(...), tf.gather(..., ...)" in str(bp.explain(rec))

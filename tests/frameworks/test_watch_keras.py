@@ -124,3 +124,71 @@ def test_every_second_step_in_a_graph(tmp_path):
     steps, counts = run.series("hidden", "value.count")
     assert steps.tolist() == [0, 2] and counts.tolist() == [32, 32]
     assert set(run.names) == {"hidden", "out.kernel", "out.bias"}
+
+
+# functions that were traced before the watch
+
+
+def whole(model, optimizer):
+    return tf.function(stepping(model, optimizer))
+
+
+def around_a_layer(model, optimizer):
+    hidden, out = model.layers
+    traced_layer = tf.function(lambda x: hidden(x))
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(out(traced_layer(x)) ** 2)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    return step
+
+
+def gradients_alone(model, optimizer):
+    @tf.function
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(x) ** 2)
+        return tape.gradient(loss, model.trainable_variables)
+
+    return lambda x: optimizer.apply(gradients(x), model.trainable_variables)
+
+
+@pytest.mark.parametrize(
+    ("making", "name"), [(whole, "step"), (around_a_layer, "<lambda>"), (gradients_alone, "gradients")]
+)
+def test_a_function_that_was_traced_before_the_watch(tmp_path, making, name):
+    model, optimizer = made(), keras.optimizers.SGD(0.1)
+    step = making(model, optimizer)
+    step(X[0])
+    with bp.watch(model, tmp_path, optimizer=optimizer):
+        said = message(bp.Unsupported, lambda: step(X[0]))
+    assert f"{name}() was traced before it was watched" in said and "no call of 'hidden' was seen" in said
+    assert "call bp.watch(...) before" in said
+
+
+def test_a_function_around_one_that_was_traced_before(tmp_path):
+    model, optimizer = made(), keras.optimizers.SGD(0.1)
+    step = whole(model, optimizer)
+    step(X[0])
+    with bp.watch(model, tmp_path, optimizer=optimizer) as run:
+        tf.function(lambda x: step(x))(X[0])
+        assert "step() was traced before" in message(bp.Unsupported, run.step)
+
+
+def test_evaluating_with_what_was_traced_before(tmp_path):
+    model = made()
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    evaluating = tf.function(lambda x: model(x))
+    evaluating(X[0])
+    model.predict(X[0], verbose=0)
+    model.fit(X[0], X[0].sum(1), verbose=0)
+    with bp.watch(model, tmp_path, optimizer=model.optimizer) as run:
+        step = whole(model, model.optimizer)
+        for x in X[:2]:
+            step(x)
+            evaluating(x)
+            model.predict(x, verbose=0)
+            run.step()
+    assert bp.open_run(tmp_path).series("hidden", "value.count")[1].tolist() == [32, 32]

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import struct
+from pathlib import Path
 
 import mlflow
 import pytest
@@ -215,3 +216,29 @@ def test_names_that_mlflow_does_not_take(files):
     found = sorted(mlflow.MlflowClient().get_run(sink.run_id).data.metrics)
     assert found == ["value.rms/layers._a_b_", "value.rms/return.0", "value.rms/return.1"]
     assert os.path.isdir(files / "mlruns")
+
+
+def test_the_block_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "watch.md").read_text()
+    (code,) = (block for block in page.split("```python\n") if "TensorBoardSink(" in block.split("```")[0])
+    h = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+    model = torch.nn.ModuleDict({"h": h, "other": torch.nn.Linear(3, 1)})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train():
+        for x in torch.randn(11, 8, 3):
+            (h(x) + model["other"](x)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    lines = code.split("```")[0].replace("    ...\n", "    train()\n")
+    exec(lines, {"bp": bp, "model": model, "optimizer": optimizer, "train": train})
+    events = EventAccumulator("tb")
+    events.Reload()
+    run = bp.open_run("runs/exp1")
+    assert run.steps.tolist() == [*range(11)] and "other" in run.names
+    tags = [tag for tag in (*events.Tags()["scalars"], *events.Tags()["tensors"]) if tag.startswith("grad.rms/")]
+    assert sorted(tags)[:2] == ["grad.rms/h.0", "grad.rms/h.1"] and not any("other" in tag for tag in tags)
+    found = events.Scalars(tags[0]) if tags[0] in events.Tags()["scalars"] else events.Tensors(tags[0])
+    assert [one.step for one in found] == [0, 10]

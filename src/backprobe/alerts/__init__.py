@@ -22,10 +22,22 @@ NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
 
 def alerts(reader: RunReader, until: int | None = None) -> Report:
     """The alerts of a run, the first first; of its steps up to ``until`` alone, if that is given."""
-    from backprobe.alerts import depth, loss, nonfinite, parameters, precision, units, updates  # which import NumPy
+    from backprobe.alerts import (  # which import NumPy
+        accumulated,
+        depth,
+        initial,
+        loss,
+        nonfinite,
+        parameters,
+        precision,
+        shares,
+        units,
+        updates,
+    )  # fmt: skip
     from backprobe.alerts.history import History
 
-    history, rules = History(reader, until), (nonfinite, depth, units, parameters, updates, precision, loss)
+    history = History(reader, until)
+    rules = (nonfinite, initial, depth, units, parameters, accumulated, updates, precision, shares, loss)
     found: list[Alert] = [alert for rule in rules for alert in rule.check(history)]
     found.sort(key=lambda one: one.step)
     notes = [NO_UPDATES] * (not history.updates.rows) + [NO_LOSS] * (history.loss is None)

@@ -19,12 +19,14 @@ BY_RISEN = (
     "rising means: two of three steps on end above twice the first loss (chosen on the trainings of docs/alerts.md)"
 )
 BY_FLAT = (
-    "flat means: from the first half of at least {} steps to the second it has fallen by less than 2 %, with twice the "
-    "standard error (chosen on the trainings of docs/alerts.md)"
+    "flat means: from the first half of {} steps to the second it has fallen by less than 2 %, with twice the standard "
+    "error, and at the pace of the last steps it would not fall by more in as many again (chosen on the trainings of "
+    "docs/alerts.md)"
 )
 BY_SWING = (
     "oscillating means: over 12 steps it turns in most of them, changes by more than 0.4 of its mean in a step, does "
-    "not fall, and is above half of the first (chosen on the trainings of docs/alerts.md)"
+    "not fall, and is above the mean of the first 12 by more than twice the standard error (chosen on the trainings of "
+    "docs/alerts.md)"
 )
 
 
@@ -64,8 +66,9 @@ def _oscillating(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Ite
     first, second = (half.mean(axis=1) for half in numpy.split(windows, 2, axis=1))
     with numpy.errstate(all="ignore"):
         swing = abs(differences).mean(axis=1) / abs(windows).mean(axis=1)
-    is_high = (second >= FALLING * first) & (first + second > numbers[0])
-    held = (turns >= TURNS) & (swing > SWING) & is_high
+    error = SURE * numpy.sqrt((windows.var(axis=1, ddof=1) + windows[0].var(ddof=1)) / WINDOW)
+    is_high = (second >= FALLING * first) & (windows.mean(axis=1) > windows[0].mean() + error)
+    held = (turns >= TURNS) & (swing > SWING) & is_high & (windows > 0).all(axis=1)  # around 0 any loss swings
     if held.any():
         at = int(held.argmax())
         seen = [Seen(int(steps[at + WINDOW - 1]), name, float(swing[at]))]
@@ -80,13 +83,19 @@ def _flat(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[A
         fall, error = _fall(numbers[:end])
         if fall - error > FLAT:
             return
-        if fall + error < FLAT and end >= LEAST:
+        if fall + error < FLAT and end >= LEAST and not _falls_yet(numbers[:end]):
             seen = [Seen(int(steps[end - 1]), name, fall + error)]
             headline = "'{name}' is flat: it has fallen by less than {number} of it"
             remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
             yield from alert("flat_loss", seen, "logged", FLAT, headline, [BY_FLAT.format(end)], remedy)
             return
         end += 1 + end // MORE
+
+
+def _falls_yet(numbers: Matrix) -> bool:
+    """Would it fall by so much in as many steps again, at the pace of the second half? A plateau ends like that."""
+    fall, error = _fall(numbers[len(numbers) // 2 :])  # over a quarter of all steps
+    return 4 * (fall - error) > FLAT
 
 
 def _fall(numbers: Matrix) -> tuple[float, float]:

@@ -8,11 +8,14 @@ import numpy
 
 from backprobe.alerts.alert import Alert, Seen, alert
 from backprobe.alerts.history import History, Mask, Matrix, Table, firsts, lasting
+from backprobe.alerts.shares import is_shares
 
 DEAD = 0.99
 FEWEST = 8  # numbers
 LASTING = 4  # steps: what begins at zero, as LoRA's second factor, is trained in the second or third
 FLAT = 0.1
+LOWER = 1 / 3  # of what it was in the first step
+ROUNDED = 1e-6
 LARGE = 30.0
 EARLY = 2  # modules that run first
 BY_DEAD = (
@@ -21,7 +24,8 @@ BY_DEAD = (
 )
 BY_FLAT = (
     "saturated means: the mean derivative of tanh or sigmoid at these values is below a tenth of the largest, in "
-    f"{LASTING} steps on end: 1 - E[y²] for tanh, E[y] - E[y²] for sigmoid (chosen on the trainings of docs/alerts.md)"
+    f"{LASTING} steps on end, and was in the first step or is below a third of what it was then, and the loss is not "
+    "below half of the first: 1 - E[y²] for tanh, E[y] - E[y²] for sigmoid (chosen on the trainings of docs/alerts.md)"
 )
 BY_LARGE = (
     "large means: an rms above 30 in the first step. Inputs of mean 0 and variance 1 give about 1 in the first layer "
@@ -68,13 +72,16 @@ def _dead(history: History, values: Table, passed: Mask) -> Iterator[Alert]:
 
 def _saturated(history: History, values: Table, passed: Mask) -> Iterator[Alert]:
     low, high, mean, square = values["min"], values["max"], values["mean"], values["rms"] ** 2
-    of_sigmoid = (low >= 0) & (high <= 1) & (high > 0)
-    of_tanh = ~of_sigmoid & (low >= -1) & (high <= 1)
+    of_sigmoid = (low >= 0) & (high <= 1) & (high > 0) & ~is_shares(values)
+    of_sigmoid &= (values["zeros"] == 0) | (high > 1 - ROUNDED)  # a ReLU has zeros, and hardly ever exactly 1 beside
+    of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     with numpy.errstate(all="ignore"):
         slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
-        is_flat = (slope < FLAT) & passed & (values["count"] >= FEWEST)
+        is_lower = (slope[:, :1] < FLAT) | ~(slope >= LOWER * slope[:, :1])  # a gate may be meant to be nearly open
+        is_flat = (slope < FLAT) & is_lower & passed & (values["count"] >= FEWEST)
         is_flat &= ~of_sigmoid | ((mean > FLAT) | (high > 1 - FLAT))  # small numbers are on no end of it
-    seen = _seen(history, values, is_flat & ~_is_returned(values)[:, None], slope, LASTING)
+    is_flat &= ~_is_returned(values)[:, None] & ~_is_learned(history)
+    seen = _seen(history, values, is_flat, slope, LASTING)
     headline = "'{name}' is saturated: its mean derivative is {number} of the largest"
     remedy = "smaller weights before it, normalisation, or the scale of the inputs"
     yield from alert("saturated", seen, "value.rms", FLAT, headline, [BY_FLAT], remedy)
@@ -87,6 +94,18 @@ def _is_returned(values: Table) -> Mask:
     same = [[(of == of[one]).all(axis=1) for of in columns] for one in result]
     shape = len(result), len(columns), len(values.names)
     return numpy.asarray(numpy.array(same, bool).reshape(shape).all(axis=1).any(axis=0))
+
+
+def _is_learned(history: History) -> Mask:
+    """In which steps has the loss fallen below half of the first? What saturates on the way is of use."""
+    if history.loss is None:
+        return numpy.zeros(len(history.steps), bool)
+    _, steps, numbers = history.loss
+    at = numpy.clip(numpy.searchsorted(steps, history.steps, side="right") - 1, 0, max(len(steps) - 1, 0))
+    if not len(numbers):
+        return numpy.zeros(len(history.steps), bool)
+    found: Mask = (numbers[at] < numbers[0] / 2) & (numbers[0] > 0)
+    return found
 
 
 def _large(history: History, values: Table) -> Iterator[Alert]:

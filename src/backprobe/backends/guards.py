@@ -119,6 +119,9 @@ class GuardedGradient(Repeatable, Protocol):
     see_lines: str
     """What to write where it cannot be run again."""
 
+    trained: frozenset[str] | None = None
+    """The names of what the gradient is of, where that is not all that the arguments hold; None before it has come."""
+
     @abstractmethod
     def unused(self) -> set[str]:
         """The names of what is differentiated and nothing in the function is computed from; none if not known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, overload
 
 from backprobe.backends.facts import Outcome
@@ -53,7 +54,7 @@ def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
     """Of each capture, whether it has a gradient, and which."""
     if not isinstance(outcomes, Outcomes):
         return [(one.status is GradStatus.OK, one.grad) for one in outcomes]
-    found = [(True, grad) for grad in outcomes.grads]
+    found: list[tuple[bool, Any]] = [*zip(repeat(True), outcomes.grads, strict=False)]
     for at, outcome in outcomes.unusual.items():
         found[at] = outcome.status is GradStatus.OK, outcome.grad
     return found

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """(what it stands before) -> what is called in its place."""
 
 LOCK = threading.Lock()
+STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Functions that stand for others in a class, see ``dispatching``, and those others."""
 
 
 class Patched:
@@ -126,7 +129,10 @@ def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> Abs
 def original(owner: Any, name: str) -> Any:
     """The function itself, whoever has patched it."""
     found = getattr(owner, name)
-    return found.original if isinstance(found, Patched) else found
+    if isinstance(found, Patched):
+        return found.original
+    inner = STANDS_FOR.get(found.__func__) if isinstance(found, MethodType) else None
+    return found if inner is None else MethodType(inner, found.__self__)
 
 
 def _put(owner: Any, name: str, value: Any) -> None:

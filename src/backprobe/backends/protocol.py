@@ -67,6 +67,9 @@ class Tape(Tensors, Callables, Protocol):
     disturbed: Callable[[], int] = int
     """Is something installed that sees what is read of tensors, ordinary ones too?"""
 
+    opened: Callable[[Any], Any] | None = None
+    """(value) -> a container of what a model of the framework's libraries holds; any other value as it is."""
+
     def identity(self, tensor: Any, /) -> int:
         """The same number for what is the same tensor."""
         return id(tensor)
@@ -105,6 +108,14 @@ class BlockTape(Tape, Protocol):
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
         """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
+
+    def differentiates(self, code: CodeType) -> bool:
+        """Is it that of a function in which backward runs?"""
+        return False
+
+    def cut_short(self) -> Sequence[Source | None]:
+        """The lines of those calls of backward that have begun, and did not come to their end."""
+        return ()
 
     hears: Collection[str] = frozenset()
     """The names of functions of any kind that ``entered`` is to hear of."""

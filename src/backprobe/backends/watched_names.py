@@ -1,11 +1,11 @@
-"""The watched names of a model: patterns as ``bp.probe`` has them, without counts and without locals."""
+"""The watched names of a model: patterns as ``bp.probe`` has them, without counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from backprobe.errors import BadName, Unsupported
-from backprobe.record.names import COUNT, outside, quote_path
+from backprobe.record.names import COUNT, outside, quote_path, split
 from backprobe.record.patterns import Selection, refuse_unmatched, root_spelled_out, selection, texts_of
 
 
@@ -19,19 +19,22 @@ def named(module: str, path: str) -> str:
 class WatchedSelection:
     """Raises BadName and Unsupported for patterns that cannot be watched."""
 
-    def __init__(self, select: str | Sequence[str] | None, asked: str) -> None:
+    def __init__(self, select: str | Sequence[str] | None, asked: str, *, has_locals: bool = False) -> None:
+        """``has_locals``: those of forwards can be watched."""
         self.texts, self.asked = [] if select is None else list(map(root_spelled_out, texts_of(select))), asked
         for text in self.texts:
             self._refuse_counts(text)
         self.selection = selection(tuple(self.texts) or None, False)
-        self.wants = self.selection.might_want
+        self.wants, self.asks_operations = self.selection.might_want, self.selection.asks_operations
         for pattern in self.selection.positive:
             is_return = pattern.local is not None and pattern.local.partition(".")[0] == "return"
-            if (pattern.local is not None and not is_return) or (pattern.scope is not None and "/" in pattern.scope):
+            is_called = pattern.scope is not None and "/" in pattern.scope
+            if is_called or not (has_locals or is_return or pattern.local is None):
                 raise Unsupported(
-                    "local variables of forwards cannot be watched yet", asked=asked,
+                    "functions that forwards call cannot be watched" if is_called
+                    else "local variables of forwards cannot be watched here", asked=asked,
                     found=f"the pattern {pattern.text!r}",
-                    why="bp.watch hears what modules return, and reads parameters",
+                    why="bp.watch hears modules alone, and their parameters",
                     next=f"with bp.probe(model, {pattern.text!r}) as rec: around one step",
                 )  # fmt: skip
 
@@ -50,15 +53,42 @@ class WatchedSelection:
     def wants_output(self, path: str, leaf: str) -> bool:
         return self.wants(f"{quote_path(path)}:return{leaf}")
 
-    def check(self, modules: Sequence[str], parameters: Sequence[str], model: str) -> None:
-        """Raises NothingMatched for a pattern that neither a module nor a parameter can match."""
+    def wants_locals(self, path: str) -> bool:
+        """Might a local of a module's forward be selected?"""
+        return self.selection.wants_locals(quote_path(path))
+
+    def locals_in(self, path: str, names: Iterable[str]) -> list[str]:
+        """Those of a forward's locals that are selected, or might hold something that is."""
+        return [name for name in names if _wants_local(self.selection, f"{quote_path(path)}:{name}")]
+
+    def check(
+        self, modules: Sequence[str], parameters: Sequence[str], model: str, *, locals: Sequence[str] = (),
+        every_local: Callable[[], Sequence[str]] = tuple, unread: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """Raises NothingMatched for a pattern that matches neither a module nor a parameter, nor one of ``locals``.
+
+        ``every_local`` gives the names of all locals there are, and ``unread`` says why there are no more.
+        """
         for text in self.texts:
             if text.startswith("!"):
                 continue
             alone = Selection([text], in_function=False)
-            if not any(map(alone.wants_return, modules)) and not any(map(alone.might_want, parameters)):
-                names = [*(module or "return" for module in modules), *parameters]
+            if any(map(alone.wants_return, modules)) or any(map(alone.might_want, parameters)):
+                continue
+            if not any(_wants_local(alone, one) for one in locals):
+                is_local = alone.wants_locals("") or split(text)[1] is not None
+                names = [*(module or "return" for module in modules), *parameters, *(every_local() if is_local else ())]
                 refuse_unmatched(
-                    text, names, f"{model}'s modules and parameters",
+                    text, names, f"{model}'s modules and parameters" + ", and locals of its forwards" * is_local,
                     lambda other: f"bp.watch(model, folder{'' if other is None else f', select={other!r}'})",
+                    "; ".join(unread) if is_local else "",
                 )  # fmt: skip
+
+
+def _wants_local(patterns: Selection, name: str) -> bool:
+    """Is a local selected, or might a leaf of what it holds be?"""
+    scope, local = split(name)
+    return patterns.might_want(name) or any(
+        one.local is not None and one.local.startswith(f"{local}.") and patterns.might_want(f"{scope}:{one.local}")
+        for one in patterns.positive
+    )

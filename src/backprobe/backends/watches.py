@@ -65,6 +65,10 @@ class StepListener(Protocol):
         """Magnitudes of the current step's numbers, or a function that gives them later, and may wait."""
 
     @abstractmethod
+    def leave_out(self, place: int) -> None:
+        """Forget what the current step has at a place."""
+
+    @abstractmethod
     def missing(self) -> list[tuple[str, str]]:
         """The names and kinds that have had rows, and none in the current step."""
 

@@ -23,7 +23,6 @@ from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import CallSite, Origin, Site, operator_of
 from backprobe.source.user_code import innermost, package
-from backprobe.tracing.scope import LOOKS_AT_FRAME
 from backprobe.tracing.values import ScopeId
 
 ITERATING = (zip, enumerate, list, tuple, iter, reversed)
@@ -42,7 +41,7 @@ class CallListener(CodeListener):
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of a function: its reporting version, or what calls and checks it."""
-        if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
+        if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
         for position, one in enumerate(program.skipped):

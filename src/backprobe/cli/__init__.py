@@ -279,6 +279,9 @@ def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict:
 @click.option("--into", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
 @click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
+@click.option(
+    "--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; may be repeated."
+)
 @click.option("--updates", is_flag=True, help="What each step adds to the parameters, too; a copy of them is kept.")
 @click.option("--histogram", type=int, default=0, metavar="N", help="Count magnitudes in each N-th step.")
 @click.argument("script", metavar="SCRIPT")

@@ -20,11 +20,13 @@ from backprobe.show.printing import echo
 from backprobe.watch.script import ScriptWatch
 
 
-def watched(file: str, words: Sequence[str], into: str | None, append: bool, **options: Any) -> NoReturn:
+def watched(
+    file: str, words: Sequence[str], into: str | None, append: bool, *, select: Sequence[str] = (), **options: Any
+) -> NoReturn:  # fmt: skip
     """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
     folder = Path(into or f"{Path(file).stem}.run")
     _check(file, words, folder, append)
-    script = ScriptWatch(folder, partial(bp.watch, **options))
+    script = ScriptWatch(folder, partial(bp.watch, select=list(select) or None, **options))
     status: Any = None
     try:
         script.run([file, *words])

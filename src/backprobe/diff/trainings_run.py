@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,11 @@ def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any) -> RunDiffRe
             "layout is for recordings", asked=f"bp.diff(a, b, layout={written(layout)})", found="two runs",
             why="a run has statistics of tensors, which are the same in any layout", next="bp.diff(a, b)",
         )  # fmt: skip
-    opened = [one if isinstance(one, Run) else open_run(one) for one in (a, b, *_noise(noise))]
-    try:
-        return _report(opened[0], opened[1], opened[2:], rename)
-    finally:
-        for given, run in zip((a, b, *_noise(noise)), opened, strict=True):
-            if run is not given:
-                run.close()
+    with ExitStack() as opened:
+        first, second, *others = (
+            one if isinstance(one, Run) else opened.enter_context(open_run(one)) for one in (a, b, *_noise(noise))
+        )
+        return _report(first, second, others, rename)
 
 
 def _noise(noise: Any) -> Sequence[Any]:

@@ -16,6 +16,7 @@ from backprobe.explain.about_entries import about, by_status, is_returned, merge
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.loaded import loaded
+from backprobe.explain.module_calls import REENTRANT
 from backprobe.explain.text import say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, without_history
@@ -30,7 +31,6 @@ from backprobe.source.user_code import package
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 
-REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
 """What stands below the headline of a note: labels and texts, the last one of what to do."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from backprobe.cuts.cutting_operations import Use, parsed, use_of
@@ -16,9 +17,13 @@ from backprobe.findings.report import Finding
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
 
+REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
+
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
     """What the line of a call does with its result, which keeps the gradient from what has this name."""
+    if call.mode and REENTRANT.search(call.text):
+        return said(flow, "checkpoint", name, call)
     if call.mode:
         facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []
         if not call.text.endswith(")"):  # a name that holds the result

@@ -111,7 +111,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     """
     findings, explained, updates, spared = [], set(), [], []
     is_replaced = _replaced(flow)
-    for group in _by_line(flow, flow.severing(flow.leading)):
+    for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.before([cut.mention.source for cut in group]) & lost
         if not behind and any(cut.is_silent for cut in group):
             continue
@@ -128,6 +128,36 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     if passing_on_many(flow.record):  # what the same line does to others is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
+
+
+def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
+    """The cuts but those whose line shows nothing, where a cut inside what that line calls says why; and but those of
+    what a model holds and never uses, which is said by itself.
+    """
+    said = {at for at in trained_leaves(flow) if flow.entries[at].status is not GradStatus.OK}
+    shown = [cut for cut in cuts if cut.mention.use.kind or cut.mention.use.flat]
+    behind = [(cut, flow.before([cut.mention.source])) for cut in shown]
+
+    def is_said(cut: Cut) -> bool:
+        use, source, scope = cut.mention.use, cut.mention.source, _scope(flow, cut.target)
+        if source in said:
+            return True
+        if use.kind or use.flat:
+            return False
+        on_way = flow.before([cut.target])
+        return any(
+            inner.target == cut.target
+            or (inner.target in on_way and _scope(flow, inner.target).startswith(f"{scope}/"))
+            for inner, before in behind
+            if source in before
+        )
+
+    return [cut for cut in cuts if not is_said(cut)]
+
+
+def _scope(flow: Dataflow, at: int) -> str:
+    scope, local = split(flow.entries[at].name)
+    return "" if local is None else scope  # of a bare name
 
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:

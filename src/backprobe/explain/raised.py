@@ -1,4 +1,4 @@
-"""The error that a recorded program raised, as a finding: the recording ends at it."""
+"""The errors that a recorded program raised, as findings: the recording ends at one that it did not catch."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from backprobe.record.entries import Record
 from backprobe.record.source import Source
 
 MOST = 200  # characters of what an error says
-RAISED = ("raised", "raised_at")
+RAISED = {
+    "raised": "raised",
+    "raised_at": "raised",
+    "caught": "raised.caught",
+    "caught_at": "raised.caught",
+    "cut_short_at": "raised.cut_short",
+}
+"""The codes of notes, and those of findings."""
 
 
 def raised(record: Record) -> list[Finding]:
-    """The finding about the error that ended a block, if one did."""
-    return [_finding(note.fields, record.framework) for note in record.notes if note.code in RAISED]
+    """The findings about errors: those of backward that the program caught, and the one that ended a block."""
+    return [_finding(RAISED[note.code], note.fields, record.framework) for note in record.notes if note.code in RAISED]
 
 
-def _finding(fields: Mapping[str, str], framework: str) -> Finding:
+def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:
     file, _, line = fields.get("at", "").rpartition(":")
     source = Source(file, int(line), fields.get("text", "")) if file else None
-    facts = [*filter(None, [fields.get("known", "")]), say("ends_here")]
-    return finding("raised", "", source, framework, facts=facts, error=shorten(fields["error"], MOST))
+    after = say("ends_here" if code == "raised" else "incomplete")
+    facts = [*filter(None, [fields.get("known", "")]), after]
+    return finding(code, "", source, framework, facts=facts, error=shorten(fields.get("error", ""), MOST))

@@ -191,6 +191,10 @@ SENTENCES = {
     "loaded_next": "torch.func.functional_call(module, {plain}, args) computes with them, and gradients flow",
     "raised": "the program raised {error}",
     "raised_next": "",
+    "raised.caught": "the program raised {error}, and caught it",
+    "raised.caught_next": "repair it, and leave out the try: nothing else says that these gradients were not computed",
+    "raised.cut_short": "a backward() raised an error, and the program caught it",
+    "raised.cut_short_next": "leave out the try around it: the error and its note say why",
     "in_place": "backward needs {value} as it was, but the program modified it afterwards",
     "in_place_next": "u = u * 2 instead of u.mul_(2); with bp.probe() as rec: around the program names both lines",
     "freed": "this backward pass needs a part of the graph that an earlier {call} used and freed",
@@ -274,6 +278,7 @@ SENTENCES = {
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
     "all_none": "the tape gave None for every Variable that it was asked for",
     "unconnected": "the result does not depend on any differentiated value",
+    "incomplete": "what had not arrived when it was raised is missing in the gradients",
     "ends_here": "what comes after this line was not recorded, and gradients are those that had arrived by then",
     # facts about a cut
     "states": "{value} is {state}, {target} is {other}",

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from backprobe.cuts.mentions import DIFFERENTIATED
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import about
+from backprobe.explain.about_entries import about, by_status
 from backprobe.explain.missing import not_connected
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Finding, grouped
+from backprobe.record.entries import GradStatus
 from backprobe.record.training import Ran, Training, Unregistered, Untrained
 
 UNUSED = ("unused", "unknown", "other_call", "written_since")
@@ -115,6 +116,9 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
     """Why nothing comes back to an entry that leads back to a parameter."""
     entry = flow.entries[at]
+    if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):  # the error is said
+        yield by_status(flow, entry)
+        return
     for found in not_connected(flow, at):
         if found.kind == DIFFERENTIATED:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from backprobe.cuts.missing_edges import Dataflow
@@ -66,12 +67,20 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
         "index" if cut.operation in POSITIONS else "comparison" if cut.operation in COMPARISONS
         else "no_derivative" if cut.by is CutBy.NO_DERIVATIVE else "operation_dtype"
     )  # fmt: skip
+    if code == "index" and not _is_argument(plain, cut.source.text):  # its operand has no name
+        value, plain = f"what is computed from {value}", "..."
     target = "the result"
     facts = [say("none_for", names=names), say("asked_for", at=location(one.source))]
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=plain.rpartition(":")[2],
         text=f"the operation {cut.operation}", target=target, dtype=cut.dtype, instead=flat,
     )  # fmt: skip
+
+
+def _is_argument(name: str, line: str) -> bool:
+    """Is the value of this name, as it is, given to a call on this line?"""
+    plain = re.escape(name.rpartition(":")[2].partition("#")[0])
+    return re.search(rf"[(,=]\s*([\w.]+\.)?{plain}\s*([,)]|$)", line.strip()) is not None
 
 
 def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:

@@ -1,6 +1,6 @@
 """Callbacks for trainers, and sinks for dashboards: each is a module of its own.
 
-- ``backprobe.integrations.huggingface``, ``backprobe.integrations.lightning``: ``WatchCallback``, for their trainers.
+- ``backprobe.integrations.huggingface``, ``.lightning`` and ``.keras``: ``WatchCallback``, for their trainers.
 - ``backprobe.integrations.tensorboard``: ``TensorBoardSink``; ``.wandb``: ``WandbSink``; ``.mlflow``: ``MLflowSink``.
 
 Importing one of them imports the library that it is for; nothing else does.

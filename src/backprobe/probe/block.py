@@ -21,6 +21,7 @@ from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, Unsupported
 from backprobe.probe.block_options import refuse_options_of_block
 from backprobe.probe.block_variables import outputs_of, why_not
+from backprobe.probe.caught_errors import CaughtErrors
 from backprobe.probe.error_notes import raised
 from backprobe.probe.form import Form
 from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
@@ -52,6 +53,7 @@ class BlockRun(Form):
         self.outputs: list[int] = []  # the numbers of what the program runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
+        self.caught = CaughtErrors()
         self.recording = BlockRecording(self._record, self._progress)
 
     def opened(self) -> BlockTape:
@@ -86,6 +88,8 @@ class BlockRun(Form):
             if error is not None and not isinstance(error, BackprobeError):
                 why = raised(error, self.add_notes(error))
                 self.trace.note(why.code, **why.fields)
+            for one in self.caught.notes(self.tape.cut_short(), error):
+                self.trace.note(one.code, **one.fields)
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
@@ -104,6 +108,9 @@ class BlockRun(Form):
                 raise self.replacing.failed  # the program has caught it
         finally:
             self._release()
+
+    def what_is_known(self, error: BaseException) -> str | None:
+        return self.caught.what_is_known(self, error)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:
         """Is it known what to differentiate, also where the program has raised an error since?"""
@@ -163,8 +170,8 @@ class BlockRun(Form):
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
         """The program runs backward from these tensors: as outputs they have entries whatever is selected."""
         numbers = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
-        self.outputs += [number for number in dict.fromkeys(numbers) if number not in self.outputs]
-        return [self.trace.versions.captures[number] for number in numbers]
+        self.outputs[:] = dict.fromkeys([*self.outputs, *numbers])
+        return [*map(self.trace.versions.captures.__getitem__, numbers)]
 
     def _record(self) -> Run | Record:
         """What is known so far."""
@@ -245,6 +252,7 @@ class PlainBlock(BlockRun):
         if isinstance(self.tape, Differentiator):
             self.tape.follow(_leaves(list(read.values())))
         observer = FrameObserver(self.trace, self.tape)
+        observer.failed = partial(self.caught.see, self)
         observer.start(self.frame, read)
         try:
             yield

@@ -18,11 +18,12 @@ from backprobe.probe.run import Run
 from backprobe.probe.several_outputs import Asked
 from backprobe.record.containers import leaves
 from backprobe.recording import Recording
+from backprobe.source import frame_builtins
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
 from backprobe.source.listener import NO_CALL, ModuleListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import ScopeKind
-from backprobe.tracing.scope import LOOKS_AT_FRAME, Recorder, Scope
+from backprobe.tracing.scope import Recorder, Scope
 
 
 def probe_cell(
@@ -96,7 +97,8 @@ class CellScope(Scope, ModuleListener):
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """``locals`` and its kin have no name of ours to hide here, and write into the namespace itself."""
-        return function if any(function is known for known in LOOKS_AT_FRAME) else super().call(function, flagged)
+        looks = any(function is known for known in frame_builtins.LOOKS_AT_FRAME)
+        return function if looks else super().call(function, flagged)
 
     def reads(self, *names: str) -> None:
         """The cell is about to read these names: those that still hold what they held before it are its inputs."""

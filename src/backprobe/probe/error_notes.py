@@ -32,9 +32,11 @@ class Running(Protocol):
     """The run of a program that fails."""
 
     backend: Backend
-    tape: Tape
     trace: Trace
     probe: Request
+
+    @property
+    def tape(self) -> Tape: ...
 
 
 def explained(run: Running, error: BaseException) -> str | None:

@@ -81,10 +81,14 @@ class Form:
             where = place(scope.file, site.line)
             note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
         error.add_note(note)
-        known = [said for said in (explained(self, error), self.explain_error(error)) if said]
+        known = [said for said in (self.what_is_known(error), self.explain_error(error)) if said]
         for said in known:
             error.add_note(said)
         return "\n".join(said.removeprefix("backprobe: ") for said in known)
+
+    def what_is_known(self, error: BaseException) -> str | None:
+        """The note about an error of the framework, where there is one."""
+        return explained(self, error)
 
     def noting(self, step: Callable[[], T]) -> T:
         """Take a step; an error of the program gets its notes."""

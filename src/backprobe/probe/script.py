@@ -29,6 +29,8 @@ STOPPED = "this is iteration {} of those that run backward(); the script was sto
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
+NOT_RUN = "backward_not_run"
+NOTHING_RAN = "{}: there is no gradient to explain"
 NO_BACKWARD = "no backward() ran"
 NO_GRADIENT = "the script took no gradient"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
@@ -181,8 +183,11 @@ class Script:
     def _explained_before(self, report: Report, record: Record) -> None:
         """Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one."""
         if self.last is None or self.last.ok:
-            none_ran = () if record.none_given else (NO_BACKWARD if record.framework == "torch" else NO_GRADIENT,)
-            self.last = replace(report, notes=(*report.notes, *none_ran))
+            none_ran = "" if record.none_given else NO_BACKWARD if record.framework == "torch" else NO_GRADIENT
+            is_untrained = record.training is not None and bool(record.training.untrained)
+            is_all = bool(none_ran) and not is_untrained and all(one.kind == NOT_RUN for one in report.findings)
+            notes = (*report.notes, *([none_ran] if none_ran else ()))
+            self.last = Report(NOTHING_RAN.format(none_ran)) if is_all else replace(report, notes=notes)
         for one in report.of_kind("born")[: MOST - len(self.before)]:
             where = "" if one.source is None else f" ({place(one.source.file, one.source.line)})"
             self.before[BEFORE.format(one.headline, where)] = None

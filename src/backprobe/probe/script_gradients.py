@@ -28,7 +28,7 @@ from backprobe.recording import Recording
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
 
-NO_PATH = Reason("no_path")
+NO_PATH, FROZEN = Reason("no_path"), Reason("frozen")
 
 
 class _Run(FunctionRun):
@@ -94,7 +94,7 @@ class ScriptGradients:
                 with asked.restored():
                     record = _Run(request, self.backend).record(args, kwargs).record
                     unused = asked.unused()
-                return self.judge(Recording(counted(record, asked.wrt, unused)))
+                return self.judge(Recording(counted(record, asked.wrt, unused, asked.trained)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
                 return Report(NOT_AGAIN.format(asked.asked, first_line(error)))
         return Report(NOT_AGAIN.format(asked.asked, why))
@@ -104,17 +104,29 @@ def _is_any(name: str) -> bool:
     return True
 
 
-def counted(record: Record, wrt: frozenset[str], unused: Collection[str]) -> Record:
-    """The record with what became of the arguments that are differentiated, which are the parameters."""
+def counted(
+    record: Record, wrt: frozenset[str], unused: Collection[str], trained: Collection[str] | None = None
+) -> Record:
+    """The record with what became of the arguments that are differentiated, which are the parameters.
+
+    Of a model of Flax NNX, these are what ``trained`` names: running statistics, which it holds as well, are frozen.
+    """
     positions = {at: None for full, at in record.names.items() for name in wrt
                  if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
     every = [(at, record.entries[at]) for at in positions]
     floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]
+    if trained is not None and any(one.name in trained for _, one in floating):
+        frozen = {at for at, one in floating if one.name not in trained}
+        floating = [(at, one) for at, one in floating if at not in frozen]
+        record = replace(record, entries=tuple([
+            replace(one, status=GradStatus.FROZEN, why=FROZEN, held_grad=None) if at in frozen else one
+            for at, one in enumerate(record.entries)
+        ]))  # fmt: skip
     untrained = tuple([
         Untrained(one.name, "", "", Ran.NEVER_READ) if one.name in unused else
         Untrained(one.name, "", "", Ran.UNKNOWN, own=at)
         for at, one in floating if one.status is not GradStatus.OK
     ])  # fmt: skip
-    if not floating:  # as of a model of Flax NNX, whose parameters have no names here
+    if not floating:
         return record
     return replace(record, training=Training(len(floating), untrained=untrained))

@@ -51,6 +51,19 @@ CONTAINERS = (dict, tuple, list)
 SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
+def is_simple(value: Any) -> bool:
+    """Does a container hold numbers and strings alone, as a shape does? Of other containers in it nothing is asked.
+
+    >>> is_simple((2, 3)), is_simple({"eps": 1e-5}), is_simple([(2, 3)]), is_simple(object())
+    (True, True, False, False)
+    """
+    kind = type(value)
+    for base in CONTAINERS:
+        if issubclass(kind, base):
+            return SIMPLE.issuperset(map(type, dict.values(value) if base is dict else base.__iter__(value)))
+    return False
+
+
 def is_container(kind: type) -> bool:
     """Are objects of this type looked into?"""
     return issubclass(kind, CONTAINERS) or hasattr(kind, "__dataclass_fields__")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy
 from numpy.typing import NDArray
 
-from backprobe.record.statistics import Numbers
+from backprobe.record.statistics import PART, Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,10 @@ def exponents(numbers: Numbers) -> Exponents:
     >>> found.low, found.counts.tolist(), found.smallest
     (-2, [1, 0, 2], 0.25)
     """
-    flat = numpy.abs(numbers.reshape(-1))
+    flat = numbers.reshape(-1)
+    if flat.size > PART:
+        return reduce(merged_exponents, [exponents(flat[at : at + PART]) for at in range(0, flat.size, PART)])
+    flat = numpy.abs(flat)
     flat = flat[numpy.isfinite(flat) & (flat > 0)]
     if not flat.size:
         return NONE

@@ -13,7 +13,10 @@ class GapCode(Enum):
     OTHER_THREAD = "other_thread"
     UNHEARD = "unheard"
     NOT_RETURNED = "not_returned"
+    NOT_BOUND = "not_bound"
+    OTHER_FORWARD = "other_forward"
     NO_GRADIENT = "no_gradient"
+    WRITTEN = "written"
     EMPTY_GRADIENT = "empty_gradient"
     NOT_OPTIMIZED = "not_optimized"
     NOT_STEPPED = "not_stepped"
@@ -36,7 +39,10 @@ MEANINGS = {
     GapCode.UNHEARD: "no call of it was seen, and its parameters have gradients: its forward() or its parameters were "
     "used directly, or its code was compiled before it was watched",
     GapCode.NOT_RETURNED: "it was called, and did not return this tensor",
-    GapCode.NO_GRADIENT: "it was called, and no gradient came back to it",
+    GapCode.NOT_BOUND: "the forward ran, and bound it to no floating-point tensor",
+    GapCode.OTHER_FORWARD: "its module was called, and another forward ran in place of its own, as within bp.probe",
+    GapCode.NO_GRADIENT: "it had a value, and no gradient came back to it",
+    GapCode.WRITTEN: "it is a view whose memory was written to before backward(): the gradient goes around it",
     GapCode.EMPTY_GRADIENT: "its .grad was None as the optimizer stepped",
     GapCode.NOT_OPTIMIZED: "no watched optimizer has it",
     GapCode.NOT_STEPPED: "its optimizer did not step",

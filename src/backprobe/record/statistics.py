@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy
@@ -22,6 +23,7 @@ NOTHING: Row = (0.0,) * 8 + (math.inf, -math.inf)
 """The row of no numbers, which changes nothing that it is merged with."""
 
 CHUNK = 1 << 18  # elements: what is read from memory once lies in the cache when it is read again
+PART = 1 << 14  # elements that are copied at once: a watch takes less than a MB of memory, whatever it reads
 UNDERFLOW = 2.0**-102  # mean square in float32 below which squares have lost digits: the smallest normal one / epsilon
 CANCELLATION = 0.05  # variance / mean square below which a deviation from float32 sums would be rounding
 
@@ -58,6 +60,10 @@ def _is_rounded(size: int, total: float, squares: float) -> bool:
 
 def _measured_wide(flat: Numbers) -> Row:
     """The same in float64, of numbers that may not be finite."""
+    return reduce(merged, [_measured_part(flat[at : at + PART]) for at in range(0, flat.size, PART)])
+
+
+def _measured_part(flat: Numbers) -> Row:
     size = flat.size
     kept = flat[numpy.isfinite(flat)].astype(numpy.float64)
     nan, above = (int(numpy.count_nonzero(found)) for found in (numpy.isnan(flat), numpy.isposinf(flat)))

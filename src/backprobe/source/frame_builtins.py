@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
+
 
 def seen_by(function: Any) -> Callable[..., Any]:
     """What to call instead of ``locals``, ``vars``, ``dir``, ``eval`` or ``exec``, from the frame that asks."""

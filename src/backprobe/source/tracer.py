@@ -24,7 +24,7 @@ class Watched(Protocol):
     def step(self, frame: FrameType) -> None:
         """An instruction is about to run; the one before it has run."""
 
-    def raised(self) -> None:
+    def raised(self, error: BaseException) -> None:
         """The running instruction has raised."""
 
     def left(self, frame: FrameType, value: Any) -> bool:
@@ -106,7 +106,7 @@ class _Local:
         elif event == "line":
             frame.f_trace_opcodes = True
         elif event == "exception":
-            self.watched.raised()
+            self.watched.raised(arg[1].with_traceback(arg[2]))  # which Python sets only where it is caught
         elif event == "return" and self.watched.left(frame, arg):
             self.tracer.frames.pop(frame, None)
         following = _running(self.outer)

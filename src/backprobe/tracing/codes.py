@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import holds, is_container, leaves
+from backprobe.record.containers import holds, is_container, is_simple, leaves
 from backprobe.source.followed_calls import LOCALS
 from backprobe.tracing.log import (
     CARRIED,
@@ -59,7 +59,7 @@ class Codes:
             return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
 
     def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
-        found = self._leaves(value)
+        found = () if is_simple(value) else self._leaves(value)  # shapes are bound often
         wanted = scope.wanted
         chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
         if not chosen:
@@ -98,6 +98,8 @@ class Codes:
         kind = type(value)
         if kind in self.bare:
             return ()
+        if self.tape.opened is not None:
+            value = self.tape.opened(value)
         if not holds(value, is_tensor):
             if LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES and not is_container(kind):
                 self.bare.add(kind)

@@ -6,10 +6,10 @@ import ast
 import dis
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 from backprobe.backends.capabilities import Late, Recompute
@@ -43,8 +43,10 @@ class ObservedFrame:
 
     own: Sequence[str] = (OWN,)
 
-    def __init__(self, scope: Scope, events: Events, code: CodeType, unread: dict[str, Any]) -> None:
-        self.scope, self.events, self.code = scope, events, code
+    def __init__(
+        self, observer: FrameObserver, scope: Scope, events: Events, code: CodeType, unread: dict[str, Any]
+    ) -> None:
+        self.observer, self.scope, self.events, self.code = observer, scope, events, code
         self.function = code  # that the code is part of
         self.unread = unread  # what the block can read of what was there before it
         self.pending: Event | None = None  # the instruction that is running
@@ -68,8 +70,11 @@ class ObservedFrame:
         elif self.unread:
             self._read(frame, self.events.loads.get(at, ()))
 
-    def raised(self) -> None:
+    def raised(self, error: BaseException) -> None:
         self.pending, self.held = RAISING, None
+        if self.observer.is_of_backward(error.__traceback__):
+            self._bind_all()
+            self.observer.failed(error)
 
     def left(self, frame: FrameType, value: Any) -> bool:
         event, self.pending = self.pending, None
@@ -272,7 +277,7 @@ class ComprehensionFrame(ObservedFrame):
     """The frame of a comprehension reports to the scope that it stands in, under variables of its own."""
 
     def __init__(self, around: ObservedFrame, events: Events, code: CodeType) -> None:
-        super().__init__(around.scope, events, code, around.unread)
+        super().__init__(around.observer, around.scope, events, code, around.unread)
         self.function = around.function
         self.own = [around.scope.begin_comprehension()]
 
@@ -295,6 +300,8 @@ class FrameObserver:
         self.late = tape if isinstance(tape, Late) else None
         self.recompute = tape if isinstance(tape, Recompute) else None
         self.tracer = Tracer(self._entered)
+        self.failed: Callable[[BaseException], None] = lambda error: None
+        """Called with an error of backward, in each frame that it passes through: the program may catch it."""
         self.users: dict[CodeType, bool] = {}
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
@@ -312,11 +319,20 @@ class FrameObserver:
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
         scope = self.trace.open_root(code.co_filename, found.sites)
-        self.tracer.start(frame, ObservedFrame(scope, found, code, unread))
+        self.tracer.start(frame, ObservedFrame(self, scope, found, code, unread))
 
     def stop(self) -> None:
         if not self.tracer.stop():
             self.trace.note("tracer_replaced")
+
+    def is_of_backward(self, step: TracebackType | None) -> bool:
+        """Does an error come from a function of the framework that differentiates?"""
+        step = None if step is None else step.tb_next
+        while step is not None:
+            if self.tape.differentiates(step.tb_frame.f_code):
+                return True
+            step = step.tb_next
+        return False
 
     def _entered(self, frame: FrameType) -> ObservedFrame | None:
         code = frame.f_code
@@ -392,7 +408,7 @@ class FrameObserver:
         if self.late is not None:
             self.late.entering(frame)
         scope = caller.enter(self._label(frame, distance) or code.co_name, code.co_filename, found.sites)
-        watched = ObservedFrame(scope, found, code, {})
+        watched = ObservedFrame(self, scope, found, code, {})
         for name, site in found.arguments:
             scope.bind(site, name_in(frame, name))
         return watched

@@ -44,7 +44,6 @@ ENDS_WITH_ITS_LAYERS = ("Sequential", "Dense", "Activation")
 """Classes of objects of which each has a name of its own, see ``_ends_with``."""
 
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
-LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 
 
 class Recorder(Protocol):
@@ -270,7 +269,7 @@ class Scope(CodeListener):
         """The same for what has not been called before, or may not be known by ``key`` alone."""
         recorder = self.recorder
         is_builtin = type(function) is BuiltinFunctionType
-        if is_builtin and function in LOOKS_AT_FRAME:
+        if is_builtin and function in frame_builtins.LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         if not recorder.is_recording:
             return function

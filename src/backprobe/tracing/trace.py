@@ -139,7 +139,7 @@ class Trace:
 
     def captures(self, schema: Schema) -> list[Any]:
         """What the tape has captured of the entries of a schema."""
-        return [self.versions.captures[number] for number in schema.numbers]
+        return [*map(self.versions.captures.__getitem__, schema.numbers)]
 
     def _around(self, by: By, at: int | Site) -> Any:
         return self.read().around(by, at)

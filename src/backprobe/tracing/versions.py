@@ -94,7 +94,7 @@ class Versions:
     def decide(self, writes: capabilities.Writes, number: int, around: tuple[Sequence[int], bool]) -> None:
         """Why a capture has no history, if it has none: it was computed from captures of these numbers."""
         if self.captures[number] in writes.undecided:
-            writes.decide(self.captures[number], ([self.captures[one] for one in around[0]], around[1]))
+            writes.decide(self.captures[number], ([*map(self.captures.__getitem__, around[0])], around[1]))
 
     # live names
 

@@ -131,6 +131,15 @@ def _check_options(asked: str, given: Mapping[str, Any]) -> None:
         raise BadOption("nothing is watched", asked="values=False, gradients=False", next="values=True")
 
 
+def _obstacle(folder: Path) -> str:
+    """The file that stands where a folder is to be."""
+    try:
+        found = [one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()]
+    except (OSError, ValueError):
+        return ""
+    return f"{found[0]} is a file" if found else ""
+
+
 class Watch:
     """A watched training, to be entered with ``with``; ``bp.open_run`` reads what it writes."""
 
@@ -203,17 +212,27 @@ class Watch:
         facts = {**self._facts(), **found.untrained(self._model, self._options)}
         try:
             writer = RunWriter(self.folder, rank, facts, asked)
-        except OSError as error:
+        except BackprobeError:
+            raise
+        except (OSError, ValueError) as error:  # ValueError of a NUL in the path
             raise BadOption(
-                f"{self.folder} cannot be written", asked=asked, found=str(error), next="a folder that can be written"
+                f"{self.folder} cannot be written",
+                asked=asked,
+                found=_obstacle(self.folder) or str(error),
+                next="a folder that can be written",
             ) from error
-        listener.start(writer.next_step if self._start is None else self._start)
-        if self._sinks and rank == 0:
-            from backprobe.watch.feeding import Feeding
+        try:
+            listener.start(writer.next_step if self._start is None else self._start)
+            if self._sinks and rank == 0:
+                from backprobe.watch.feeding import Feeding
 
-            self._feeding = Feeding(self._sinks, self.folder, listener.first)
-        fed = None if self._feeding is None else self._feeding.put
-        self._background = Background(writer, self._pace["flush_every"], fed)
+                self._feeding = Feeding(self._sinks, self.folder, listener.first)
+            fed = None if self._feeding is None else self._feeding.put
+            self._background = Background(writer, self._pace["flush_every"], fed)
+        except BaseException:
+            writer.abandon()
+            self._close()
+            raise
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """A training is watched in a block, and not called as a probe is. Raises BadOption."""
@@ -233,9 +252,11 @@ class Watch:
             )  # fmt: skip
         if isinstance(error, NotFinite):
             self._listener.end()  # the step that it ended, as far as it came
-        self._opened.close()
-        self._listener.stop()
-        self._close()
+        try:
+            self._opened.close()
+        finally:
+            self._listener.stop()
+            self._close()
         self._warn()
         if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
             warnings.warn(
@@ -274,7 +295,14 @@ class Watch:
         """
         self._open("run.log(...)")
         for name, number in scalars.items():
+            if not name:
+                raise BadOption(
+                    "a number that is logged has a name", asked="run.log(**{'': ...})", found="an empty text",
+                    next="run.log(loss=loss)",
+                )  # fmt: skip
             try:
+                if isinstance(number, str | bytes):
+                    raise TypeError("a text")
                 row = self._fetching.scalar(number)
             except BackprobeError:
                 raise

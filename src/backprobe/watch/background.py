@@ -43,7 +43,7 @@ class Background:
     def __init__(self, writer: RunWriter, flush_every: int, feed: Feed | None = None) -> None:
         self.writer, self.flush_every, self.feed = writer, flush_every, feed
         self.rows: list[RowKey] = []
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.acknowledged = -1
         self.last = -1
         self.uncommitted = 0
@@ -91,7 +91,7 @@ class Background:
             return
         try:
             work()
-        except Exception as error:  # noqa: BLE001  # a training must not fail for being watched
+        except BaseException as error:  # noqa: BLE001  # a training must neither fail nor wait for ever for being watched
             self.failure = error
             self.writer.abandon()
 

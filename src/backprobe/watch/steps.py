@@ -101,6 +101,13 @@ class Steps(StepListener):
         before = None if replaces else self.current.exponents.get(place)
         self.current.exponents[place] = exponents if before is None else merged_exponents(before, exponents)
 
+    def leave_out(self, place: int) -> None:
+        now = self.current
+        now.rows.pop(place, None)
+        now.later.pop(place, None)
+        now.exponents.pop(place, None)
+        now.counted_later.pop(place, None)
+
     def missing(self) -> list[tuple[str, str]]:
         there = self.current
         if len(there.rows) + len(there.later) >= len(self.places):

@@ -61,6 +61,7 @@ def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequ
 def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:
     """What is known of a program that has run, and is not differentiated: which values flow into which."""
     position = {tap.key: at for at, tap in enumerate(captures)}
+    program = program.of_captured(position)
     outcomes = []
     for tap in captures:
         found = program.flows_into(tap.key) if tap.key in program.marks else []

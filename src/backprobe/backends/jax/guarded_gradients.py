@@ -122,16 +122,18 @@ class JaxGuardedGradient(GuardedGradient):
 
     def unused(self) -> set[str]:
         args, kwargs = self.arguments()
-        if any(part is not None for part in self.parts):
-            return set()
-        given = [args[at] for at in self.positions]
+        held = [args[at] if part is None else part[0] for at, part in enumerate(self.parts)]
+        given = [held[at] for at in self.positions]
         leaves, structure = jax.tree.flatten(given)
         arrays = [at for at, leaf in enumerate(leaves) if is_floating(leaf)]
 
         def run(*tracers: Any) -> Any:
             held = dict(zip(arrays, tracers, strict=True))
             filled = jax.tree.unflatten(structure, [held.get(at, leaf) for at, leaf in enumerate(leaves)])
-            exchanged = dict(zip(self.positions, filled, strict=True))
+            exchanged = {
+                at: one if (part := self.parts[at]) is None else part[1](one)
+                for at, one in zip(self.positions, filled, strict=True)
+            }
             found = self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
             return found[0] if self.of is not None else found
 
@@ -184,6 +186,8 @@ class GradientHearing(Repeating):
         if not all(map(has_numbers, named.values())):
             self.has_traced = True
             return
+        if not is_value:
+            gradient.trained = frozenset(named)
         self.has_heard = True
         bad: Found = unfit(named if is_value else {
             name: leaf for name, leaf in named.items() if self.listener.is_read(name)

@@ -49,6 +49,14 @@ class LinearProgram:
         other.connected = private.without_dead_code(self.jaxpr, at)
         return other
 
+    def of_captured(self, captured: Collection[int]) -> LinearProgram:
+        """The same program with the marks of these values alone: what flows into one goes through all others."""
+        other = copy(self)
+        vars(other).pop("live", None)
+        other.marks = {key: at for key, at in self.marks.items() if key in captured}
+        other.marked = {at: key for key, at in other.marks.items()}
+        return other
+
     @cached_property
     def live(self) -> list[int]:
         """The marks that the output depends on, in the order in which backward comes to them."""

@@ -52,6 +52,22 @@ def taken_apart(model: Any) -> tuple[Any, Callable[[Any], Any]]:
     return state, partial(nnx.merge, graph)
 
 
+def opened(value: Any) -> Any:
+    """A model of Flax NNX, or a state of one, as dictionaries of its arrays; anything else as it is."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is None or not isinstance(value, nnx.Module | nnx.State):
+        return value
+    found: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+        if is_array(leaf):
+            *around, last = dotted(path).split(".")
+            inside = found
+            for step in around:
+                inside = inside.setdefault(step, {})
+            inside[last] = leaf
+    return found
+
+
 def changed(model: Any) -> Any:
     """What a call may have changed in such a model, as a pytree."""
     return taken_apart(model)[0] if kind(model) == "nnx" else None

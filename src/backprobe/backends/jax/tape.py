@@ -45,6 +45,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # what a tensor is
 
     is_tensor = staticmethod(is_array)
+    opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 
     def is_floating(self, tensor: Any) -> bool:

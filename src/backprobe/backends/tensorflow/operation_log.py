@@ -79,6 +79,7 @@ class OperationLog:
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}  # Variables that a tape does not follow: their dtype
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
         self.is_muted = self.is_written = False  # has any Variable been written?
+        self.unset: set[int] = set()  # Variables that were made in the run, and have no value yet
 
     @contextmanager
     def muted(self) -> Iterator[None]:
@@ -114,6 +115,8 @@ class OperationLog:
             for given in inputs:
                 if dtype_number(given) == RESOURCE:
                     self._use(name, given, outputs)
+        elif name == "VarHandleOp":
+            self.unset.update(map(identity_of, outputs))
         followed = self.followed
         flowing = tuple([number for number in map(identity_of, inputs) if number in followed])
         if self.cuts.behind:
@@ -189,6 +192,8 @@ class OperationLog:
                 self.unfollowed[number] = dtype_name(dtype), users_place()
         elif name in GATHERING:
             uses.is_read_otherwise = True
+        elif number in self.unset and name in ASSIGNING:
+            self.unset.remove(number)  # its initial value: there is nothing before it
         elif name.startswith(("Assign", "Resource")):
             self.write(uses)
         elif name not in NEITHER:

@@ -20,6 +20,7 @@ try:
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.autograph.impl import api
     from tensorflow.python.eager import backprop, context, execute, record
+    from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
     from tensorflow.python.ops import custom_gradient
@@ -39,6 +40,8 @@ try:
     _ = pywrap_tfe.TFE_Py_FastPathExecute
     GIVING, PUSH, POP = ("gradient", "jacobian", "batch_jacobian"), "_push_tape", "_pop_tape"
     BACKWARD = CodeOf(backprop, *(f"GradientTape.{name}" for name in GIVING))
+    CALLED_FUNCTION = ConcreteFunction, "_call_flat"
+    _ = ConcreteFunction._call_flat
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:
     raise Unsupported(
@@ -165,8 +168,8 @@ def is_traced_by_keras() -> bool:
     return str(getattr(ops.get_default_graph(), "name", "")).startswith("scratch_graph")
 
 
-def is_followed_by_a_tape(tensor: Any) -> bool:
-    return bool(should_record_backprop([tensor]))
+def is_followed_by_a_tape(*tensors: Any) -> bool:
+    return bool(should_record_backprop(tensors))
 
 
 def records(tape: Any) -> bool:
@@ -261,3 +264,33 @@ def is_compiled_by_xla(call: Any) -> bool:
         return bool(call.get_attr("_XlaMustCompile"))
     except ValueError:
         return False
+
+
+def graph_number(graph: Any) -> int:
+    """A number that is greater for a graph that was made later."""
+    return int("".join(filter(str.isdigit, graph._graph_key)))
+
+
+def has_gradients(graph: Any) -> bool:
+    """Is there a pass of a gradient tape in a graph, or in a function that it calls?"""
+    definition = graph.as_graph_def()
+    bodies = [definition.node, *(function.node_def for function in definition.library.function)]
+    return any(node.name.startswith("gradient_tape/") or "/gradient_tape/" in node.name
+               for nodes in bodies for node in nodes)  # fmt: skip
+
+
+def spelled(function: Any) -> str:
+    """The name of the Python function of a traced one."""
+    name = getattr(function.function_type, "__name__", "") or str(function.graph.name)
+    return name.removeprefix("__inference_").removeprefix("__forward_").rstrip("0123456789").rstrip("_")
+
+
+# Keras's optimizers
+
+UPDATING = "_backend_update_step"
+"""The method that is given the gradients as they are used, in steps that change parameters."""
+
+
+def counter(optimizer: Any) -> Any:
+    """The ``tf.Variable`` that counts the calls of an optimizer; ``iterations`` is less where gradients accumulate."""
+    return optimizer._iterations._value

@@ -7,8 +7,8 @@ are a part of it, and go into Variables of ours that ``run.step()`` reads.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
+from backprobe.backends.tensorflow.traced_before import TracedBefore
 from backprobe.backends.watched_names import WatchedSelection, named
 from backprobe.backends.watches import (
     GRADIENT,
@@ -31,7 +32,7 @@ from backprobe.backends.watches import (
     Watching,
     WatchOptions,
 )
-from backprobe.errors import BadOption
+from backprobe.errors import BadOption, Unsupported
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import quote_path
 from backprobe.record.statistics import NOTHING, Row, measured, merged
@@ -54,6 +55,8 @@ class TensorflowWatching(Watching):
         self.rows: dict[int, Any] = {}  # Variables by place, of what runs in a graph
         self.is_measured = tf.Variable(True, trainable=False)
         self.has_graph = False
+        self.heard: set[str] = set()  # the paths of layers that were called while a tape recorded
+        self.before = TracedBefore()
         self.installed = ExitStack()
 
     def _look(self) -> None:
@@ -64,13 +67,26 @@ class TensorflowWatching(Watching):
 
     def __enter__(self) -> TensorflowWatching:
         with ExitStack() as installed:
-            for kind in dict.fromkeys(_owner(type(module), "__call__") for module, _ in self.known.values()):
-                installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
-            for kind in dict.fromkeys(_owner(type(one), "apply") for one in self.options.optimizers):
-                installed.enter_context(listening(kind, "apply", self._applied))
+            installed.enter_context(self.hearing())
             self.installed = installed.pop_all()
         self._forget_compiled()
         return self
+
+    @contextmanager
+    def hearing(self) -> Iterator[None]:
+        """Within this context calls and steps are heard of."""
+        with ExitStack() as installed:
+            for kind in dict.fromkeys(_owner(type(module), "__call__") for module, _ in self.known.values()):
+                installed.enter_context(listening(kind, "__call__", partial(self._called, kind)))
+            for name, listener in (("apply", self._applied), (private.UPDATING, self._updating)):
+                for kind in dict.fromkeys(_owner(type(one), name) for one in self.options.optimizers):
+                    installed.enter_context(listening(kind, name, partial(listener, kind)))
+            installed.enter_context(self.before.listening(self._ran))
+            yield
+
+    def rest(self) -> None:
+        """Hear of nothing but within ``hearing``."""
+        self.installed.close()
 
     def stop(self) -> None:
         self.installed.close()
@@ -83,20 +99,56 @@ class TensorflowWatching(Watching):
             self.model.train_function = None
 
     def step(self) -> None:
+        self._follow_up()
         if self.options.optimizers and not self.has_graph:
             raise BadOption(
                 "the optimizer ends the steps of this run", asked="run.step()",
                 found="optimizer= was given, and what it trains is not compiled", next="leave out run.step()",
             )  # fmt: skip
+        if self.options.optimizers and not _has_stepped(self.options.optimizers[-1]):
+            self.listener.begin()
+            return
         for place, row in self.rows.items():
             self.listener.begin()
             self.listener.add(place, row.read_value())
             row.assign(NOTHING)
         self._end()
 
+    def fitted(self) -> None:
+        """A batch of ``fit`` is over: if it was compiled, or has several optimizers, nothing else ends its step."""
+        if self.has_graph:
+            self.step()
+        else:
+            self._follow_up()
+
     def _end(self) -> None:
+        self._follow_up()
         self.listener.end()
         self.is_measured.assign(self.listener.is_measured)
+
+    def _ran(self, function: Any) -> None:
+        """A function that was traced before has run: with the optimizer in it, no step would ever end."""
+        held = {private.identity_of(one) for one in function.captured_inputs if hasattr(one, "_id")}
+        counters = [private.counter(one) for one in self.options.optimizers]
+        if tf.executing_eagerly() and any(identity(one) in held for one in counters):
+            self._follow_up()
+
+    def _follow_up(self) -> None:
+        """Raise Unsupported where a part of the model has run without what this watch has put in."""
+        if not self.before.ran:  # nearly always
+            return
+        silent = {path: one for one, path in self.known.values() if path not in self.heard and hasattr(one, "weights")}
+        found = self.before.around({path: one for path, one in silent.items() if path} or silent)
+        self.before.ran.clear()
+        if found is not None:
+            function, path = found
+            raise Unsupported(
+                f"{function}() was traced before it was watched", asked=self.asked,
+                found=f"it has run in this step, and no call of {path or 'the model'!r} was seen",
+                why="its graph was fixed when it was traced, and runs on without what a watch puts in",
+                next=f"call bp.watch(...) before {function}() runs for the first time, or make it anew, as "
+                f"tf.function({function}), inside the watch",
+            )  # fmt: skip
 
     # forward and backward
 
@@ -111,6 +163,8 @@ class TensorflowWatching(Watching):
             return output
         heard = [(at, leaf) for at, leaf in leaves(output) if isinstance(leaf, tf.Tensor) and is_differentiable(leaf)]
         heard = [(at, leaf) for at, leaf in heard if private.is_followed_by_a_tape(leaf)]
+        if heard:
+            self.heard.add(path)
         if heard and tf.executing_eagerly():
             self.listener.begin()
         tied = {id(leaf): self._tied(path, at, leaf) for at, leaf in heard if self._wants(path, at)}
@@ -155,31 +209,61 @@ class TensorflowWatching(Watching):
     # optimizers
 
     def _applied(
-        self, following: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
+        self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
     ) -> Any:  # fmt: skip
-        if not any(optimizer is one for one in self.options.optimizers):
+        if not self._is_watched(optimizer, kind, "apply"):
             return following(optimizer, grads, trainable_variables)
         self._look()
         grads = list(grads)
         variables = list(trainable_variables or self.model.trainable_variables)
-        own = [(self.variables.get(identity(one), ""), one, by) for one, by in zip(variables, grads, strict=False)]
-        own = [(name, variable_of(one), by) for name, one, by in own if name and by is not None]
-        own = [one for one in own if self.options.parameters and self.selection.wants(one[0])]
-        before = {name: read(one) + 0 for name, one, _ in own if self.options.updates}
-        if self.options.gradients:
-            for name, _, gradient in own:
-                self._measure(name, GRADIENT, tf.convert_to_tensor(gradient), True)
+        own = {name: one for name, one, _ in self._named(variables, grads)}
+        before = {name: read(one) + 0 for name, one in own.items() if self.options.updates}
         result = following(optimizer, grads, trainable_variables)
-        for name, one, _ in own:
+        stepped = _has_stepped(optimizer)
+        if tf.is_symbolic_tensor(stepped):
+            tf.cond(stepped, lambda: self._measure_parameters(own, before), lambda: None)
+        elif stepped:
+            self._measure_parameters(own, before)
+        if tf.executing_eagerly():
+            self.listener.begin()
+            if stepped and optimizer is self.options.optimizers[-1]:
+                self._end()
+        return result
+
+    def _updating(
+        self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any
+    ) -> Any:  # fmt: skip
+        """Gradients are as the optimizer uses them: accumulated, averaged and clipped."""
+        if self.options.gradients and self._is_watched(optimizer, kind, private.UPDATING):
+            for name, _, gradient in self._named(variables, grads):
+                self._measure(name, GRADIENT, tf.convert_to_tensor(gradient), True)
+        return following(optimizer, grads, variables, rate)
+
+    def _is_watched(self, optimizer: Any, kind: type, name: str) -> bool:
+        """Is this the first that hears of a call, where a class calls the method of its base?"""
+        return kind is _owner(type(optimizer), name) and any(optimizer is one for one in self.options.optimizers)
+
+    def _named(self, variables: Sequence[Any], gradients: Sequence[Any]) -> list[tuple[str, Any, Any]]:
+        """The names of the watched parameters that have a gradient, with both."""
+        pairs = zip(variables, gradients, strict=False)
+        own = [(self.variables.get(identity(one), ""), variable_of(one), by) for one, by in pairs if by is not None]
+        return [one for one in own if one[0] and self.options.parameters and self.selection.wants(one[0])]
+
+    def _measure_parameters(self, own: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        for name, one in own.items():
             if self.options.values:
                 self._measure(name, PARAMETER, read(one), True)
             if self.options.updates:
                 self._measure(name, UPDATE, read(one) - before[name], True)
-        if tf.executing_eagerly():
-            self.listener.begin()
-            if optimizer is self.options.optimizers[-1]:
-                self._end()
-        return result
+
+
+def _has_stepped(optimizer: Any) -> Any:
+    """Has the gradient that came last changed the parameters? In a graph a tensor, where gradients accumulate."""
+    several = optimizer.gradient_accumulation_steps
+    if not several:
+        return True
+    found = tf.equal(read(private.counter(optimizer)) % several, 0)
+    return bool(found) if is_eager(found) else found
 
 
 def _owner(kind: type, name: str) -> type:

@@ -202,7 +202,8 @@ class Passing:
         if known is None or known.is_grad:
             return False
         self.running = running
-        self.seeds.update(id(given) for given in known.cotangents if given is not None)
+        self.seeds.update(map(id, known.cotangents))
+        self.seeds.discard(id(None))
         return True
 
     def _call(self) -> BackwardCall | None:

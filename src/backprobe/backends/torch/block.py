@@ -42,7 +42,7 @@ from backprobe.backends.torch.capture import (
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
-from backprobe.backends.torch.gradient_hooks import Arrivals
+from backprobe.backends.torch.gradient_hooks import Arrivals, put_hook
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
@@ -61,6 +61,7 @@ from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 
 UNHEARD = "what backward computes, and has no name"
 HOME = torch.__file__.removesuffix("__init__.py")
@@ -154,8 +155,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def entered(self, frame: FrameType) -> None:
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
-            for node in BackwardCall.of(frame).nodes:
-                handle = node.register_prehook(self.passing.notice)
+            call = BackwardCall.of(frame)
+            handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
+            alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
+            handles += [root.register_hook(self.passing.notice) for root in alone]
+            for handle in handles:
                 self.hooks += (handle.hooks_dict_ref(), handle.id)
         elif frame.f_code.co_name == "forward":
             self.census.runs.entered(frame)
@@ -280,9 +284,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         if self.is_shared:
             self.leaves.append(SharedLeaf(leaf.number, tensor))
             take = self.passing.notice
-        handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]  # it has no type
-        self.hooks += (handle.hooks_dict_ref(), handle.id)
-        self.leaf_hooks[handle.id] = tensor
+        hooks, at = put_hook(tensor, take)
+        self.hooks += (hooks, at)
+        self.leaf_hooks[at] = tensor
 
     def _number(self) -> int:
         self.count += 1
@@ -349,8 +353,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def hides(self, code: CodeType) -> bool:
         return code in CALLS or _traces(code)
 
+    def differentiates(self, code: CodeType) -> bool:
+        return code in CALLS
+
     def not_followed(self) -> Sequence[Reason]:
         return self.pipelines.seen()
+
+    def cut_short(self) -> Sequence[Source | None]:
+        return [call.at for call in self.passing.calls if not call.is_over]
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed and capture.leaf is None

@@ -17,14 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
+from backprobe.backends.torch.compiled_rows import ADDED, merge
 from backprobe.backends.torch.dynamo import skip_code
-from backprobe.backends.torch.statistics import masked
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
-from backprobe.record.statistics import COLUMNS, NOTHING
+from backprobe.record.statistics import NOTHING
 
 NONE = -1  # no row is wanted
-ADDED = len(COLUMNS) - 2  # the columns before the extremes
 Places = tuple[int, int]
 """Where the statistics of a value go, and those of its gradient."""
 
@@ -120,18 +119,10 @@ def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | None) -> No
     if not is_floating(tensor) or not tensor.numel():
         return
     if value is not None:
-        _merge(value, tensor)
+        merge(value, tensor)
     if gradient is not None and tensor.requires_grad:
         hooked: Any = tensor
-        hooked.register_hook(lambda numbers: _merge(gradient, numbers))
-
-
-def _merge(row: Tensor, numbers: Tensor) -> None:
-    with torch.no_grad():
-        plain = numbers.detach()
-        new = masked(torch.view_as_real(plain) if plain.is_complex() else plain)
-        low, high = torch.minimum(row[ADDED], new[ADDED]), torch.maximum(row[ADDED + 1], new[ADDED + 1])
-        row.copy_(torch.cat([row[:ADDED] + new[:ADDED], torch.stack([low, high])]))
+        hooked.register_hook(lambda numbers: merge(gradient, numbers))
 
 
 compiler.allow_in_graph(measure)  # as a whole: Dynamo does not look into it

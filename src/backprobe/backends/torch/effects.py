@@ -83,7 +83,7 @@ def targets(
         return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs}, known)
     name = _name(function)
     owner = getattr(function, "__self__", None)
-    found: list[Any] = [kwargs.get("out")]
+    found: list[Any] = [kwargs["out"]] if "out" in kwargs else []
     if _writes(name) or name in EXPOSING:
         found.append(owner if isinstance(owner, Tensor) else args[:1])
     elif isinstance(function, torch.nn.Module):
@@ -140,7 +140,8 @@ def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
     """What calling a module and each module in it may do, by one walk."""
     found: dict[torch.nn.Module, Effect] = {}
     for part in reversed(structure(module).modules):  # those inside it come before it
-        writes = bool(getattr(part, "inplace", False))
+        held = vars(part)  # a module says slowly that it has no such attribute
+        writes = bool(held["inplace"] if "inplace" in held else getattr(type(part), "inplace", False) and part.inplace)
         for child in part._modules.values():
             writes = writes or (child is not None and found.get(child) is Effect.WRITES)
         found[part] = Effect.WRITES if writes else Effect.UNKNOWN

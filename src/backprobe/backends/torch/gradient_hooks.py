@@ -6,7 +6,8 @@ around the view to its base: that part is taken at the base's CopySlices node, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
+from torch.utils.hooks import RemovableHandle
 
 from backprobe.backends.facts import Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.tensors import Geometry
+from backprobe.backends.torch.tensors import ORDINARY, Geometry
 
 Gradients = dict[int, Tensor]  # by position of the capture
 
@@ -62,6 +64,24 @@ class Arrivals:
             if term is not None:
                 gradient = term if gradient is None else gradient + term
         return gradient
+
+
+def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any], int]:
+    """``leaf.register_hook(hook)``, without the handle: the dictionary that holds the hook now, and its key there.
+
+    A handle takes three times as long as all the rest, and a step has one for each parameter. A tensor that may answer
+    for itself is asked.
+    """
+    if type(leaf) not in ORDINARY:
+        handle = leaf.register_hook(hook)  # type: ignore[no-untyped-call]  # it has no type
+        return handle.hooks_dict_ref(), handle.id
+    hooks: Any = leaf._backward_hooks
+    if hooks is None:
+        hooks = leaf._backward_hooks = OrderedDict()
+    at = RemovableHandle.next_id
+    RemovableHandle.next_id = at + 1
+    hooks[at] = hook
+    return hooks, at
 
 
 def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:

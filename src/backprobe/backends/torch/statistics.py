@@ -6,7 +6,7 @@ On a CPU a tensor is read in chunks that stay in the cache. PyTorch adds up fast
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from backprobe.backends.torch.summaries import chunks
 from backprobe.backends.torch.tensors import here, is_floating, is_partial, is_there
 from backprobe.record.exponents import NONE, Exponents, exponents, merged_exponents
-from backprobe.record.statistics import CHUNK, NOTHING, Row, measured, merged, repeated
+from backprobe.record.statistics import CHUNK, NOTHING, PART, Row, measured, merged, repeated
 
 PLAIN = frozenset({torch.float32, torch.float64})
 
@@ -41,7 +41,7 @@ def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
     if not numbers.is_cpu:
         return masked(numbers, zeros) if numbers.numel() else repeated(ZERO, zeros) if zeros else NOTHING
     once, times = _once(numbers)
-    row = _summed(chunks(once, CHUNK))
+    row = _summed(_readable(once))
     row = repeated(row, times) if times > 1 else row
     return merged(row, repeated(ZERO, zeros)) if zeros else row
 
@@ -50,9 +50,18 @@ def _summed(parts: Iterable[Tensor]) -> Row:
     """The row of all chunks."""
     row = NOTHING
     for chunk in parts:
-        plain = (chunk if chunk.dtype in PLAIN else chunk.float()).contiguous()
-        row = merged(row, measured(plain.numpy(), float(plain.sum())))
+        row = merged(row, measured(chunk.numpy(), float(chunk.sum())))
     return row
+
+
+def _readable(numbers: Tensor) -> Iterator[Tensor]:
+    """Chunks that NumPy reads as they lie in memory. What has to be copied for that is copied in small parts."""
+    for chunk in chunks(numbers, CHUNK):
+        if chunk.dtype in PLAIN and chunk.is_contiguous():
+            yield chunk
+            continue
+        for part in chunks(chunk, PART):
+            yield (part if part.dtype in PLAIN else part.float()).contiguous()
 
 
 ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
@@ -100,9 +109,8 @@ def exponents_of(tensor: Tensor) -> Exponents | None:
             return None
         once, times = _once(numbers)
         found = NONE
-        for chunk in chunks(once, CHUNK):
-            plain = chunk if chunk.dtype in PLAIN else chunk.float()
-            found = merged_exponents(found, exponents(plain.contiguous().numpy()))
+        for chunk in _readable(once):
+            found = merged_exponents(found, exponents(chunk.numpy()))
         return found.times(times)
     except (RuntimeError, TypeError, NotImplementedError):  # as in ``row_of``
         return None

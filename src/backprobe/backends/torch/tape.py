@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any
 
@@ -210,7 +210,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     ) -> tuple[GradStatus, Reason]:
         assert capture.alias is not None
         if not self.is_floating(capture.alias):
-            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(capture.alias).dtype)})
+            return _not_floating(capture.alias.dtype)
         sources = unrecorded or found.is_beside or any(read.is_followed for read in reads)
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and found.mode:
@@ -442,6 +442,11 @@ def quiet() -> AbstractContextManager[Any]:
 def _no_modes() -> Iterator[None]:
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         yield
+
+
+@lru_cache
+def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
+    return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(kind).removeprefix("torch.")})
 
 
 def _mode() -> str:

@@ -16,6 +16,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -89,6 +90,22 @@ class Reached:
         nodes = graph.all_nodes(node for call in self.calls if not call.is_limited for node in call.nodes)
         return {id(leaf): leaf for leaf in graph.leaves(nodes)}
 
+    @cached_property
+    def sure(self) -> set[int]:
+        """By identity: those of them to which a way leads past every backward written in Python."""
+        pending = [node for call in self.calls if not call.is_limited for node in call.nodes]
+        seen = set(pending)
+        while pending:
+            node = pending.pop()
+            if not isinstance(node, BackwardCFunction):
+                new = {follower for follower, _ in node.next_functions if follower is not None} - seen
+                seen |= new
+                pending += new
+        return {id(leaf) for leaf in graph.leaves(seen)}
+
+    def surely(self, tensors: Iterable[Tensor]) -> bool:
+        return any(id(one) in self.sure for one in tensors)
+
     def any_of(self, tensors: Iterable[Tensor]) -> bool:
         return any(id(one) in self.leaves for one in tensors)
 
@@ -158,23 +175,30 @@ class Census:
         """What became of the parameters."""
         names, reached = judged.names, judged.reached
         trainable = [one for one in judged.parameters.values() if one.requires_grad]
-        lacking = [one for one in trainable if self._lacks(one) and not reached.any_of([one])]
+        cleared, unsent = self._without_at_step(trainable, reached.calls)
+        lacking = [
+            one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
+        ]  # fmt: skip
         frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}
         untrained = self._untrained(lacking, names, captures, inputs, reached, compiled) if lacking else ()
         unregistered = self._unregistered(names, reached) if self.stepped and self.runs.modules else ()
-        cleared = tuple([names.of(one) for one in self._cleared(trainable, reached.calls)])
-        return Training(len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(unregistered), cleared)
+        cleared_names = tuple(map(names.of, cleared))
+        return Training(
+            len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(unregistered), cleared_names
+        )  # fmt: skip
 
-    def _cleared(self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Iterator[Tensor]:
-        """The parameters that ``backward()`` had come to, and that had no gradient at any step that followed."""
+    def _without_at_step(
+        self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
+    ) -> tuple[list[Tensor], set[int]]:  # fmt: skip
+        """The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
+        gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
+        """
         lacking = [one for one in trainable if id(one) in self.before and id(one) not in self.filled]
-        reached: dict[int, Reached] = {}
-        for one in lacking:
-            count = self.before[id(one)]
-            if count not in reached:
-                reached[count] = Reached(calls[:count])
-            if reached[count].any_of([one]):
-                yield one
+        reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
+        behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
+        if any(reached[self.before[id(one)]].surely([one]) for one in behind):
+            return behind, set()
+        return [], {id(one) for one in behind}
 
     def _unregistered(self, names: TrainedNames, reached: Reached) -> Iterator[Unregistered]:
         known = {id(one) for held in self.stepped for one in parameters(held)}

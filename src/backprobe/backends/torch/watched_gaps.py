@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_selection import watched_parameters, watched_parts
 from backprobe.backends.watches import GRADIENT, VALUE, StepListener, WatchOptions
 from backprobe.record.gaps import GapCode
@@ -30,6 +31,8 @@ class WatchedGaps:
         self.last: dict[Key, None] = {}
         self.modules: dict[str, Module] = {}
         self.own: dict[str, Tensor] = {}
+        self.written: Container[int] = ()
+        self.forwards: dict[str, WatchedForward] = {}
         self.held: set[int] = set()  # parameters that optimizers have, by identity
 
     def step_ends(
@@ -38,9 +41,17 @@ class WatchedGaps:
         names: Mapping[Tensor, str],
         wants: Callable[[str], bool],
         stepped: Container[int],
+        locals: WatchedLocals,
+        written: Container[int],
     ) -> None:
-        """All that has no row is said to the listener. ``stepped``: parameters that optimizers stepped, by identity."""
-        missing = dict.fromkeys([*self.listener.missing(), *self._never(heard, names, wants)])
+        """All that has no row is said to the listener. ``stepped``: parameters that optimizers stepped, by identity.
+
+        ``written``: the places of gradients of views that were written to.
+        """
+        self.written = written
+        self.forwards = {quote_path(one.path): one for one in locals.forwards.values()}
+        never = ((name, kind) for _, name in locals.never_bound() for kind in self._kinds())
+        missing = dict.fromkeys([*self.listener.missing(), *self._never(heard, names, wants), *never])
         if missing and missing != self.last:
             self.modules = {quote_path(path): part for path, part in watched_parts(self.model)}
             self.own = {quote_path(path): one for path, one in watched_parameters(self.model)}
@@ -55,7 +66,7 @@ class WatchedGaps:
         self, heard: Mapping[Module, Any], names: Mapping[Tensor, str], wants: Callable[[str], bool]
     ) -> Iterator[Key]:
         """What was selected and has had no row so far."""
-        kinds = [VALUE] * self.options.values + [GRADIENT] * self.options.gradients
+        kinds = self._kinds()
         for module, one in heard.items():
             if not one.places and type(module).forward is not NO_FORWARD and wants(one.path):
                 yield from ((quote_path(one.path) or "return", kind) for kind in kinds)
@@ -64,14 +75,23 @@ class WatchedGaps:
                 if parameter.requires_grad and not self.listener.has(name, GRADIENT):
                     yield name, GRADIENT
 
+    def _kinds(self) -> list[str]:
+        return [VALUE] * self.options.values + [GRADIENT] * self.options.gradients
+
     def _why(self, name: str, kind: str, missing: Container[Key], stepped: Container[int]) -> GapCode:
         if name in self.own:
             return self._why_parameter(self.own[name], stepped)
+        if self.listener.has(name, kind) and self.listener.place(name, kind) in self.written:
+            return GapCode.WRITTEN
         path = "" if name.partition(".")[0] == "return" else split(name)[0]
         module = self.modules.get(path)
         if module is None:
             return GapCode.REMOVED
-        if id(module) in self.called or (kind == GRADIENT and self.options.values and (name, VALUE) not in missing):
+        if ":" in name and not (split(name)[1] or "return").startswith("return"):
+            found = self._why_local(path, kind, (name, VALUE) in missing, id(module) in self.called)
+            if found is not None:
+                return found
+        elif id(module) in self.called or (kind == GRADIENT and self.options.values and (name, VALUE) not in missing):
             return GapCode.NO_GRADIENT if kind == GRADIENT else GapCode.NOT_RETURNED
         if module in self.without_grad:
             return GapCode.NO_GRAD
@@ -79,6 +99,17 @@ class WatchedGaps:
             return GapCode.OTHER_THREAD
         used = any(one.grad is not None for one in module.parameters(recurse=False))
         return GapCode.UNHEARD if used else GapCode.NOT_CALLED
+
+    def _why_local(self, path: str, kind: str, has_no_value: bool, is_called: bool) -> GapCode | None:
+        """Why a local of a forward has no row; None where the forward did not run."""
+        forward = self.forwards.get(path)
+        if forward is None:
+            return GapCode.REMOVED
+        if kind == GRADIENT and self.options.values and not has_no_value:
+            return GapCode.NO_GRADIENT
+        if forward.hearer.entered and is_called:
+            return GapCode.NOT_BOUND
+        return GapCode.OTHER_FORWARD if is_called else None
 
     def _why_parameter(self, parameter: Tensor, stepped: Container[int]) -> GapCode:
         if self.options.optimizers and id(parameter) not in self.held:

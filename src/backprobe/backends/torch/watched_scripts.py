@@ -40,6 +40,7 @@ class WatchedScript:
         self.scalers: list[weakref.ref[GradScaler]] = []
         self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all in them
         self.running: list[Module] = []
+        self.is_open = True
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -49,12 +50,35 @@ class WatchedScript:
             for kind, made in ((Optimizer, self.optimizers), (GradScaler, self.scalers)):
                 installed.enter_context(listening(kind, "__init__", _remembering(made)))
             installed.enter_context(listening(Tensor, "backward", self._backward))
+            installed.enter_context(listening(Module, "compile", self._compiled))
+            installed.callback(self._leave)
             for handle in (
                 register_module_forward_pre_hook(self._before),
                 register_module_forward_hook(self._after, always_call=True),
             ):
                 installed.callback(handle.remove)
             yield
+
+    def _leave(self) -> None:
+        self.is_open = False
+
+    def _compiled(self, following: Callable[..., Any], module: Module, *args: Any, **kwargs: Any) -> None:
+        """``module.compile()``: its calls run no hooks but those that are compiled, so they are heard around it."""
+        following(module, *args, **kwargs)
+        call = getattr(module, "_compiled_call_impl", None)
+        if call is None:
+            return
+
+        def heard(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_open or torch.compiler.is_compiling():
+                return call(*args, **kwargs)
+            self._before(module, args)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._after(module, args, None)
+
+        module._compiled_call_impl = heard
 
     def _before(self, module: Module, args: Any) -> None:
         if torch.compiler.is_compiling() or threading.get_ident() != self.thread:

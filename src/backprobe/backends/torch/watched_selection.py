@@ -18,13 +18,14 @@ def unwrapped(model: Module) -> Module:
 
 def watched_parts(model: Module) -> list[tuple[str, Module]]:
     """The modules of a model by their paths, as if none was compiled."""
-    return [(_bare(path), part) for path, part in structure(model).parts if not isinstance(part, OptimizedModule)]
+    return [(bare(path), part) for path, part in structure(model).parts if not isinstance(part, OptimizedModule)]
 
 
 def watched_parameters(model: Module) -> list[tuple[str, Parameter]]:
     """Its parameters by their paths, as if none was compiled."""
-    return [(_bare(path), parameter) for path, parameter in structure(model).parameters]
+    return [(bare(path), parameter) for path, parameter in structure(model).parameters]
 
 
-def _bare(path: str) -> str:
+def bare(path: str) -> str:
+    """A path without what wraps a compiled module."""
     return ".".join(key for key in path.split(".") if key != WRAPPED) if WRAPPED in path else path

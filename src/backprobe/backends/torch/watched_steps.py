@@ -133,7 +133,10 @@ class OptimizerSteps:
                     self._add(one, PARAMETER, one)
                 if one in self.before and self.options.updates:
                     before = self.before[one]
-                    torch.sub(here(one), before, out=before)
+                    try:
+                        torch.sub(here(one), before, out=before)
+                    except NotImplementedError:  # a dtype in which nothing is computed, as float8
+                        before = here(one).float() - before.float()
                     self._add(one, UPDATE, before)
 
     def _add(
@@ -190,6 +193,11 @@ def without_wrapper(options: WatchOptions) -> WatchOptions:
 
 def refuse_others(options: WatchOptions, asked: str) -> None:
     """Raise BadOption for optimizers and scalers that are none, and for what needs one."""
+    if len({*map(id, options.optimizers)}) < len(options.optimizers):
+        raise BadOption(
+            "an optimizer is given twice", asked=asked, why="a step ends as the last one steps",
+            next="optimizer=[first, last], each of them once",
+        )  # fmt: skip
     for optimizer in options.optimizers:
         if not isinstance(optimizer, Optimizer):
             raise BadOption(
@@ -201,7 +209,11 @@ def refuse_others(options: WatchOptions, asked: str) -> None:
             "scaler= takes a torch.amp.GradScaler", asked=asked, found=type(options.scaler).__name__,
             next="scaler=torch.amp.GradScaler()",
         )  # fmt: skip
-    for name, value in (("updates=True", options.updates), ("scaler=", options.scaler is not None)):
+    for name, value in (
+        ("updates=True", options.updates),
+        ("clipping=True", options.clipping),
+        ("scaler=", options.scaler is not None),
+    ):
         if value and not options.optimizers:
             raise BadOption(
                 f"{name} needs optimizer=", asked=asked, why="it is read where the optimizer steps",

@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.nn import Module
 
 from backprobe.backends.torch.backward_passes import current_pass, innermost_call, queue_callback
+from backprobe.backends.torch.binding_forwards import Bound
+from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.checkpoints import computing_again
 from backprobe.backends.torch.compiled_before import CompiledBefore
 from backprobe.backends.torch.compiled_statistics import (
@@ -37,6 +39,7 @@ from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_gaps import WatchedGaps
+from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
@@ -52,9 +55,11 @@ from backprobe.backends.watches import (
     WatchOptions,
 )
 from backprobe.errors import BadOption, Unsupported
-from backprobe.record.containers import leaves
+from backprobe.record.containers import is_container, leaves
 from backprobe.record.names import quote_path
 from backprobe.record.statistics import Row
+
+EMPTY = torch.empty(0)
 
 
 @dataclass
@@ -66,6 +71,13 @@ class Measured:
     row: Any
     gradient_places: list[int]
     is_awaited: bool = False  # by a hook on its node
+    counter: Tensor | None = None  # of a view: it has the version of the memory, and none of the memory
+    has_come: bool = False
+
+    @property
+    def is_written(self) -> bool:
+        """Was a view written to since? Autograd leads the gradient around it then."""
+        return self.counter is not None and self.counter._version != self.version
 
 
 @dataclass
@@ -81,12 +93,13 @@ class TorchWatching(Watching):
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
         refuse_others(options, asked)
-        options, model = without_wrapper(options), unwrapped(model)
+        given, options, model = model, without_wrapper(options), unwrapped(model)
         self.model, self.options, self.listener, self.asked = model, options, listener, asked
-        self.selection = WatchedSelection(options.select, asked)
-        modules, held = ([quote_path(path) for path, _ in of(model)] for of in (watched_parts, watched_parameters))
-        self.selection.check(modules, held, type(model).__name__)
+        self.selection = WatchedSelection(options.select, asked, has_locals=True)
         self.thread = threading.get_ident()
+        self.locals = WatchedLocals(self.selection, self._bound)
+        self._check()
+        self.locals.refuse_compiled(given, asked)
         self.modules: dict[Module, WatchedModule] = {}
         self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
         self.parameters: dict[Tensor, str] = {}
@@ -101,7 +114,21 @@ class TorchWatching(Watching):
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
+        self.written: set[int] = set()  # places of gradients that went around what was written to
+        self.views: list[Measured] = []
+        self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
+
+    def _check(self) -> None:
+        """Raise NothingMatched for patterns that match nothing."""
+        parts = watched_parts(self.model)
+        self.locals.look(parts)
+        modules, held = ([quote_path(path) for path, _ in of] for of in (parts, watched_parameters(self.model)))
+        self.selection.check(
+            modules, held, type(self.model).__name__,
+            locals=[f"{quote_path(one.path)}:{name}" for one in self.locals.forwards.values() for name in one.names],
+            every_local=lambda: self.locals.every_name(parts), unread=self.locals.unread.values(),
+        )  # fmt: skip
 
     def __enter__(self) -> TorchWatching:
         self._look()
@@ -110,6 +137,10 @@ class TorchWatching(Watching):
             self.installed.enter_context(without_warning_of_hooks())
             self.installed.enter_context(self.hook)
             self.installed.enter_context(self.steps.listening())
+            self.installed.callback(self.leaf_hooks.close)
+            self.installed.callback(self.locals.rest)
+            if not self.is_left_out:
+                self.locals.wake()
             self.installed = self.installed.pop_all()
         return self
 
@@ -117,6 +148,7 @@ class TorchWatching(Watching):
         self.installed.close()
         self.listener.is_measured = False  # for the hooks of graphs that are still there
         self.seen.clear()
+        self.views.clear()
 
     def step(self) -> None:
         if self.options.optimizers:
@@ -133,15 +165,33 @@ class TorchWatching(Watching):
             self.listener.passed()  # of a function that was compiled with all of the model
         self._add_compiled(gradients)
         self._follow_up()
+        self.locals.refuse_seen(self.asked)
+        self._leave_out_written()
         self.gaps.step_ends(
-            self.modules, self.parameters, self.selection.wants_module, self.steps.stepped_parameters
+            self.modules, self.parameters, self.selection.wants_module, self.steps.stepped_parameters, self.locals,
+            self.written,
         )  # fmt: skip
-        self.seen.clear()
-        self.passes.clear()
+        for held in (self.seen, self.passes, self.views, self.written):
+            held.clear()
+        self.leaf_hooks.close()
+
+    def _leave_out_written(self) -> None:
+        """Gradients of views that were written to are not those of what was measured, or only a part of them."""
+        for one in self.views:
+            if not one.has_come and one.is_written:
+                self.written.update(one.gradient_places)
+        for place in self.written:
+            self.listener.leave_out(place)
 
     def _step_begins(self) -> None:
         self.is_left_out, self.is_idle = not self.listener.is_measured, False
         self.hook.wake()
+        if self.locals.forwards:
+            if self.is_left_out:
+                self.locals.rest()
+            else:
+                self._look()
+                self.locals.wake()
 
     def _follow_up(self) -> None:
         """Raise Unsupported where a part of the model has run without what this watch has put in."""
@@ -159,9 +209,15 @@ class TorchWatching(Watching):
 
     def _look(self) -> None:
         """Walk the model for parts that are not known: the program may put some in."""
-        for path, part in watched_parts(self.model):
+        parts = watched_parts(self.model)
+        for alias, name in self.locals.look(parts).items():
+            self.listener.alias(alias, name)
+        for path, part in parts:
             first = self.modules.setdefault(part, WatchedModule(path))
             self.by_identity[id(part)] = first
+            if self.selection.wants_module(path) and not self.selection.wants_module(first.path):
+                first.path = path  # of the names of a module that is shared, the first that is selected
+                first.places.clear()
             if first.path != path and self.selection.wants_module(path):
                 self.listener.alias(named(path, ""), named(first.path, ""))
         own = watched_parameters(self.model)
@@ -200,10 +256,8 @@ class TorchWatching(Watching):
         if self.is_left_out:
             self.is_idle = True
             self.hook.rest()
-        if not self.listener.is_measured or not _has_numbers():
+        if not self._counts():
             return
-        if current_pass() >= 0 and computing_again() is None:
-            return  # inside a pass of backward, a checkpoint computes again what was measured in its first run
         self.gaps.called.add(id(module))
         with quiet():
             if type(output) is Tensor:
@@ -212,6 +266,30 @@ class TorchWatching(Watching):
             for path, leaf in leaves(output):
                 if isinstance(leaf, Tensor):
                     self._measure(watched, path, leaf)
+
+    def _counts(self) -> bool:
+        """Is what runs now measured?"""
+        if not self.listener.is_measured or not _has_numbers():
+            return False
+        # inside a pass of backward, a checkpoint computes again what was measured in its first run
+        return current_pass() < 0 or computing_again() is not None
+
+    def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
+        """A forward has bound a local."""
+        if not (torch.is_grad_enabled() and threading.get_ident() == self.thread and self._counts()):
+            return
+        forward.bound.add(local)
+        self.listener.begin()
+        with quiet():
+            for path, leaf in leaves(value) if is_container(type(value)) else (("", value),):
+                name = f"{local}{path}"
+                if not issubclass(type(leaf), Tensor):
+                    held.pop(name, None)
+                    continue
+                before, leaf_version = held.get(name), version(leaf)
+                if before is None or before[0]() is not leaf or before[1] != leaf_version:
+                    held[name] = weakref.ref(leaf), leaf_version
+                    self._measure(forward, f":{name}", leaf)
 
     def _added(self, module: Module) -> WatchedModule | None:
         if module in self.foreign:
@@ -226,7 +304,10 @@ class TorchWatching(Watching):
             return False
         if module not in self.by_identity:
             self._look()
-        return module in self.by_identity
+        found = self.by_identity.get(module)
+        if found is not None:
+            self.locals.compiled.add(module)
+        return found is not None
 
     def _wanted_compiled(self, module: int, path: str) -> Places:
         watched = self.by_identity[module]
@@ -238,7 +319,7 @@ class TorchWatching(Watching):
             self.listener.begin()
             self.listener.add(place, tuple(row.tolist()) if row.is_cpu else row)
 
-    def _measure(self, watched: WatchedModule, path: str, tensor: Tensor) -> None:
+    def _measure(self, watched: WatchedModule | WatchedForward, path: str, tensor: Tensor) -> None:
         if path not in watched.places:
             wanted = is_floating(tensor)
             watched.places[path] = self._places(watched.path, path, is_replicated(tensor)) if wanted else None
@@ -246,11 +327,10 @@ class TorchWatching(Watching):
         if places is None and watched.path:
             return
         seen = self.seen.get(id(tensor))
-        if seen is None or seen.tensor() is not tensor or seen.version != tensor._version:
-            seen = self.seen[id(tensor)] = Measured(weakref.ref(tensor), tensor._version, None, [])
-        if not seen.is_awaited and tensor.grad_fn is not None and (self.options.gradients or not watched.path):
-            seen.is_awaited = True
-            tensor.grad_fn.register_prehook(partial(self._arrive, seen.gradient_places, tensor.output_nr))
+        if seen is None or seen.tensor() is not tensor or seen.version != version(tensor):
+            seen = self.seen[id(tensor)] = Measured(weakref.ref(tensor), version(tensor), None, [])
+        if not seen.is_awaited and (self.options.gradients or not watched.path):
+            self._await(seen, tensor)
         if places is None:
             return
         if self.options.values:
@@ -261,23 +341,42 @@ class TorchWatching(Watching):
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
+    def _await(self, seen: Measured, tensor: Tensor) -> None:
+        """Hear what comes back to a tensor."""
+        if tensor.grad_fn is not None:
+            seen.is_awaited = True
+            if type(tensor) is Tensor and tensor._is_view():
+                seen.counter = tensor.detach()
+                seen.counter.data = EMPTY.to(tensor.dtype)
+                self.views.append(seen)
+            tensor.grad_fn.register_prehook(partial(self._arrive, seen, tensor.output_nr))
+        elif tensor.requires_grad and tensor.is_leaf:
+            seen.is_awaited = True
+            hooked: Any = tensor
+            self.leaf_hooks.callback(hooked.register_hook(lambda gradient: self._arrive(seen, 0, (gradient,))).remove)
+
     def _places(self, module: str, path: str, is_replicated: bool = False) -> Places | None:
-        if not self.selection.wants_output(module, path):
+        is_local = path.startswith(":")
+        name, options = f"{quote_path(module)}{path}" if is_local else named(module, path), self.options
+        if not (self.selection.wants(name) if is_local else self.selection.wants_output(module, path)):
             return None
-        name, options = named(module, path), self.options
         place = partial(self.listener.place, name, is_replicated=is_replicated)
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     # backward
 
-    def _arrive(self, places: Sequence[int], number: int, gradients: Sequence[Tensor | None]) -> None:
+    def _arrive(self, seen: Measured, number: int, gradients: Sequence[Tensor | None]) -> None:
         """A pass has come to what a module returned. Its root is heard even where it has no row."""
         if not self.listener.is_measured:
             return
         running = current_pass()
         if running not in self.passes:
             self.passes[running] = self._begun()
-        gradient = gradients[number]
+        gradient, places = gradients[number], seen.gradient_places
+        if seen.is_written:
+            self.written.update(places)
+            return
+        seen.has_come = True
         if not places or gradient is None or not self.passes[running]:
             return
         with quiet():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,13 @@ def open_ranks(folder: Path, asked: str) -> RunReader:
     if not found:
         raise _no_run(folder, asked)
     kept_open, named = len(found) <= MOST_OPEN, Named()
-    return RunReader({rank: RankFile(found[rank], asked, kept_open, named) for rank in sorted(found)})
+    with ExitStack() as opened:
+        ranks = {}
+        for rank in sorted(found):
+            ranks[rank] = RankFile(found[rank], asked, kept_open, named)
+            opened.callback(ranks[rank].close)
+        opened.pop_all()  # all could be opened: they stay so
+    return RunReader(ranks)
 
 
 def _no_run(folder: Path, asked: str) -> BadRun:

@@ -1,0 +1,78 @@
+"""The training function of Keras's ``fit`` while a callback watches it: hooks are there only while it runs.
+
+Keras calls no callback where ``fit`` raises. So a step is watched only if the callback has announced it, and an
+exception that ends the training is seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.watching import TensorflowWatching
+
+OVER = StopIteration, tf.errors.OutOfRangeError
+"""Errors that say that there are no more batches."""
+
+
+class FitSteps:
+    """Stands as ``model.train_function``; ``failed`` is called with the exception that ends the training."""
+
+    def __init__(self, model: Any, watching: TensorflowWatching, failed: Callable[[BaseException], None]) -> None:
+        self.model, self.watching, self.failed = model, watching, failed
+        self.before = model.train_function
+        self.history = getattr(model, "history", None)  # Keras makes one for each ``fit``
+        self.is_expected = False
+        watching.rest()
+        self._make()
+
+    def _make(self) -> None:
+        """The program's own training function, which TensorFlow traces as it first runs, with the hooks there."""
+        self.model.train_function = None
+        self.model.make_train_function()
+        self.watched = self.model.train_function
+        self.model.train_function = self
+
+    def expect(self) -> None:
+        """The next call is a step of the ``fit`` that is watched."""
+        if self.model.train_function is not self:  # a callback has asked for a new one, as after unfreezing layers
+            self._make()
+        self.is_expected = True
+
+    def __call__(self, iterator: Any) -> Any:
+        is_expected, self.is_expected = self.is_expected, False
+        if getattr(self.model, "history", None) is not self.history:  # another ``fit``: the watched one has failed
+            self.give_up()
+            self.model.make_train_function()
+            return self.model.train_function(iterator)
+        if not is_expected:  # as ``train_on_batch`` in a callback
+            return self._unwatched()(iterator)
+        try:
+            with self.watching.hearing():
+                return self.watched(iterator)
+        except OVER:
+            raise
+        except BaseException as error:
+            self.end()
+            self.failed(error)
+            raise
+
+    def _unwatched(self) -> Callable[[Any], Any]:
+        if self.before is None or self.before is self:
+            self.model.train_function = None
+            self.model.make_train_function()
+            self.before, self.model.train_function = self.model.train_function, self
+        found: Callable[[Any], Any] = self.before
+        return found
+
+    def give_up(self) -> None:
+        """``fit`` was called again: the one that is watched has failed, and nobody said so."""
+        self.end()
+        self.failed(RuntimeError("fit was called again"))
+
+    def end(self) -> None:
+        """The model has the training function that it had."""
+        if self.model.train_function is self:
+            self.model.train_function = self.before

@@ -1,0 +1,53 @@
+"""Functions traced before a watch began, which run on without it: a graph stays as it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.patching import listening
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.tensors import identity
+
+
+class TracedBefore:
+    """The functions that ran in a step with a part of the model, and were traced before this was made."""
+
+    def __init__(self) -> None:
+        self.first = private.graph_number(tf.Graph())
+        self.ran: dict[int, Any] = {}  # by identity
+        self.is_training: dict[int, bool] = {}
+
+    def listening(self, ran: Callable[[Any], None]) -> AbstractContextManager[None]:
+        """Within this context calls are heard of; ``ran`` is told after one of such a function."""
+
+        def called(following: Callable[..., Any], function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
+            if private.graph_number(function.graph) >= self.first:
+                return following(function, tensor_inputs, captured_inputs)
+            result = following(function, tensor_inputs, captured_inputs)
+            self.is_training[id(function)] = self._is_training(function, captured_inputs)
+            if self.is_training[id(function)]:
+                self.ran[id(function)] = function
+                ran(function)
+            return result
+
+        return listening(*private.CALLED_FUNCTION, called)
+
+    def _is_training(self, function: Any, captured: Any) -> bool:
+        """Did a tape follow this call, or is there one in the function?"""
+        if self.is_training.get(id(function)) or private.is_followed_by_a_tape(*captured):
+            return True
+        return id(function) not in self.is_training and private.has_gradients(function.graph)
+
+    def around(self, parts: Mapping[str, Any]) -> tuple[str, str] | None:
+        """A function that has run with one of these layers, by path, and that path."""
+        for function in self.ran.values():
+            held = {private.identity_of(one) for one in function.captured_inputs if one.dtype == tf.resource
+                    and hasattr(one, "_id")}  # fmt: skip
+            for path, layer in parts.items():
+                if any(identity(one) in held for one in layer.trainable_variables):
+                    return private.spelled(function), path
+        return None

@@ -1,0 +1,157 @@
+"""Forwards that report what they bind, while somebody hears them: shared by all who hear one module in one thread."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import BuiltinFunctionType
+from typing import Any
+
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.nn import Module
+
+from backprobe.backends.dispatching import dispatch, owner_of, put_back
+from backprobe.backends.patching import Patched, original, replaced
+from backprobe.source import frame_builtins
+from backprobe.source.listener import NO_CALL, CodeListener
+from backprobe.source.reporting import reporting
+from backprobe.source.sites import Site
+
+Bound = dict[str, tuple[weakref.ref[Tensor], int]]
+"""What the names of one entry of a forward hold, and its version."""
+
+
+class Hearer:
+    """One who hears a forward: which locals, and what is called as one is bound."""
+
+    def __init__(self, wants: Callable[[str], bool], bound: Callable[[str, Any, Bound], None]) -> None:
+        self.wants, self.bound = wants, bound
+        self.entered = False
+        self.known: tuple[Sequence[Site], list[str | None]] = ((), [])
+
+    def locals_of(self, sites: Sequence[Site]) -> list[str | None]:
+        """The locals of a forward's sites, None for those that are not wanted."""
+        if self.known[0] is not sites:
+            self.known = sites, [site.local if self.wants(site.local) else None for site in sites]
+        return self.known[1]
+
+
+class Entry(CodeListener):
+    """One entry of a forward, and those who hear it."""
+
+    def __init__(self, sites: Sequence[Site], hearers: Sequence[Hearer]) -> None:
+        self.sites = sites
+        self.heard: list[tuple[Hearer, list[str | None], Bound]] = [(one, one.locals_of(sites), {}) for one in hearers]
+        for one in hearers:
+            one.entered = True
+
+    def bind(self, at: int, value: Any) -> Any:
+        for hearer, wanted, held in self.heard:
+            local = wanted[at]
+            if local is not None:
+                hearer.bound(local, value, held)
+        return value
+
+    name = wrote = bind
+
+    def storing(self, at: int, owner: Any, value: Any) -> Any:
+        """A write where the owner is a tensor, a binding elsewhere."""
+        return value if issubclass(type(owner), Tensor) else self.bind(at, value)
+
+    def each(self, template: Any, values: Any) -> Iterator[Any]:
+        for value in values:
+            self._bind_template(template, value)
+            yield value
+
+    def _bind_template(self, template: Any, value: Any) -> None:
+        if isinstance(template, int):
+            self.bind(template, value)
+        elif isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
+            for inner, item in zip(template, value, strict=True):
+                self._bind_template(inner, item)
+
+    def forget(self, *names: str) -> None:
+        for _, _, held in self.heard:
+            for name in names:
+                held.pop(name, None)
+
+    def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
+        if type(function) is BuiltinFunctionType and function in frame_builtins.LOOKS_AT_FRAME:
+            return frame_builtins.seen_by(function)
+        return function
+
+
+class BindingForward:
+    """The forward of one module as it reports, and who hears it now."""
+
+    def __init__(self, module: Module, operations: bool) -> None:
+        """With ``operations`` it reports operations without a name as well. Raises NoSource."""
+        self.module, self.operations, self.made_from = module, operations, definition(module)
+        self.sites: Sequence[Site] = ()
+        self.hearers: list[Hearer] = []
+        self.function = reporting(original(module, "forward"), self._opener, operations=operations)
+        self.thread = threading.get_ident()
+        self.owner = owner_of(module, "forward")
+        self.standing: AbstractContextManager[None] | None = None
+
+    def _opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Entry]:
+        self.sites = sites
+        return lambda: Entry(sites, self.hearers)
+
+    def install(self) -> None:
+        """This thread's calls of the module run this forward."""
+        if self.owner is not None:
+            dispatch(self.module, "forward", self.owner, self.function, is_dynamo_compiling)
+        else:  # a forward that the module itself has
+            self.standing = replaced([(self.module, "forward", self.function)], is_dynamo_compiling)
+            self.standing.__enter__()
+
+    def remove(self) -> None:
+        if self.owner is not None:
+            put_back(self.module, "forward", self.owner, self.thread)
+        elif self.standing is not None:
+            self.standing.__exit__(None, None, None)
+            self.standing = None
+
+
+STANDING: dict[tuple[int, int], BindingForward] = {}
+"""Those that are installed, by thread and module."""
+
+
+def hear(forward: BindingForward, hearer: Hearer) -> BindingForward:
+    """Let somebody hear a module from now on. Returns the forward that reports: another's, where one is installed."""
+    key = forward.thread, id(forward.module)
+    there = STANDING.get(key)
+    if there is not None and forward.operations and not there.operations:  # one that says all that both want to hear
+        there.remove()
+        forward.hearers, there.hearers = there.hearers, []
+        del STANDING[key]
+        there = None
+    if there is None:
+        there = STANDING[key] = forward
+        there.install()
+    there.hearers = [*there.hearers, hearer]
+    return there
+
+
+def ignore(forward: BindingForward, hearer: Hearer) -> None:
+    """Let it hear the module no longer."""
+    key = forward.thread, id(forward.module)
+    there = STANDING.get(key)
+    if there is None:
+        return
+    there.hearers = [one for one in there.hearers if one is not hearer]
+    if not there.hearers:
+        there.remove()
+        del STANDING[key]
+
+
+def definition(module: Module) -> tuple[Any, ...]:
+    """What a module's forward is made from: where that changes, it is another."""
+    found = vars(module).get("forward")
+    found = found.original if isinstance(found, Patched) else found
+    plain = getattr(original(module, "forward") if found is None else found, "__func__", found)
+    return found, plain, getattr(plain, "__code__", None)

@@ -1,0 +1,62 @@
+"""Errors of backward in a block: what is known of each when it is raised, as the program may catch it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from backprobe.probe.error_notes import Running, explained, raised
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
+
+Key = tuple[str, str]
+"""What an error says, and the line that raised it."""
+
+
+class CaughtErrors:
+    """The errors of backward so far. No error is held: its traceback would keep the tensors of the program.
+
+    Nor is the block that they are raised in, which has this one: both would wait for the garbage collector.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Key, Reason] = {}
+        self.graph_errors: set[Key] = set()
+
+    def see(self, run: Running, error: BaseException) -> None:
+        """An error of backward passes through a frame of the program."""
+        key = _key(raised(error, ""))
+        if key in self.known:
+            return  # in the frame that called the one before, or in the next turn of a loop
+        known = explained(run, error)
+        self.known[key] = raised(error, (known or "").removeprefix("backprobe: "))
+        if known or type(error) is RuntimeError:
+            self.graph_errors.add(key)
+
+    def what_is_known(self, run: Running, error: BaseException) -> str | None:
+        """The note on an error that ends the block, which was seen if it came from backward."""
+        seen = self.known.pop(_key(raised(error, "")), None)
+        if seen is None:
+            return explained(run, error)
+        return f"backprobe: {seen.fields['known']}" if seen.fields["known"] else None
+
+    def notes(self, cut_short: Sequence[Source | None], ending: BaseException | None) -> Iterator[Reason]:
+        """What the program caught: errors that were seen, and calls of backward() that have not come to their end.
+
+        ``ending`` is the error that ends the block, if one does: the last of these calls may have raised that.
+        """
+        places = set()
+        for key, seen in self.known.items():
+            places.add(seen.fields.get("at"))
+            if key in self.graph_errors or any(_at(one) == seen.fields.get("at") for one in cut_short):
+                yield Reason(seen.code.replace("raised", "caught"), seen.fields)
+        for one in dict.fromkeys(cut_short if ending is None else ()):
+            if one is not None and _at(one) not in places:
+                yield Reason("cut_short_at", {"at": _at(one), "text": one.text.strip()})
+
+
+def _key(reason: Reason) -> Key:
+    return reason.fields["error"], reason.fields.get("at", "")
+
+
+def _at(line: Source | None) -> str:
+    return "" if line is None else f"{line.file}:{line.line}"

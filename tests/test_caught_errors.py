@@ -1,0 +1,129 @@
+"""Errors of backward that the program catches: the recording is not fine, and says what was raised, and where."""
+
+import pytest
+import torch
+from torch import nn
+
+import backprobe as bp
+
+
+def said(rec):
+    report = bp.explain(rec)
+    return report.ok, [(one.headline.partition(":")[0], one.source.text) for one in report.of_kind("raised")], report
+
+
+def test_a_loss_without_a_history():
+    w = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        loss = (w.detach() * 2).sum()
+        try:
+            loss.backward()
+        except RuntimeError:
+            pass
+    ok, raised, report = said(rec)
+    assert (ok, raised) == (False, [("the program raised RuntimeError", "loss.backward()")])
+    assert "and caught it" in str(report)
+    assert "`w.detach()` copies the values of 'w' but not its gradient history" in str(report)
+
+
+def test_a_value_written_in_place_and_gradients_that_came_before_it():
+    w = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        y = (w * 2).exp()
+        loss = y.sum()
+        y.mul_(2)
+        try:
+            loss.backward()
+        except RuntimeError:
+            pass
+    ok, raised, report = said(rec)
+    assert (ok, raised) == (False, [("the program raised RuntimeError", "loss.backward()")])
+    assert "written: 'y#1'" in str(report)
+
+
+def test_a_second_backward_in_a_function_in_each_turn_of_a_loop_is_one_finding():
+    w = torch.ones(2, requires_grad=True)
+
+    def step():
+        loss = (w * 2).exp().sum()
+        loss.backward()
+        loss.backward()
+
+    with bp.probe() as rec:
+        for _ in range(3):
+            try:
+                step()
+            except RuntimeError:
+                pass
+    ok, raised, report = said(rec)
+    assert (ok, raised) == (False, [("the program raised RuntimeError", "loss.backward()")])
+    assert "has used and freed the graph behind '/step:loss'" in str(report)
+
+
+def test_autograd_grad_of_what_was_not_used():
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        loss = (a * 2).sum()
+        loss.backward(retain_graph=True)
+        try:
+            torch.autograd.grad(loss, [a, b])
+        except RuntimeError:
+            slopes = None
+    assert said(rec)[:2] == (
+        False, [("the program raised RuntimeError", "torch.autograd.grad(loss, [a, b])")]
+    ), slopes  # fmt: skip
+
+
+class Refusing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("no gradient today")
+
+
+def test_around_a_model_the_line_of_a_pass_that_was_cut_short():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1))
+    with bp.probe(net) as rec:
+        loss = net(Refusing.apply(torch.ones(1, 2, requires_grad=True))).sum()
+        try:
+            loss.backward()
+        except ValueError:
+            pass
+    report = bp.explain(rec)
+    assert not report.ok
+    found = report.of_kind("raised")[0]
+    assert (found.headline, found.source.text) == (
+        "a backward() raised an error, and the program caught it", "loss.backward()",
+    )  # fmt: skip
+
+
+def test_an_error_that_is_not_caught_is_one_finding_with_one_note():
+    w = torch.ones(2, requires_grad=True)
+
+    def step():
+        loss = (w * 2).exp().sum()
+        loss.backward()
+        loss.backward()
+
+    with pytest.raises(RuntimeError) as error, bp.probe() as rec:
+        step()
+    notes = error.value.__notes__
+    assert [note.count("an earlier backward() has used") for note in notes] == [0, 1]
+    ok, raised, report = said(rec)
+    assert (ok, len(raised)) == (False, 1)
+    assert "and caught it" not in str(report)
+
+
+def test_an_error_of_the_program_beside_backward_that_it_catches_is_not_mentioned():
+    w = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        try:
+            missing = {}["missing"]
+        except KeyError:
+            missing = 2.0
+        loss = (w * missing).sum()
+        loss.backward()
+    assert said(rec)[:2] == (True, [])
