@@ -384,7 +384,7 @@ def test_nothing_stays(x):
     assert [ref() for ref in kept] == [None] * 5
 
 
-@pytest.mark.parametrize("form", ["block", "model"])
+@pytest.mark.parametrize("form", ["plain block", "block", "model"])
 def test_nothing_is_left_to_the_garbage_collector(form):
     """Each of its collections walks over all that the program holds."""
     model, x = Net(), torch.ones(3)
@@ -392,7 +392,7 @@ def test_nothing_is_left_to_the_garbage_collector(form):
     def step():
         if form == "model":
             return bp.probe(model, ["**", "**:*"], of=lambda y: y.sum())(x).grads()
-        with bp.probe(model, ["**", "**:*"]) as rec:
+        with bp.probe(*([model, ["**", "**:*"]] if form == "block" else [])) as rec:
             model(x).sum().backward()
         return rec.grads()
 

@@ -51,6 +51,7 @@ class Tracer:
     def stop(self) -> bool:
         """Put back what was there. Returns whether the tracer was still ours, or is that of a block inside this one."""
         self.is_stopped = True
+        self.entered = _nobody  # who was told holds this tracer: a cycle would wait for the garbage collector
         standing = cast(Outer, sys.gettrace())
         for frame, local in self.frames.items():
             if frame.f_trace is local:
@@ -113,6 +114,10 @@ class _Local:
         if following is not None:
             self.outer = following(frame, event, arg)
         return frame.f_trace if self.tracer.is_stopped else self  # whom the outer one may have put in the place of ours
+
+
+def _nobody(frame: FrameType) -> None:
+    """After the end, for a tracer of others that goes on calling this one."""
 
 
 def _running(outer: Outer) -> Outer:
