@@ -19,9 +19,11 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
+from backprobe.explain.nonfinite.signs import Signs, clamps_divisor
 from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, say
 from backprobe.findings.phrasing import shorten
+from backprobe.record.entries import GradStatus
 from backprobe.source.sites import operation as operation_of
 from backprobe.source.user_code import package
 
@@ -84,10 +86,25 @@ class Remedies:
             before = computed.result if root is computed.term else computed.value(root)
             is_cured = made is None or (numpy.isfinite(made).all() and _is_kept(row, before, made))
             dimension = self._dimension(row, found, computed)
-            is_fixed = row.because == "division_by_zero" and [*found.letters.values()][-1].is_constant
-            if is_cured and not is_fixed and dimension is not None:
+            if is_cured and dimension is not None and self._is_for_divisor(row, found, computed):
                 found.words |= {"dim": Term(text=dimension)} if dimension else {}
                 yield found
+
+    def _is_for_divisor(self, row: Remedy, found: Match, computed: Computation) -> bool:
+        """Does a remedy of a division suit what it divides by? A constant stays what it is, a count is never negative,
+        and ``where`` takes no number of Python's.
+        """
+        if row.because != "division_by_zero":
+            return True
+        divisor = [*found.letters.values()][-1]
+        value = computed.value(divisor)
+        if divisor.is_constant or not clamps_divisor(formula(row.instead)):
+            return not divisor.is_constant and not isinstance(value, int | float)
+        is_count = value is not None and numpy.asarray(value).dtype.kind in "iub"
+        return is_count or Signs(self.known.term, computed.value, self._is_trained).is_never_negative(divisor)
+
+    def _is_trained(self, at: int) -> bool:
+        return self.known.entries[at].status is GradStatus.OK
 
     def _dimension(self, row: Remedy, found: Match, computed: Computation) -> str | None:
         """Over which dimension a function goes that goes over one alone, where the program does not write it.
