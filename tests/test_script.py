@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from backprobe.cli import main
@@ -142,6 +143,7 @@ def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
     assert out.splitlines()[0] == "all 6 parameters got a gradient"
     assert out.count("note:") == 1
     assert "this is iteration 1 of those that run backward(); the script was stopped after it" in out
+    assert out.rstrip().endswith("stopped after it, and later ones were not looked at: --steps 3 looks at three")
 
 
 def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script, tmp_path):
@@ -334,3 +336,92 @@ def test_probe_of_a_whole_script_says_what_to_type(script):
     err = refused(invoked("probe", "train.py"))
     assert err.startswith("BadOption: train.py is a whole script, and this takes a function in it\n")
     assert "backprobe probe train.py:f x=3, for a function f in it; backprobe explain train.py or" in err
+
+
+# faults of a later iteration
+
+STATE = """\
+import torch
+rnn, head = torch.nn.RNN(3, 4), torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*rnn.parameters(), *head.parameters()], lr=0.1)
+h = torch.zeros(1, 2, 4)
+for step in range(4):
+    out, h = rnn(torch.randn(5, 2, 3), h)
+    loss = head(out).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("step", step)
+"""
+LEFT_OFF = """\
+import torch
+net = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+def validate():
+    torch.set_grad_enabled(False)
+    print("validated", net(torch.randn(4, 3)).mean().item() < 100)
+
+for epoch in range(3):
+    for step in range(2):
+        loss = net(torch.randn(4, 3)).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    validate()
+"""
+FROZEN_LATER = """\
+import torch
+enc, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*enc.parameters(), *head.parameters()], lr=0.1)
+for step in range(5):
+    h = enc(torch.randn(4, 3))
+    if step == 2:
+        h = h.detach()
+    loss = head(h).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("step", step)
+"""
+
+
+def test_a_state_that_is_carried_over_fails_in_the_second_iteration(script):
+    assert "step 1" not in printed(script(STATE))
+    code, out, err = script(STATE, "--steps", "3")
+    assert code == 3 and "Trying to backward through the graph a second time" in out
+    assert "step 0" in out and "step 1" not in out
+    assert "has used and freed the graph behind 'loss'" in out
+
+
+def test_gradients_that_a_validation_left_off(script):
+    out = printed(script(LEFT_OFF))
+    assert "validated" not in out
+    try:
+        code, out, err = script(LEFT_OFF, "--steps", "9")
+    finally:
+        torch.set_grad_enabled(True)
+    assert code == 3 and "validated True" in out
+    assert "under torch.no_grad() or set_grad_enabled(False)" in out
+
+
+def test_the_first_of_several_iterations_in_which_a_gradient_is_missing(script):
+    assert "the script was stopped after it" in printed(script(FROZEN_LATER, "--steps", "2"))
+    out = printed(script(FROZEN_LATER, "--steps", "5"), 1)
+    assert "this is iteration 3 of those that run backward(); the script was stopped after it\n" in out
+    assert "step 3" not in out and "h = h.detach()" in out
+
+
+def test_a_script_that_ends_before_as_many_iterations(script):
+    out = printed(script(TRAIN, "--steps", "20"))
+    assert out.count("epoch") == 8
+    assert "all 8 iterations of the script that run backward() were looked at, and this is the last" in out
+
+
+def test_steps_are_for_scripts_without_nonfinite(script):
+    script(TRAIN)
+    refusal = refused(invoked("explain", "train.py", "--nonfinite", "--steps", "3"))
+    assert refusal.startswith("BadOption: --nonfinite looks at all iterations, up to the first with NaN or Inf\n")
+    assert "--steps is for scripts, and train.py:main is recorded once" in refused(
+        invoked("explain", "train.py:main", "--steps", "3")
+    )

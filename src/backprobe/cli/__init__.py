@@ -86,7 +86,9 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @probing
-def explain(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
+@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Of a script: look at N iterations, up to the "
+              "first with something missing or an error; 1 by default.")  # fmt: skip
+def explain(program: str, words: tuple[str, ...], steps: int | None, **options: Any) -> NoReturn:
     """Say why a gradient is missing, or where NaN was born.
 
     \b
@@ -104,8 +106,17 @@ def explain(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     The exit status is 1 if something was found.
     """
     if ":" in program or programs.is_saved(program):
+        _refuse_steps(program, steps)
         _answer(_explained(program, words, **options))
-    _answer(script.judged(program, words, **options))
+    _answer(script.judged(program, words, steps=steps, **options))
+
+
+def _refuse_steps(program: str, steps: int | None) -> None:
+    if steps is not None:
+        raise BadOption(
+            f"--steps is for scripts, and {program} is recorded once",
+            asked=programs.asked(program, "--steps", str(steps)), next=programs.asked(program),
+        )  # fmt: skip
 
 
 def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Report:

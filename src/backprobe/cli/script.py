@@ -20,11 +20,11 @@ from backprobe.show.printing import echo
 
 def judged(
     file: str, words: Sequence[str], judge: Callable[[bp.Recording], bp.Report] = bp.explain, *, nonfinite: bool,
-    backend: str | None, **options: Any,
+    backend: str | None, steps: int | None = None, **options: Any,
 ) -> bp.Report:  # fmt: skip
     """The report on a script. Where it raises, or exits with a status, the report is printed before that comes out."""
     _check(file, {**options, "backend": backend if backend not in LISTENING else None})
-    script = Script(bp.probe(nonfinite=nonfinite, backend=backend), file, words, judge)
+    script = Script(bp.probe(nonfinite=nonfinite, backend=backend), file, words, judge, _steps(file, steps, nonfinite))
     try:
         with progress(lambda: f"{file} runs, {script.iterations} iterations"):
             script.run()
@@ -64,6 +64,16 @@ def _check(file: str, options: dict[str, Any]) -> None:
             next=f"{asked(file)}:f x=3 --{name} ..., for a function f in it; or, if the script has "
             f"an option of this name, {asked(file)} -- --{name} ...",
         )  # fmt: skip
+
+
+def _steps(file: str, steps: int | None, nonfinite: bool) -> int:
+    """How many iterations are looked at."""
+    if steps is not None and nonfinite:
+        raise BadOption(
+            "--nonfinite looks at all iterations, up to the first with NaN or Inf", asked=asked(file, "--nonfinite"),
+            next=f"--nonfinite without --steps {steps}",
+        )  # fmt: skip
+    return 1 if steps is None else steps
 
 
 def _print(report: bp.Report | None) -> None:

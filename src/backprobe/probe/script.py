@@ -26,6 +26,8 @@ from backprobe.recording import Recording
 from backprobe.source.main_module import as_main, compiled
 
 STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
+ENDED = "all {} iterations of the script that run backward() were looked at, and this is the last"
+LATER = ", and later ones were not looked at: --steps 3 looks at three"
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
@@ -79,13 +81,19 @@ class Script:
     """One run of a script.
 
     With ``nonfinite=True`` the first iteration with a finding is explained, without it the first that runs
-    ``backward()``. Then the script is stopped: what it does afterwards repeats that or follows from it.
+    ``backward()``, or of the first ``steps`` the first with a finding or an error. Then the script is stopped: what it
+    does afterwards repeats that or follows from it.
     """
 
     def __init__(
-        self, probe: Request, file: str, arguments: Sequence[str], judge: Callable[[Recording], Report] = explain
+        self,
+        probe: Request,
+        file: str,
+        arguments: Sequence[str],
+        judge: Callable[[Recording], Report] = explain,
+        steps: int = 1,
     ) -> None:
-        self.judge = judge
+        self.judge, self.steps = judge, steps
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
@@ -120,10 +128,24 @@ class Script:
             except Stopped:
                 assert self.answer is not None
                 stopped = STOPPED.format(self.iterations) if self.iterations else GRADIENT.format(gradients.count)
+                stopped += LATER if self._may_show_more() else ""
                 self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
             except SystemExit as error:
                 if error.code:
                     raise
+                self._say_all()
+            else:
+                self._say_all()
+
+    def _say_all(self) -> None:
+        """The script has ended before as many iterations as were asked for."""
+        if self.answer is not None and self.steps > 1 < self.iterations:
+            self.answer = replace(self.answer, notes=(ENDED.format(self.iterations), *self.answer.notes))
+
+    def _may_show_more(self) -> bool:
+        """Was the script stopped with nothing found, in the first iteration alone?"""
+        assert self.answer is not None
+        return bool(self.answer.ok) and self.iterations == self.steps == 1 and self.judge is explain
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
@@ -140,7 +162,8 @@ class Script:
             return False
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if record.outputs or error is not None:
-            return self._explained(report) and error is None and not self._is_open(report, record)
+            is_enough = self._explained(report) and error is None and not self._is_open(report, record)
+            return is_enough and not (report.ok and self.iterations < self.steps)
         self._explained_before(report, record)
         return False
 
