@@ -365,7 +365,7 @@ def test_the_options_of_a_verb_are_those_of_the_api():
 
     assert keywords(bp.probe) - {"target"} == PROBING | NOT_IN_A_SHELL
     assert options("probe") == PROBING | {"path", "overwrite"}
-    assert options("explain") == options("health") == options("derive") == PROBING
+    assert options("explain") - {"steps"} == options("health") == options("derive") == PROBING
     assert options("draw") == PROBING | (keywords(bp.draw) - {"path"})
     assert options("check") == keywords(bp.check) | {"strict"}
     assert options("diff") == PROBING | keywords(bp.diff) | {"as_json", "strict"}
