@@ -9,7 +9,6 @@ magnitudes are used only where that is known.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,7 +18,7 @@ import numpy
 
 from backprobe.findings.phrasing import quoted
 from backprobe.findings.report import Finding
-from backprobe.health.record_arrays import MOST, RecordArrays, rms
+from backprobe.health.record_arrays import MOST, NUMBER, RETURNED, RecordArrays, rms
 from backprobe.record.graph import Graph
 from backprobe.record.names import split
 
@@ -35,15 +34,15 @@ NOT_LARGE = (
 )
 VANISHING = "normalisation, residual connections, or an initialisation that preserves the variance"
 EXPLODING = "gradient clipping by norm, a smaller initialisation, or a lower learning rate"
-RETURNED = re.compile(r":return(#\d+)?(\.|$)")
-NUMBER = re.compile(r"(?<![\w])\d+(?![\w])")
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Check each series of layers, and the values by themselves."""
-    for layers in (*_series(arrays), *_loops(arrays)):
+    said: list[tuple[str, list[Layer]]] = []
+    for layers in sorted((*_series(arrays), *_loops(arrays)), key=len, reverse=True):
         finding = _along(arrays, layers)
-        if finding is not None:
+        if finding is not None and not any(_is_part(arrays, layers, of) for kind, of in said if kind == finding.kind):
+            said.append((finding.kind, layers))
             yield finding
     if arrays.scale:
         yield from _large(arrays, abs(arrays.scale))
@@ -56,6 +55,17 @@ class Layer:
     at: int
     name: str
     gradient: Any
+
+
+def _is_part(arrays: RecordArrays, layers: Sequence[Layer], of: Sequence[Layer]) -> bool:
+    """Do these layers lie among others, such as the activations among the layers that they follow?"""
+    (first, last), (begin, end) = [(one[0].at, one[-1].at) for one in (layers, of)]
+    shared = min(last, end) - max(first, begin)
+    return 2 * shared > last - first and _is_on(arrays.graph, begin, last) and _is_on(arrays.graph, first, end)
+
+
+def _is_on(graph: Graph, start: int, end: int) -> bool:
+    return start == end or _leads(graph, start, end)
 
 
 def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
@@ -79,7 +89,7 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
     """The values of one shape whose names differ in one number, each computed from the one before; no parameters."""
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in arrays.record.names.items():
-        if split(full)[1] is None or arrays.grads[at] is None:
+        if split(full)[1] is None or arrays.grads[at] is None or arrays.begins(at):
             continue
         entry = arrays.entries[at]
         for number in NUMBER.finditer(full):

@@ -7,12 +7,15 @@ from typing import Any
 
 from backprobe.findings.phrasing import quoted
 from backprobe.health.record_arrays import RecordArrays
-from backprobe.health.unrecorded_factors import may_begin_at_zero
+from backprobe.health.unrecorded_factors import are_added, may_begin_at_zero
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
+from backprobe.record.names import strip
 
 DIFFERENTIATING = ("grad", "gradient", "batch_jacobian", "jacobian", "vjp")
-SELECTING = ("where", "select", "select_n", "masked_fill", "SelectV2")
+SELECTING = ("where", "where_v2", "select", "select_n", "masked_fill", "SelectV2")
+COLLECTING = ("tuple", "list", "zip", "type")  # of what is selected, one after the other
+BIASES = ("bias", "beta")
 FROM_ZERO = "{} is zero and has a gradient itself, as where training begins at zero (LoRA, zero-initialised layers)"
 CANCEL = "what comes from {} sums to zero, as for a constant that is added on both sides of a difference"
 MAY = (
@@ -20,6 +23,16 @@ MAY = (
     "it is not recorded, or was overwritten"
 )
 SECOND = "{} is a gradient that the program has taken, and does not change with it"
+TAKEN = (
+    "it is itself a gradient that the program has taken, and {} does not change with it, as with the sign that an "
+    "attack takes of one"
+)
+ROUND = (
+    "it leads to {} by operations that are not recorded, past {}: as where the program takes a gradient of the model, "
+    "and the sign of that"
+)
+EMPTY = "{} has no element: nothing was given to it in this step, as by a router to an expert"
+BESIDE = "{} beside it has one, as where a router sends nothing to some of its experts"
 AROUND = (
     "it leads to {} by operations that are not recorded, and not through {}, which uses it: as where a gradient is "
     "differentiated (a gradient penalty), which need not change with it"
@@ -33,9 +46,13 @@ def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str
 
     ``consumers`` are those that have a gradient.
     """
+    if empty := _empty(arrays, at, consumers):
+        return EMPTY.format(_names(arrays, empty))
     given = [one for one in consumers if arrays.grads[one].any()]
     if not given:
         return ""
+    if _is_gradient(arrays, at):
+        return TAKEN.format(_names(arrays, given))
     factors = [_zero_factor(arrays, at, one) for one in given]
     if None not in factors:
         return FROM_ZERO.format(_names(arrays, factors))
@@ -47,6 +64,10 @@ def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str
         return NOT_SELECTED.format(_names(arrays, given))
     if unconnected := _unconnected(arrays, at, given):
         return AROUND.format(_names(arrays, given), _names(arrays, unconnected))
+    if past := _round(arrays, at, given):
+        return ROUND.format(_names(arrays, given), _names(arrays, past))
+    if beside := _beside(arrays, at, given):
+        return BESIDE.format(_names(arrays, beside))
     unsure = [one for one, factor in zip(given, factors, strict=True) if factor is None]
     if all(may_begin_at_zero(arrays, at, one) for one in unsure):
         return MAY.format(_names(arrays, unsure))
@@ -61,13 +82,22 @@ def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
     """The other input of a consumer that is zero, and is trained: their product has no derivative so far."""
     is_zero = _is_zero(arrays.values[consumer])
     for other in arrays.graph.inputs[consumer]:
-        if other == at or not _has_gradient(arrays, other):
+        if other == at or not _has_gradient(arrays, other) or _is_added(arrays, other, at, consumer):
             continue
         if (_is_zero(arrays.values[other]) or (is_zero and arrays.values[other] is None)) and _is_trained(
             arrays, other
         ):
             return other
     return None
+
+
+def _is_added(arrays: RecordArrays, at: int, other: int, consumer: int) -> bool:
+    """Is it a term beside the other input of a consumer, and no factor? It then has the consumer's gradient."""
+    if arrays.entries[at].name.rpartition(".")[2] in BIASES or are_added(arrays, at, other, consumer):
+        return True
+    shape = arrays.entries[at].shape
+    back = None if shape is None else _as_added(arrays.grads[consumer], shape)
+    return back is not None and bool(abs(back - arrays.grads[at]).sum() <= ROUNDING * abs(back).sum())
 
 
 def _is_zero(value: Any) -> bool:
@@ -79,10 +109,9 @@ def _has_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _is_trained(arrays: RecordArrays, at: int) -> bool:
-    """Is it a parameter or another leaf with a gradient, or computed from one?"""
-    leaves = arrays.graph.parameters
+    """Is it a parameter, an argument or another leaf with a gradient, or computed from one?"""
     before = reached([at], lambda one: arrays.graph.inputs[one])
-    return any((one in leaves or arrays.entries[one].is_leaf) and _has_gradient(arrays, one) for one in before)
+    return any(arrays.begins(one) and _has_gradient(arrays, one) for one in before)
 
 
 def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
@@ -110,8 +139,49 @@ def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _is_gradient(arrays: RecordArrays, at: int) -> bool:
-    source = arrays.entries[at].source
-    return source is not None and any(call.rpartition(".")[2] in DIFFERENTIATING for call in source.calls)
+    entry = arrays.entries[at]
+    calls = () if entry.source is None else entry.source.calls
+    return entry.op in DIFFERENTIATING or any(call.rpartition(".")[2] in DIFFERENTIATING for call in calls)
+
+
+def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
+    """What uses it, where nothing that does has any element."""
+    users = list(arrays.graph.consumers[at])
+    return users if not consumers and all(0 in (arrays.entries[one].shape or ()) for one in users) else []
+
+
+def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
+    """What uses it, or it is computed from, where both lead to a later call of a module that was called before.
+
+    So do the activations of a model in the gradient that is taken of it: each is used by the next layer, and by the
+    gradient too.
+    """
+    if not all(_is_later_call(arrays, one, at) for one in consumers):
+        return []
+    beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]
+    return [one for one in beside if set(consumers) <= set(arrays.graph.consumers[one])
+            and one not in arrays.graph.parameters]  # fmt: skip
+
+
+def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:
+    entry = arrays.entries[at]
+    calls = [one for one in range(start + 1) if strip(arrays.entries[one].name) == strip(entry.name)]
+    return entry.source is None and bool(calls)
+
+
+def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
+    """What is alike, goes where it goes and has a gradient: the names differ in one number.
+
+    Of values of a function it must be seen that something has zeros that they may be multiplied by.
+    """
+    if at not in arrays.numbered:
+        return []
+    given = {one for each in consumers for one in arrays.graph.inputs[each]}
+    if at not in arrays.returned and not any(_has_zeros(arrays, one) for one in given - {*arrays.numbered[at]}):
+        return []
+    after = reached(consumers, lambda one: arrays.graph.consumers[one])
+    alike = [one for one in arrays.numbered[at] if _has_gradient(arrays, one)]
+    return [one for one in alike if one not in after and after.intersection(arrays.graph.consumers[one])]
 
 
 def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
@@ -121,7 +191,13 @@ def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> lis
     return [one for one in arrays.graph.consumers[at] if arrays.entries[one].status is GradStatus.NOT_CONNECTED]
 
 
+def _has_zeros(arrays: RecordArrays, at: int) -> bool:
+    value = arrays.values[at]
+    return _has_gradient(arrays, at) and value is not None and bool(value.any()) and not value.all()
+
+
 def _is_not_selected(arrays: RecordArrays, at: int, consumer: int) -> bool:
     entry = arrays.entries[consumer]
-    calls = () if entry.source is None else entry.source.calls
-    return entry.op in SELECTING or any(call.rpartition(".")[2] in SELECTING for call in calls[:1])
+    calls = [] if entry.source is None else [call.rpartition(".")[2] for call in entry.source.calls]
+    outermost = [call for call in calls if call not in COLLECTING][:1]
+    return entry.op in SELECTING or any(call in SELECTING for call in outermost)

@@ -12,6 +12,7 @@ from backprobe.health.record_arrays import RecordArrays
 
 HALF = 0.5
 DEAD = "dead means: a ReLU unit that is 0 for the whole batch, if more than half of the layer's units are"
+OFF = "over {} rows their output is exactly 0, and so is {}"
 SATURATED = "saturated means: |input of tanh| > 9.5, where float32 rounds to ±1 (for sigmoid: twice that)"
 END_OF_TANH = 9.5
 FEWEST = 8  # distinct rows: a healthy unit is 0 for all of them by chance once in 2**8 batches
@@ -24,11 +25,16 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
             continue  # what no gradient comes to passes none on, whatever it is
         source = arrays.only_input(at)
         before = None if source is None else arrays.values[source]
-        if _is_relu(entry.op, value, before):
+        trained = _own_parameters(arrays, at)
+        if _is_relu(entry.op, value, before) or trained:
             rows = _rows(value)
-            dead, units = int((rows == 0).all(axis=0).sum()), rows.shape[1]
+            is_off = (rows == 0).all(axis=0)
+            if trained:
+                is_off &= (rows.min() >= 0) & _are_still(arrays, at, trained)
+            dead, units = int(is_off.sum()), rows.shape[1]
             if units > 1 and dead > HALF * units and _are_enough(value if before is None else before):
-                facts = (DEAD, f"over {len(rows)} rows their output is exactly 0, and so is their derivative")
+                derivative = f"the gradient of {arrays.names(trained)} for them" if trained else "their derivative"
+                facts = (DEAD, OFF.format(len(rows), derivative))
                 remedy = "a lower learning rate, an initial bias that is not negative, or leaky_relu"
                 headline = f"{dead} of {units} units of {entry.name!r} are dead"
                 yield Finding("dead", entry.name, headline, entry.source, facts, (), remedy)
@@ -38,6 +44,26 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
                 facts = (SATURATED, f"{share:.0%} of its inputs are beyond ±{end:g}")
                 remedy = "smaller weights before it, or normalisation"
                 yield Finding("saturated", entry.name, f"{entry.name!r} is saturated", entry.source, facts, (), remedy)
+
+
+def _own_parameters(arrays: RecordArrays, at: int) -> list[int]:
+    """The parameters of a layer that may have an activation of its own, by which each of its units is trained.
+
+    So do the layers of Keras: ``Dense(8, activation="relu")`` returns what comes after the activation.
+    """
+    value: Any = arrays.values[at]
+    units = value.shape[-1:] if value.ndim < 4 else value.shape[1:2]  # as _rows has them
+    own = [one for one in arrays.graph.inputs[at] if one in arrays.graph.parameters and arrays.grads[one] is not None]
+    return [one for one in own if arrays.grads[one].shape[-1:] == units]
+
+
+def _are_still(arrays: RecordArrays, at: int, trained: list[int]) -> Any:
+    """By unit: does a gradient come to it, and none from it to its parameters?"""
+    is_still = _rows(arrays.grads[at]).any(axis=0)
+    for one in trained:
+        back = arrays.grads[one]
+        is_still &= ~back.reshape(-1, back.shape[-1]).any(axis=0)
+    return is_still
 
 
 def _is_relu(op: str, value: Any, before: Any) -> bool:

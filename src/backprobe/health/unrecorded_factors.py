@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -24,6 +25,7 @@ ACTIVATIONS = frozenset((
 ))  # fmt: skip
 """Functions that are not flat for a number between 0 and LARGE."""
 LARGE = 6
+ITEM = re.compile(r"\['?(\w+)'?\]")  # of a container, which a recording calls ``p.a``
 NOT_KNOWN = "?"  # a call that is known by what the expression says alone
 
 
@@ -38,6 +40,20 @@ def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
         return False
     others = [one for one in arrays.graph.inputs[consumer] if one != at and _has_gradient(arrays, one)]
     return _hides_one(entry) or any(_is_hidden_zero(arrays, one) for one in others)
+
+
+def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> bool:
+    """Does the expression of a consumer add what it reads of the one to what it reads of the other?"""
+    reads = arrays.entries[consumer].reads
+    spelled = [{read.spelled for read in reads if read.at == at} for at in (first, second)]
+    both = [node for node in ast.walk(_parsed(arrays.entries[consumer])) if all(map(_spelled(node).__and__, spelled))]
+    return bool(both) and isinstance(both[-1], ast.BinOp) and isinstance(both[-1].op, ast.Add | ast.Sub)
+
+
+def _spelled(node: ast.AST) -> set[str]:
+    """What is read in an expression, as it is spelled."""
+    inner = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)]
+    return {ITEM.sub(r".\1", ast.unparse(one)) for one in inner}
 
 
 def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
