@@ -21,6 +21,7 @@ from backprobe.probe.request import Request
 from backprobe.probe.script import Script
 from backprobe.source.cell import Cell
 from statement_programs import PROGRAMS
+from varied_statements import VARIED
 
 pytestmark = pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
 
@@ -158,9 +159,12 @@ def assert_same(form, names, rec, bare):
         assert found == gradient, (form, name)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+ALL = PROGRAMS | VARIED
+
+
+@pytest.mark.parametrize("program", ALL)
 def test_a_program_does_in_every_form_what_it_does_without_a_probe(program, tmp_path):
-    runs = Runs(tmp_path, PROGRAMS[program])
+    runs = Runs(tmp_path, ALL[program])
     in_module, in_function = runs.bare_module(), runs.bare_function()
     for form in (runs.of_module, runs.cell, runs.script):
         assert_same(form.__name__, *form(), in_module)

@@ -24,8 +24,8 @@ from types import (
 from typing import Any
 
 from backprobe.source.bytecode import names_hidden
-from backprobe.source.locate import is_class
-from backprobe.source.raw_variables import raw_variables
+from backprobe.source.locate import is_class, is_module
+from backprobe.source.raw_variables import raw_variables, variables_of_comprehensions
 
 WRITES_BACK = sys.version_info[:2] == (3, 12)
 KEEPS = sys.version_info < (3, 13)
@@ -81,11 +81,25 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
     at_risk = _at_risk(frame.f_code) if WRITES_BACK else ()
     if not at_risk:
         return frame.f_locals
+    if is_module(frame.f_code):
+        return _of_module(frame, name)
     found = _variable(frame, name)
     if found is not UNKNOWN:
         return {name: found}
     is_comprehension_running = any(_variable(frame, hidden) is not UNKNOWN for hidden in at_risk)
     return {} if is_comprehension_running else frame.f_locals
+
+
+def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
+    """The same of a module. What stands in the place of a comprehension's variable while none runs is what Python has
+    written back, and ``f_locals`` would return that for the module's own variable of the name.
+    """
+    running = variables_of_comprehensions(frame)
+    if name in running:
+        found = _variable(frame, name)
+        return {} if found is UNKNOWN else {name: found}
+    is_elsewhere = name in frame.f_globals or name in frame.f_builtins
+    return {} if is_elsewhere or running or name in _at_risk(frame.f_code) else frame.f_locals
 
 
 def forget(frame: FrameType) -> None:

@@ -22,25 +22,44 @@ def raw_variables(frame: FrameType) -> frozenset[str]:
     """The variables of a frame that must not be read now."""
     if not CRASHES:
         return NONE
-    spans = _spans(frame.f_code)
+    return _within(frame, _captured_spans(frame.f_code))
+
+
+def variables_of_comprehensions(frame: FrameType) -> frozenset[str]:
+    """The variables whose places belong to the comprehensions that run in a frame now."""
+    return _within(frame, _all_spans(frame.f_code))
+
+
+Span = tuple[str, int, int]
+"""A variable, and the instructions between which its place belongs to a comprehension."""
+
+
+def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
     return frozenset(name for name, first, last in spans if first < frame.f_lasti <= last) if spans else NONE
 
 
 @lru_cache(4096)
-def _spans(code: CodeType) -> tuple[tuple[str, int, int], ...]:
-    """The instructions between which a captured variable's place belongs to a comprehension that does not capture it.
+def _captured_spans(code: CodeType) -> tuple[Span, ...]:
+    """Those of captured variables, in comprehensions that do not capture them."""
+    return _spans(code, names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars)), without_captured=True)
 
-    What puts back the variable at the end, and where the comprehension raises, has the place of the whole comprehension
-    in the source text, as what hides it has.
+
+@lru_cache(4096)
+def _all_spans(code: CodeType) -> tuple[Span, ...]:
+    return _spans(code, names_hidden(code))
+
+
+def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = False) -> tuple[Span, ...]:
+    """What puts back a variable at the end, and where the comprehension raises, has the place of the whole
+    comprehension in the source text, as what hides it has.
     """
-    at_risk = names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars))
     if not at_risk:
         return ()
     instructions = list(dis.get_instructions(code))
     found = []
     for at, hiding in enumerate(instructions):
         for to, name in variables(hiding, code):
-            if to is To.HIDE and name in at_risk and not _is_captured(name, instructions, at):
+            if to is To.HIDE and name in at_risk and not (without_captured and _is_captured(name, instructions, at)):
                 ends = [
                     one for one in range(at + 1, len(instructions))
                     if instructions[one].positions == hiding.positions
