@@ -19,6 +19,7 @@ from backprobe.record.names import split
 from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, returned_by
 from backprobe.record.own_reads import own_reads
 
+TAKING = ("gradient", "jacobian", "batch_jacobian", "grad", "vjp")
 NO_DERIVATIVE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.FROZEN, GradStatus.DETACHED,
                  GradStatus.NO_GRAD, GradStatus.OPAQUE)  # fmt: skip
 
@@ -101,8 +102,13 @@ class Graph:
             cut = entry.status in NO_DERIVATIVE
             read = own_reads(target, self.entries, inputs, into.__getitem__) if entry.reads else set()
             for source in sorted(read - inputs.keys()):
-                if cut or self.entries[source].status in NO_DERIVATIVE:
+                if cut or self.entries[source].status in NO_DERIVATIVE or self._is_taken_of(target, source):
                     yield Flow(source, target, None)
+
+    def _is_taken_of(self, at: int, loss: int) -> bool:
+        """Is it a gradient that the program has taken of a loss, and does nothing flow into it from that?"""
+        is_taken = self.entries[at].op in TAKING and bool(self.inputs[at])
+        return is_taken and loss not in reached([at], lambda one: self.inputs[one])
 
     @cached_property
     def order(self) -> Sequence[int]:

@@ -157,6 +157,8 @@ class OperationLog:
                     self.cut.pop(number, None)
             else:
                 self._cut(name, CutBy.DTYPE, flowing, [output])
+                if name == "ReadVariableOp":  # an integer Variable is not computed from what is differentiated
+                    self.cut.pop(number)
 
     def _cut(self, name: str, by: CutBy, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         for output in outputs:
