@@ -109,8 +109,8 @@ CUTS = {
     positions: ("index", "the operation ArgMax gives positions", "softmax"),
     whole_numbers: ("operation_dtype", "the operation Cast makes int32 values of '", "tf.cast to a floating dtype"),
     stopped: ("stop_gradient", "the operation StopGradient lets no gradient through", "leave out stop_gradient"),
-    assigned: ("assigned", "the operation AssignVariableOp writes the values of '", "compute with"),
-    assigned_and_returned: ("assigned", "the operation AssignAddVariableOp writes the values of '", "compute with"),
+    assigned: ("assigned", "`net.state.assign(out)` writes the values of '", "compute with"),
+    assigned_and_returned: ("assigned", "`net.state.assign_add(out * 2.0)` writes the values of '", "compute with"),
     mean_of_numpy: ("numpy", "`np.mean(out)` takes '", "the framework's own operation"),
     to_numpy: ("numpy", "`out.numpy()` takes '", "the framework's own operation"),
 }
@@ -308,6 +308,62 @@ def test_sign_has_a_derivative_in_tensorflow_and_it_is_zero():
     rec = bp.probe(lambda u: tf.reduce_sum(tf.sign(u) * 2.0))(tf.constant([1.3, -2.6]))
     assert rec["u"].grad.numpy().tolist() == [0.0, 0.0]
     assert not bp.explain(rec, "u").of_kind("no_derivative")
+
+
+def divided(u):
+    whole = u // 0.7
+    return tf.reduce_sum(whole * 2.0)
+
+
+def divided_by_name(u):
+    return tf.reduce_sum(tf.math.floordiv(u, 0.7))
+
+
+@pytest.mark.parametrize("function, text", [(divided, "u // 0.7"), (divided_by_name, "tf.math.floordiv(u, 0.7)")])
+def test_a_floor_division_is_said_to_have_no_derivative(function, text):
+    (finding,) = bp.explain(bp.probe(function)(tf.constant([1.3, -2.6])), "u").findings
+    assert finding.headline == f"`{text}` has no derivative in TensorFlow, so no gradient comes back to 'u'"
+    assert finding.remedy.startswith("u // v is flat between its steps: use u / v")
+
+
+def drawn(net):
+    actions = tf.random.categorical(net(X), 2)  # here
+    return tf.reduce_sum(tf.cast(actions, tf.float32))
+
+
+def drawn_with_a_seed(net):
+    actions = tf.random.stateless_categorical(net(X), 2, seed=[1, 2])  # here
+    return tf.reduce_sum(tf.cast(actions, tf.float32))
+
+
+def bins(net):
+    counts = tf.histogram_fixed_width(net(X), [-9.0, 9.0], 4)  # here
+    return tf.reduce_sum(tf.cast(counts, tf.float32))
+
+
+def divided_in_a_tape(net):
+    whole = net(X) // 2.0  # here
+    return tf.reduce_sum(whole)
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "kind", "remedy"),
+    [
+        (drawn, "sample", "Gumbel-softmax"),
+        (drawn_with_a_seed, "sample", "Gumbel-softmax"),
+        (bins, "operation_dtype", "a cast does not mend that"),
+        (divided_in_a_tape, "no_derivative", "use u / v"),
+    ],
+)
+def test_no_cast_to_another_dtype_is_advised_where_the_operation_has_no_derivative(loss_of, kind, remedy):
+    net = Net()
+    with bp.probe() as rec, tf.GradientTape() as tape:
+        loss = loss_of(net)
+        assert tape.gradient(loss, net.w) is None
+    (finding,) = [one for one in bp.explain(rec).findings if one.source and one.source.line == here(loss_of)]
+    assert finding.kind == kind
+    assert remedy in finding.remedy
+    assert "keep a floating-point dtype" not in finding.remedy
 
 
 def position_of_a_call(net):

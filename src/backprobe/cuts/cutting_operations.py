@@ -52,7 +52,7 @@ POSITIONS = frozenset({
     "sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"
 })  # fmt: skip
 """Functions that give values first and then their positions."""
-STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside"})
+STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside", "floordiv"})
 """Functions that are flat between their steps. PyTorch gives a derivative of 0, the others have none there."""
 
 ASSIGNING = frozenset({
@@ -305,7 +305,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
-            flat = flat or (call if _last(node.func) in STEPS else "")
+        flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             whole = above.get(node)
             text = whole if isinstance(whole, ast.Call) and whole.func is node else node
@@ -413,6 +413,30 @@ def _last(function: ast.AST) -> str:
         case ast.Subscript(slice=ast.Constant(value=int() | str() as item)):
             return str(item)
     return ""
+
+
+def flat_operation(node: ast.AST | None) -> str:
+    """The name of the operation that is flat between its steps, if an expression is one; ``//`` is a floordiv."""
+    match node:
+        case ast.Module(body=[ast.Expr(value=inside)]):
+            return flat_operation(inside)
+        case ast.BinOp(op=ast.FloorDiv()):
+            return "floordiv"
+        case ast.Call(func=function) if _last(function) in STEPS:
+            return _last(function)
+    return ""
+
+
+def called_in(line: str, names: Collection[str]) -> str:
+    """The text of the only call of one of these functions on a line; empty where there is none, or several.
+
+    >>> called_in("kept = net.state.assign(out) * 2", {"assign"})
+    'net.state.assign(out)'
+    """
+    tree = parsed(line)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    found = [ast.unparse(call) for call in calls if _last(call.func) in names]
+    return found[0] if len(found) == 1 else ""
 
 
 def has_part(text: str, part: str) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import MODULES, POSITIONS, STEPS, parsed
+from backprobe.cuts.cutting_operations import MODULES, POSITIONS, STEPS, flat_operation, parsed
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.explain.about_entries import about, is_none, is_of_whole_numbers, own_name
@@ -34,7 +34,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     kind = cause = _kind(cut, source, target, flow.record.framework)
     whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call, text = use.call or whole, use.text or whole
-    flat = instead_of_flat(_called(use.flat or call), flow.record.framework)
+    flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
     function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source
     facts = [*_facts(kind, cut, source, target), *(_switched(flow, cut.target) if kind == "no_grad" else ())]
     if kind == "no_derivative":
@@ -106,6 +106,11 @@ def _is_of_library(function: str, target: Entry) -> bool:
     return function.partition(".")[0] in MODULES or _called(function) in imported
 
 
+def _flat(text: str) -> str:
+    """The name of a flat operation, by its text."""
+    return flat_operation(parsed(text)) if text else ""
+
+
 def _called(call: str) -> str:
     """The last part of the name of what a text calls."""
     return call.partition("(")[0].rpartition(".")[2]
@@ -161,7 +166,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "unknown" if is_none(target) else "number"
     if use.flat and framework not in ("torch", "tensorflow"):  # PyTorch has an edge there
         return "zero_derivative"
-    if framework == "tensorflow" and _called(use.flat) in NONE_IN_TENSORFLOW:
+    if framework == "tensorflow" and _flat(use.flat) in NONE_IN_TENSORFLOW:
         return "no_derivative"
     is_taken = use.is_argument or target.status not in HISTORY  # or it may be an index, or give a shape alone
     return "inside" if use.call and is_taken and not use.is_conditional else "unknown"

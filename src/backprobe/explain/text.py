@@ -132,6 +132,9 @@ CAUSES = {
                               "set trainable = True, or call the model once before its variables are asked for",
     "operation_dtype": "{text} makes {dtype} values of {value}, and only floating-point and complex ones have "
                        "derivatives",
+    "operation_dtype.whole": "{text} makes {dtype} values of {value}, and only floating-point and complex ones have "
+                             "derivatives",
+    "operation_dtype.whole_next": "a cast does not mend that: use a function of {value} that has a derivative instead",
     "operation_dtype_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
     "no_derivative": "{text} has no derivative in TensorFlow, so no gradient comes back to {value}",
     "no_derivative_next": "{instead}",
@@ -381,6 +384,7 @@ FLAT = {
     "relu": "relu is 0 with derivative 0 where its input is negative: leaky_relu or gelu let gradients through",
     **dict.fromkeys(("clamp", "clip", "hardtanh"), "{op} has derivative 0 outside its limits: use wider ones, or tanh"),
     **dict.fromkeys(STEPS, "{op} is flat between its steps: use a straight-through estimator, {straight_through}"),
+    "floordiv": "u // v is flat between its steps: use u / v, or a straight-through estimator around it",
     "normal": "normal draws samples without a derivative: use mean + deviation * {noise}",
     **dict.fromkeys(("bernoulli", "poisson"), "{op} has no derivative: use a loss of log_prob(), or a relaxation"),
 }

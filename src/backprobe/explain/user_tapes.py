@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from backprobe.cuts.cutting_operations import ASSIGNING, called_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import COUNT, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
@@ -22,6 +23,9 @@ COMPARISONS = (
     "IsFinite",
 )  # fmt: skip
 """What TensorFlow calls operations that give positions, and those that give truth values."""
+SAMPLING = re.compile("Multinomial|Random|Categorical|Bernoulli")
+"""Parts of what it calls those that draw samples."""
+CASTS = ("Cast", "Bitcast", "SaturateCast")
 CUT_BY = {CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned"}
 
 
@@ -65,7 +69,9 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     flat = instead_of_flat(cut.operation.lower(), record.framework)
     code = CUT_BY.get(cut.by) or (
         "index" if cut.operation in POSITIONS else "comparison" if cut.operation in COMPARISONS
-        else "no_derivative" if cut.by is CutBy.NO_DERIVATIVE else "operation_dtype"
+        else "no_derivative" if cut.by is CutBy.NO_DERIVATIVE
+        else "sample.discrete" if SAMPLING.search(cut.operation)
+        else "operation_dtype" if cut.operation in CASTS else "operation_dtype.whole"
     )  # fmt: skip
     if code == "index" and not _is_argument(plain, cut.source.text):  # its operand has no name
         value, plain = f"what is computed from {value}", "..."
@@ -73,8 +79,14 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     facts = [say("none_for", names=names), say("asked_for", at=location(one.source))]
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=plain.rpartition(":")[2],
-        text=f"the operation {cut.operation}", target=target, dtype=cut.dtype, instead=flat,
+        text=_text(cut), target=target, dtype=cut.dtype, instead=flat,
     )  # fmt: skip
+
+
+def _text(cut: CutOperation) -> str:
+    """The operation in the program's words, where its line shows them, else as TensorFlow calls it."""
+    call = called_in(cut.source.text, ASSIGNING) if cut.by is CutBy.ASSIGNED else ""
+    return f"`{call}`" if call else f"the operation {cut.operation}"
 
 
 def _is_argument(name: str, line: str) -> bool:

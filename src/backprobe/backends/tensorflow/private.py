@@ -226,7 +226,7 @@ def _is_own_gradient(function: Any) -> bool:
 
 # graphs
 
-FLAT = frozenset({"Ceil", "Floor", "Rint", "Round"})  # their registered gradient is None
+FLAT = frozenset({"Ceil", "Floor", "FloorDiv", "Rint", "Round"})  # their registered gradient is None
 
 
 def conducts(operation: Any) -> bool:
