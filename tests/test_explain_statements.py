@@ -419,3 +419,15 @@ def test_the_tensor_that_a_method_belongs_to_is_cut():
         loss = (h * other).sum() + p.sum()
         loss.backward()
     assert rec["h"].status is GradStatus.NO_GRAD
+
+
+def test_a_value_whose_data_was_replaced_behind_its_gradient():
+    def f(x, w):
+        h = x * w
+        h.data = h.data.clamp(min=0)
+        return (h * 3).sum()
+
+    rec = bp.probe(f)(torch.tensor([1.0, -2.0]), torch.tensor([3.0, 4.0]))
+    report = bp.explain(rec, "w")
+    assert report.heading == "'w' has its gradient, and there is something to know about it"
+    assert "its .data was replaced by another tensor's, which autograd cannot see" in report.findings[0].facts

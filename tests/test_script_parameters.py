@@ -512,3 +512,40 @@ with torch.no_grad():
 """
     out = script(HEAD + body + text, status=0)
     assert out.strip() == "no backward() ran: there is no gradient to explain"
+
+
+BESIDE = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.dec = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        h = CUT
+        return self.dec(torch.relu(h))
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    penalty = sum(p.square().sum() for p in net.parameters())
+    loss = net(torch.randn(8, 3)).square().mean() + 1e-3 * penalty
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("self.enc(x).data", "data"),
+        ("self.enc(x).data * 2", "data"),
+        ("torch.from_numpy(self.enc(x).detach().numpy())", "numpy"),
+    ],
+)
+def test_a_cut_beside_a_regulariser_that_reaches_the_parameters(script, text, kind):
+    out = script(BESIDE.replace("CUT", text), 0)
+    assert out.startswith("all 4 parameters got a gradient")
+    assert "`self.enc(x)` is not recorded: if it has a history, it is cut off (" in out, kind

@@ -40,6 +40,9 @@ from backprobe.source.user_code import package
 SAMPLING = ("normal", "bernoulli", "poisson")
 """Functions of PyTorch whose samples have edges to what they were drawn with, and zero for a derivative."""
 
+MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "parameter")
+"""What a training that trains all of its parameters cuts off on purpose, as the targets of a value function."""
+
 
 def explain_all(flow: Dataflow) -> Report:
     """Every cause in a recording, each once, with the names whose gradients are missing because of it.
@@ -343,11 +346,15 @@ def _is_of_update(flow: Dataflow, at: int) -> bool:
 def _hidden(flow: Dataflow, missing: Sequence[int]) -> Iterator[str]:
     """Lines on the way to an output that would cut off what is not recorded, each once."""
     training = flow.record.training
-    if training is not None and (training.stepped or training.untrained):  # which says what lacks its gradient
+    if training is not None and training.untrained:  # which says what lacks its gradient
         return
+    is_meant = MEANT if training is not None and training.stepped else ()
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
-    losing = [(at, cuts) for at, found in hidden.items() if (cuts := [one for one in found if may_lose(one)])]
+    losing = [
+        (at, cuts) for at, found in hidden.items()
+        if (cuts := [one for one in found if may_lose(one) and one.use.kind not in is_meant])
+    ]  # fmt: skip
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:
         kinds = ", ".join(dict.fromkeys(one.use.kind for one in cuts))

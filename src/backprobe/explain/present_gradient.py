@@ -48,7 +48,7 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
     return [
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
         for each in after if (entry := flow.entries[each]).status is GradStatus.OPAQUE
-        and entry.cause is not None and each in flow.leading
+        and (entry.cause is not None or entry.is_because("data_replaced")) and each in flow.leading
     ]  # fmt: skip
 
 
