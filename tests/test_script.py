@@ -313,7 +313,7 @@ def test_options_that_are_for_functions(script, option):
 def test_nothing_that_can_be_explained(script):
     code, out, err = script("print('hello')\n")
     assert (code, out) == (2, "hello\n")
-    assert err.startswith("BadOption: train.py took no gradient with PyTorch, TensorFlow or JAX\n")
+    assert err.startswith("BadOption: no gradient of PyTorch, TensorFlow or JAX was seen in train.py\n")
     assert refused(invoked("explain", "nowhere.py")).startswith("BadOption: there is no script 'nowhere.py'\n")
 
 

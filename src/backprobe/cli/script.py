@@ -44,8 +44,9 @@ def judged(
     report = script.report()
     if report is None:
         raise BadOption(
-            f"{file} took no gradient with PyTorch, TensorFlow or JAX", asked=asked(file),
-            why="without a function, the file runs as a script, up to its own backward(), tape.gradient or jax.grad",
+            f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
+            why="without a function, the file runs as a script, up to its own backward(), tape.gradient or jax.grad;\n"
+            "what jax.vjp, jax.linearize and jax.jacrev compute is not seen",
             next=f"{asked(file)}:f x=3, for a function f in it",
         )  # fmt: skip
     return report

@@ -296,7 +296,7 @@ SENTENCES = {
     "hidden_to": "{value} is not recorded: nothing of its history passes this line",
     "hidden_of": "{value} appears in that line, and is this value unless something else has the same name there",
     # facts about what leads nowhere
-    "nothing_from_it": "no recorded value is computed from {value}",
+    "nothing_from_it": "no recorded value was seen to be computed from {value}",
     "ends_at": "what is computed from it ends there: {at}",
     "unseen_run": "calls of forward() itself, and calls inside what torch.compile made, are not seen here",
     "callers": "inputs and outputs of a module are recorded where its caller's locals are selected, as with ':*'",
