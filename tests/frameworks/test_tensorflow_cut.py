@@ -366,6 +366,42 @@ def test_no_cast_to_another_dtype_is_advised_where_the_operation_has_no_derivati
     assert "keep a floating-point dtype" not in finding.remedy
 
 
+def scattered(net):
+    net.state.scatter_nd_update([[0, 0]], (X @ net.w)[0])  # here
+    return tf.reduce_sum(net.state)
+
+
+def written_to_a_part(net):
+    net.state[0].assign((X @ net.w)[0] * 2.0)  # here
+    return tf.reduce_sum(net.state)
+
+
+def written_twice(net):
+    other = tf.Variable([[0.0], [0.0]])
+    net.state.assign(X @ net.w)  # here
+    other.assign(net.state * 2.0)
+    return tf.reduce_sum(other)
+
+
+@pytest.mark.parametrize(
+    ("loss_of", "call"),
+    [
+        (scattered, "net.state.scatter_nd_update([[0, 0]], (X @ net.w)[0])"),
+        (written_to_a_part, "net.state[0].assign((X @ net.w)[0] * 2.0)"),
+        (written_twice, "net.state.assign(X @ net.w)"),
+    ],
+)
+def test_a_write_into_a_part_of_a_variable_or_on_into_another_is_named(loss_of, call):
+    net = Net()
+    with bp.probe() as rec:
+        with tf.GradientTape() as tape:
+            loss = loss_of(net)
+        assert tape.gradient(loss, net.w) is None
+    (finding,) = [one for one in bp.explain(rec).findings if one.source and one.source.line == here(loss_of)]
+    assert finding.kind == "assigned"
+    assert finding.headline.startswith(f"`{call}` writes the values of ")
+
+
 def position_of_a_call(net):
     best = tf.argmax(net(X), axis=0)  # here
     return tf.reduce_sum(tf.cast(best, tf.float32))

@@ -32,7 +32,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     """What a cut does, at its line."""
     source, target, use = flow.entries[cut.mention.source], flow.entries[cut.target], cut.mention.use
     kind = cause = _kind(cut, source, target, flow.record.framework)
-    whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
+    whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
     call, text = use.call or whole, use.text or whole
     flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
     function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source

@@ -28,6 +28,8 @@ CARRYING = NUMBERS_DIFFERENTIABLE | {tf.variant.as_datatype_enum}
 """The numbers of dtypes whose values can carry a gradient."""
 READING = frozenset({"ReadVariableOp"})
 ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+WRITING = re.compile("Assign(Add|Sub)?VariableOp|ResourceScatter|ResourceStridedSliceAssign")
+"""Operations by which a program writes into all of a Variable, or into a part."""
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
 COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
 """How TensorFlow calls an operation that is a whole ``tf.function``."""
@@ -129,9 +131,16 @@ class OperationLog:
             self._cut(name, CutBy.STOPPED, flowing, outputs or ())
         else:
             self._flow(name, flowing, outputs or ())
-            if name in ASSIGNING and len(flowing) > (identity_of(inputs[0]) in followed):
-                written = tuple(number for number in flowing if number != identity_of(inputs[0]))
-                self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, identity_of(inputs[0]))
+            if WRITING.match(name):
+                self._write(name, flowing, inputs)
+
+    def _write(self, name: str, flowing: tuple[int, ...], inputs: Sequence[Any]) -> None:
+        """A Variable is written: what it is given is cut off, and what is behind that is behind the Variable."""
+        handle, *given = map(identity_of, inputs)
+        self.cuts.passed(given, [handle])
+        written = tuple(number for number in flowing if number != handle)
+        if written:
+            self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle)
 
     def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
         """A function of their own differentiates these outputs with respect to these inputs, whatever computed them."""
