@@ -33,7 +33,7 @@ CUT_IN_TENSORFLOW = {
                           "turns 'w' into a list of Python numbers"),
     "an assignment in a loop": (
         "for i in range(2):\n            kept.assign_add(w * x)\n        loss = tf.reduce_sum(kept * 1.0)",
-        "the operation AssignAddVariableOp writes the values of 'w' into a Variable",
+        "`kept.assign_add(w * x)` writes the values of 'w' into a Variable",
     ),
 }  # fmt: skip
 FIT = """\
