@@ -11,7 +11,7 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 project = "backprobe"
 release = version = backprobe.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "decisions", "mathml", "public"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "decisions", "kernels", "mathml", "public"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 
 # Pages are MyST; code cells in them are run, and one that raises stops the build.
