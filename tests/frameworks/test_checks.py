@@ -518,7 +518,7 @@ def test_a_gradient_of_a_function_of_the_library_in_jax():
     assert (report.ok, report.notes) == (True, ())
 
 
-# PyTorch, whose other tests are in tests/test_check.py
+# PyTorch, whose other tests are in tests/test_check*.py
 
 
 @supports("inside compiled functions and loops", on="torch", answer="loops; not what `torch.compile` compiled")
