@@ -1,5 +1,6 @@
 """Which calls and numbers of a watched training are counted, and what becomes of them on disk."""
 
+import contextlib
 import copy
 import threading
 import warnings
@@ -113,6 +114,39 @@ def test_a_shared_module_is_selected_by_any_of_its_names(tmp_path, select):
             run.step()
     with bp.open_run(tmp_path) as run:
         assert [run.at(step)[name]["grad.count"] for step in (0, 1)] == [30, 30]
+        assert not run.gaps.findings
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x * 2, x * 3
+
+
+class Paired(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.a = Pair()
+        self.b = self.a
+
+    def forward(self, x):
+        (u, v), (w, z) = self.a(self.layer(x)), self.b(x)
+        return u + v + w + z
+
+
+@pytest.mark.parametrize("select", [["a:return.0", "b:return.1"], ["b:return.1", "a:return.0"]])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_shared_module_s_parts_are_selected_by_either_name(tmp_path, select, is_compiled):
+    torch.compiler.reset()
+    model = Paired()
+    called = torch.compile(model, backend="aot_eager", fullgraph=True) if is_compiled else model
+    with bp.watch(called, tmp_path, select=select) as run:
+        for x in batches(2):
+            called(x).sum().backward()
+            run.step()
+    with bp.open_run(tmp_path) as run:
+        assert sorted(run.names) == ["a:return.0", "b:return.1"]
+        assert all(run.at(1)[name]["value.count"] == 30 for name in select)
         assert not run.gaps.findings
 
 
@@ -297,6 +331,23 @@ def test_a_full_disk_ends_the_watching_and_not_the_training(model, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
     with bp.open_run(tmp_path) as run:
         assert run.steps.tolist() == [0, 1]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_full_disk_raises_nothing_where_warnings_are_errors(model, tmp_path, capsys, is_failing):
+    optimizer, ended = sgd(model), KeyError("of the training")
+    with contextlib.suppress(KeyError), bp.watch(model, tmp_path, optimizer=optimizer) as run:
+        trained(model, optimizer, batches(2))
+        disk_full(run)
+        trained(model, optimizer, batches(2))
+        if is_failing:
+            raise ended
+        run.flush()
+        trained(model, optimizer, batches(2))
+    assert is_failing == (ended.__traceback__ is not None)
+    said = capsys.readouterr().err
+    assert said.startswith("RuntimeWarning: bp.watch has stopped: ") and said.count("RuntimeWarning") == 1
 
 
 class Distance(nn.Module):

@@ -192,3 +192,23 @@ def test_evaluating_with_what_was_traced_before(tmp_path):
             model.predict(x, verbose=0)
             run.step()
     assert bp.open_run(tmp_path).series("hidden", "value.count")[1].tolist() == [32, 32]
+
+
+def test_a_shared_layer_is_selected_by_any_of_its_names(tmp_path):
+    class Shared(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.a = keras.layers.Dense(3)
+            self.b = self.a
+
+        def call(self, x):
+            return self.b(self.a(x))
+
+    model = Shared()
+    model(tf.zeros((1, 3)))
+    optimizer = keras.optimizers.SGD(0.1)
+    with bp.watch(model, tmp_path, select="b", optimizer=optimizer):
+        stepping(model, optimizer)(tf.ones((5, 3)))
+    with bp.open_run(tmp_path) as run:
+        assert run.names == ["b"]
+        assert run.at(0)["b"]["grad.count"] == 30

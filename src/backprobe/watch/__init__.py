@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.stamp import stamp
+from backprobe.watch.saying import say
 from backprobe.watch.sinks import check
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
@@ -259,10 +259,10 @@ class Watch:
             self._close()
         self._warn()
         if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
-            warnings.warn(
+            say(
                 "bp.watch saw no call of the model, and recorded its parameters alone: calls in other threads and "
-                "under torch.no_grad() are not seen.", RuntimeWarning, stacklevel=2,
-            )  # fmt: skip
+                "under torch.no_grad() are not seen."
+            )
 
     # in the training
 
@@ -369,18 +369,16 @@ class Watch:
     def _warn(self) -> None:
         """Once, of each sink that failed, and where the run could not be written: nothing is measured any longer."""
         for news in () if self._feeding is None else self._feeding.news():
-            warnings.warn(f"bp.watch: {news}", RuntimeWarning, stacklevel=3)
+            say(f"bp.watch: {news}")
         failure = None if self._background is None else self._background.failure
         if failure is None or self._warned or self._watching is None:
             return
         self._warned = True
         self._watching.stop()
         self._listener.is_stopped = True
-        warnings.warn(
+        say(
             f"bp.watch has stopped: {self.folder} can no longer be written ({failure}). Steps up to "
-            f"{self.acknowledged} are on disk. The training goes on.",
-            RuntimeWarning,
-            stacklevel=3,
+            f"{self.acknowledged} are on disk. The training goes on."
         )
 
     def _facts(self) -> dict[str, Any]:

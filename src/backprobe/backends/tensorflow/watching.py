@@ -62,8 +62,12 @@ class TensorflowWatching(Watching):
     def _look(self) -> None:
         """Walk the model: layers and Variables are also made when it first runs."""
         self.structure = structure_of(self.model)
-        self.known = {key: (module, paths[0]) for key, (module, paths) in self.structure.known.items()}
+        self.known = {key: (module, self._chosen(paths)) for key, (module, paths) in self.structure.known.items()}
         self.variables = {identity(one): quote_path(path) for path, one in reversed(self.structure.variables)}
+
+    def _chosen(self, paths: Sequence[str]) -> str:
+        """Of the paths of a layer that is shared, the first that is selected."""
+        return next(filter(self.selection.wants_module, paths), paths[0])
 
     def __enter__(self) -> TensorflowWatching:
         with ExitStack() as installed:

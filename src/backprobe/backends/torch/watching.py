@@ -86,6 +86,7 @@ class WatchedModule:
 
     path: str
     places: dict[str, Places | None] = field(default_factory=dict)  # None for what is not selected
+    others: list[str] = field(default_factory=list)  # of a module that is shared, the names that are selected too
 
 
 class TorchWatching(Watching):
@@ -215,11 +216,13 @@ class TorchWatching(Watching):
         for path, part in parts:
             first = self.modules.setdefault(part, WatchedModule(path))
             self.by_identity[id(part)] = first
-            if self.selection.wants_module(path) and not self.selection.wants_module(first.path):
+            if not self.selection.wants_module(path):
+                continue
+            if not self.selection.wants_module(first.path):
                 first.path = path  # of the names of a module that is shared, the first that is selected
                 first.places.clear()
-            if first.path != path and self.selection.wants_module(path):
-                self.listener.alias(named(path, ""), named(first.path, ""))
+            if first.path != path:
+                self._share(first, path)
         own = watched_parameters(self.model)
         for gone in self.parameters.keys() - {parameter for _, parameter in own}:
             del self.parameters[gone]
@@ -229,6 +232,13 @@ class TorchWatching(Watching):
                 first_name = self.parameters.setdefault(parameter, name)
                 if first_name != name:
                     self.listener.alias(name, first_name)
+
+    def _share(self, watched: WatchedModule, path: str) -> None:
+        """A module has another name, under which more of what it returns may be selected."""
+        if path not in watched.others:
+            watched.others.append(path)
+            watched.places.clear()
+        self.listener.alias(named(path, ""), named(watched.path, ""))
 
     # forward
 
@@ -311,7 +321,7 @@ class TorchWatching(Watching):
 
     def _wanted_compiled(self, module: int, path: str) -> Places:
         watched = self.by_identity[module]
-        watched.places[path] = places = self._places(watched.path, path)
+        watched.places[path] = places = self._places(watched, path)
         return places or (NONE, NONE)
 
     def _add_compiled(self, rows: Mapping[int, Tensor]) -> None:
@@ -322,7 +332,7 @@ class TorchWatching(Watching):
     def _measure(self, watched: WatchedModule | WatchedForward, path: str, tensor: Tensor) -> None:
         if path not in watched.places:
             wanted = is_floating(tensor)
-            watched.places[path] = self._places(watched.path, path, is_replicated(tensor)) if wanted else None
+            watched.places[path] = self._places(watched, path, is_replicated(tensor)) if wanted else None
         places = watched.places[path]
         if places is None and watched.path:
             return
@@ -355,13 +365,20 @@ class TorchWatching(Watching):
             hooked: Any = tensor
             self.leaf_hooks.callback(hooked.register_hook(lambda gradient: self._arrive(seen, 0, (gradient,))).remove)
 
-    def _places(self, module: str, path: str, is_replicated: bool = False) -> Places | None:
-        is_local = path.startswith(":")
-        name, options = f"{quote_path(module)}{path}" if is_local else named(module, path), self.options
-        if not (self.selection.wants(name) if is_local else self.selection.wants_output(module, path)):
+    def _places(self, watched: WatchedModule | WatchedForward, path: str, is_replicated: bool = False) -> Places | None:
+        name, options = self._name(watched, path), self.options
+        if name is None:
             return None
         place = partial(self.listener.place, name, is_replicated=is_replicated)
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
+
+    def _name(self, watched: WatchedModule | WatchedForward, path: str) -> str | None:
+        """The name of a local, or of a part of what a module returns: the first that is selected, or None."""
+        if not isinstance(watched, WatchedModule):
+            name = f"{quote_path(watched.path)}{path}"
+            return name if self.selection.wants(name) else None
+        paths = (one for one in (watched.path, *watched.others) if self.selection.wants_output(one, path))
+        return next((named(one, path) for one in paths), None)
 
     # backward
 
