@@ -59,7 +59,7 @@ def unload_ipython_extension(shell: Any) -> None:
 def _parser() -> Any:
     from IPython.core.magic_arguments import MagicArgumentParser
 
-    parser = MagicArgumentParser("%probe")  # type: ignore[no-untyped-call]
+    parser = MagicArgumentParser("%probe")  # type: ignore[no-untyped-call]  # IPython has no types
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="the output to differentiate; a new name receives the recording")
     add("--select", action="append", metavar="PATTERN", help="record only these names; may be repeated")
@@ -201,13 +201,13 @@ def _show(recording: Recording) -> None:
     from backprobe.draw import draw
 
     table = {"text/plain": str(recording), "text/html": recording._repr_html_()}
-    display(table, raw=True)  # type: ignore[no-untyped-call]
+    display(table, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types
     try:
         drawing: Any = draw(recording)
     except BackprobeError as error:  # too large to draw; the cell has run and is recorded
-        display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]
+        display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types
     else:
-        display(drawing)  # type: ignore[no-untyped-call]
+        display(drawing)  # type: ignore[no-untyped-call]  # IPython has no types
 
 
 def _is_silenced(cell: Cell) -> bool:
@@ -228,7 +228,7 @@ def _shorten(error: BaseException, file: str) -> None:
         error.__traceback__ = in_cell
     elif isinstance(error, BackprobeError):
         lines = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
+        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # IPython looks for it
     elif isinstance(error, SyntaxError):
         error.__traceback__ = None
     else:

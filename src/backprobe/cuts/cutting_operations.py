@@ -298,7 +298,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             steps = steps[1:]
             continue
         is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
-        if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]
+        if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]  # of a call
             return None
         if isinstance(node, ast.comprehension) and child is node.iter:
             return _of_items(node, _items(node.target, node.iter, value, above), above, call, is_conditional)

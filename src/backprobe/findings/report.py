@@ -124,7 +124,7 @@ class Report:
         return shown(element("div", self.heading, class_="heading"), found, *notes)
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
-        printer.text(str(self))  # type: ignore[attr-defined]
+        printer.text(str(self))  # type: ignore[attr-defined]  # IPython's
 
 
 def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str]) -> str:

@@ -127,7 +127,7 @@ class CellRun(Run):
 
     @property
     def cell(self) -> Cell:
-        return self.probe.target  # type: ignore[no-any-return]
+        return self.probe.target  # type: ignore[no-any-return]  # it is a Cell here
 
     def inner_names(self) -> tuple[str, ...]:
         """None: the output is a variable that the cell leaves behind."""

@@ -159,7 +159,7 @@ def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
     if len(calls) != 1:
         return None, None
     ((call, name),) = calls.items()
-    owner = call.func.value  # type: ignore[attr-defined]
+    owner = call.func.value  # type: ignore[attr-defined]  # each of these is a method
     if not ast.unparse(owner).endswith("autograd"):
         return f"{name}()", owner
     given = [word.value for word in call.keywords if word.arg in ("outputs", "tensors")]

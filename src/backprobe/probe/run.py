@@ -45,7 +45,7 @@ class Run(Form):
         except KeyboardInterrupt as stop:
             record, _ = so_far(self)
             if record is not None:
-                stop.so_far = Recording(record)  # type: ignore[attr-defined]
+                stop.so_far = Recording(record)  # type: ignore[attr-defined]  # for who catches it
             raise
         finally:
             for put_back in reversed(self.undo):

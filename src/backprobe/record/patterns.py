@@ -77,7 +77,7 @@ def texts_of(patterns: str | Sequence[str]) -> list[str]:
     for text in texts:
         if not isinstance(text, str):
             raise BadName(f"a pattern is a string, not {kind(text)}", asked=written(text), next="'u'")
-    return texts  # type: ignore[return-value]
+    return texts  # type: ignore[return-value]  # each is a str by now
 
 
 def root_spelled_out(text: str) -> str:

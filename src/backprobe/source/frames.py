@@ -188,7 +188,7 @@ def attribute(owner: Any, name: str) -> Any:
 
 def _namespace(owner: Any) -> Mapping[str, Any]:
     try:
-        return object.__getattribute__(owner, "__dict__")  # type: ignore[no-any-return]
+        return object.__getattribute__(owner, "__dict__")  # type: ignore[no-any-return]  # a namespace
     except (AttributeError, TypeError):  # TypeError: it says that it is of another class than it is
         return {}
 

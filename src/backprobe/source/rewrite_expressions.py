@@ -112,13 +112,13 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def _operation(self, node: Any, origin: Origin | None) -> ast.expr:
         if origin is None:
-            return node  # type: ignore[no-any-return]
+            return node  # type: ignore[no-any-return]  # an expression
         return self._report("name", ast.Constant(self._site(f"{origin.op}()", origin)), node)
 
     def _bound(self, value: ast.expr) -> ast.expr:
         """Rewrite an expression whose own value gets a name: only what is inside it is unnamed."""
         self.named.add(id(value))
-        return self.visit(value)  # type: ignore[no-any-return]
+        return self.visit(value)  # type: ignore[no-any-return]  # it is typed Any
 
     # making nodes
 

@@ -61,5 +61,5 @@ def untyped(node: Any) -> Any:
 
 def stored(target: ast.expr) -> ast.expr:
     target = copy.copy(target)
-    target.ctx = ast.Store()  # type: ignore[attr-defined]
+    target.ctx = ast.Store()  # type: ignore[attr-defined]  # a target's node has one
     return target

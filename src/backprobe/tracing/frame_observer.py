@@ -142,12 +142,12 @@ class ObservedFrame:
         self.scope.writing(held)
 
     def _before_item(self, frame: FrameType, event: Event) -> None:
-        self.held = value_in(frame, event.node.value)  # type: ignore[union-attr]
+        self.held = value_in(frame, event.node.value)  # type: ignore[union-attr]  # a subscript's node
         self.scope.writing(self.held)
 
     def _before_attribute(self, frame: FrameType, event: Event) -> None:
-        if event.node.attr == "data":  # type: ignore[union-attr]
-            self.scope.expose(value_in(frame, event.node.value))  # type: ignore[union-attr]
+        if event.node.attr == "data":  # type: ignore[union-attr]  # an attribute's node
+            self.scope.expose(value_in(frame, event.node.value))  # type: ignore[union-attr]  # the same
 
     # after it
 

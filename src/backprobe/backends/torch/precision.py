@@ -13,7 +13,7 @@ from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.containers import leaves
 
 
-class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch has no type for it
     """While this is on, ``epsilon`` becomes the rounding of the coarsest that numbers in double precision are cast to.
 
     Many functions compute in single precision whatever they are given, and give back what they were given: neither
@@ -21,7 +21,7 @@ class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # the same
         self.epsilon = 0.0
 
     def __torch_dispatch__(

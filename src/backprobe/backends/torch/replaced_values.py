@@ -28,7 +28,7 @@ class Change:
         self.change = change
 
     def __call__(self, gradient: Tensor) -> Tensor:
-        return self.change(gradient)  # type: ignore[no-any-return]
+        return self.change(gradient)  # type: ignore[no-any-return]  # it gives a Tensor
 
 
 def users_hooks(tensor: Tensor) -> int:
