@@ -212,3 +212,13 @@ def test_a_shared_layer_is_selected_by_any_of_its_names(tmp_path):
     with bp.open_run(tmp_path) as run:
         assert run.names == ["b"]
         assert run.at(0)["b"]["grad.count"] == 30
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_steps_of_a_training_are_no_gaps(tmp_path, compiled):
+    model, optimizer = made(), keras.optimizers.SGD(0.1)
+    with bp.watch(model, tmp_path, optimizer=optimizer) as run:
+        trained(model, optimizer, compiled, run)
+    with bp.open_run(tmp_path) as run:
+        assert run.steps.tolist() == [0, 1, 2, 3]
+        assert not run.gaps.findings

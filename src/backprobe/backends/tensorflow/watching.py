@@ -53,6 +53,7 @@ class TensorflowWatching(Watching):
             self.selection.check(names, [*self.variables.values()], type(model).__name__)
         self.thread = threading.get_ident()
         self.rows: dict[int, Any] = {}  # Variables by place, of what runs in a graph
+        self.trained: set[int] = set()  # those that only a gradient brings
         self.is_measured = tf.Variable(True, trainable=False)
         self.has_graph = False
         self.heard: set[str] = set()  # the paths of layers that were called while a tape recorded
@@ -112,10 +113,13 @@ class TensorflowWatching(Watching):
         if self.options.optimizers and not _has_stepped(self.options.optimizers[-1]):
             self.listener.begin()
             return
-        for place, row in self.rows.items():
+        rows = {place: row.read_value() for place, row in self.rows.items()}
+        for place, row in rows.items():
             self.listener.begin()
-            self.listener.add(place, row.read_value())
-            row.assign(NOTHING)
+            self.listener.add(place, row)
+            self.rows[place].assign(NOTHING)
+        if any(float(rows[place][0]) for place in self.trained & rows.keys()):
+            self.listener.passed()
         self._end()
 
     def fitted(self) -> None:
@@ -205,6 +209,8 @@ class TensorflowWatching(Watching):
             return
         self.has_graph = True
         place = self.listener.place(name, kind, is_replicated=is_replicated)
+        if kind != VALUE:
+            self.trained.add(place)
         if place not in self.rows:
             with tf.init_scope():
                 self.rows[place] = tf.Variable(NOTHING, dtype=tf.float64, trainable=False)
@@ -229,7 +235,7 @@ class TensorflowWatching(Watching):
         elif stepped:
             self._measure_parameters(own, before)
         if tf.executing_eagerly():
-            self.listener.begin()
+            self.listener.passed()
             if stepped and optimizer is self.options.optimizers[-1]:
                 self._end()
         return result
