@@ -242,8 +242,8 @@ class Dataflow:
 
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
-        if target.replaced:
-            return None  # the line computed another value
+        if target.replaced or target.status is GradStatus.NOT_EXECUTED:
+            return None  # the line computed another value, or none
         if mention.use.kind == DIFFERENTIATED and not _is_first_order(mention.use, target):
             return None
         if self.has_history(mention.source):

@@ -40,7 +40,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     if kind == "no_derivative":
         text = use.flat
     if kind == "inside" and (recorded := _followed(flow, call)):
-        cause, function = "inside.recorded", recorded
+        cause = "inside.recorded" if f"{recorded}(" in call else "inside.handed"
+        function = recorded
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
     elif kind == "inside" and _is_of_library(function, target):
@@ -141,9 +142,10 @@ def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
 
 
 def _followed(flow: Dataflow, call: str) -> str:
-    """The function among those that a text calls whose lines are recorded."""
+    """The function among those that a text calls, or hands on to be called, whose lines are recorded."""
     scopes = {step for name in flow.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
-    return next((name for name in re.findall(r"(\w+)\(", call)[::-1] if name in scopes), "")
+    handed = ["<lambda>" if word == "lambda" else word for word in re.findall(r"\w+", call)]
+    return next((name for name in [*re.findall(r"(\w+)\(", call)[::-1], *handed] if name in scopes), "")
 
 
 def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:

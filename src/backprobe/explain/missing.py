@@ -112,6 +112,14 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         yield about(flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name))
 
 
+def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """Does all that is computed from it lie in branches that were not taken?"""
+    ends = [each for each in after if each != at and not flow.consumers[each]]
+    idle = [each for each in ends if flow.entries[each].status is GradStatus.NOT_EXECUTED]
+    if idle and idle == ends:
+        yield about(flow, "not_taken", flow.entries[at], flow.entries[idle[0]].source, chain=flow.chain(after, idle[0]))
+
+
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     """The output may be computed from a later version, as in the steps of training after the first."""
     entry = flow.entries[at]
@@ -268,6 +276,6 @@ def _last(flow: Dataflow, after: After) -> int:
 
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
-    _cut, _in_graph, _assigned, _differentiated, _not_run, _written_since, _made_again, _out_of_sight, _as_others,
-    _other_call, _left_out, _loaded, _called, _unused,
+    _cut, _in_graph, _assigned, _differentiated, _not_run, _not_taken, _written_since, _made_again, _out_of_sight,
+    _as_others, _other_call, _left_out, _loaded, _called, _unused,
 )  # fmt: skip

@@ -45,12 +45,17 @@ class Log:
 class ScopeKind:
     """What is the same at every entry of one function from one place, or of one module: made once for a selection."""
 
-    __slots__ = ("file", "follows", "locals", "path", "sites", "stripped", "wanted", "wants", "wants_return")
+    __slots__ = (
+        "file", "follows", "lines", "locals", "own", "path", "sites", "stripped", "wanted", "wants", "wants_return",
+    )  # fmt: skip
 
     def __init__(self, selection: Selection, path: str, stripped: str, file: str, sites: Sequence[Site]) -> None:
         self.path, self.stripped, self.file, self.sites = path, stripped, file, sites
         self.wanted: Decisions[bool] = selection.of_scope(stripped)  # is this local, or leaf of one, selected?
         self.follows = selection.wants_calls(stripped)
         self.locals = [site.local for site in sites]
+        self.own = frozenset(self.locals)
+        at = [site.line for site in sites]
+        self.lines = range(min(at), max(at) + 1) if at else range(0)
         self.wants = [self.wanted[local] for local in self.locals]
         self.wants_return = self.wanted["return"]

@@ -61,9 +61,14 @@ def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Seq
     scope = names.id
     if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
         return parameters.inside(scope.stripped), False
-    held = [names.slots.get(name) or parameters.of(scope, name) for name in site.reads]
+    held = [names.sees(name) or parameters.of(scope, name) for name in site.reads]
     reads = [value.number for slot in held for _, value in slot if value.number is not None]
-    return reads, any(names.passed_over.get(name) for name in site.reads if name not in names.slots)
+    return reads, any(names.has_passed_over(name) for name in site.reads if names.sees(name) is None)
+
+
+def seen(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Slot]]:
+    """Those of the names an expression reads that hold values, with these."""
+    return [(name, held) for name in reads if (held := names.sees(name)) is not None]
 
 
 def explain(
@@ -75,10 +80,10 @@ def explain(
         value.calls = tuple(names.calls)
     if names.carried:
         value.passages = through(names, origin.reads)
-    slots = names.slots
-    mentioned = [(name, slots[name]) for name in origin.reads if name in slots]
+    mentioned = seen(names, origin.reads)
     if parameters.slots:
-        mentioned += [(name, parameters.of(value.scope, name)) for name in origin.reads if name not in slots]
+        known = {name for name, _ in mentioned}
+        mentioned += [(name, parameters.of(value.scope, name)) for name in origin.reads if name not in known]
     if mentioned or names.returned:
         value.reads = [
             (spelled + inside, before)
@@ -94,7 +99,7 @@ def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
     """
     is_modules = value.scope.parent is None
     if is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages):
-        named = [(name, names.slots[name]) for name in site.reads if name in names.slots]
+        named = seen(names, site.reads)
         value.passages = [
             *value.passages,
             *((name + leaf, Carried(name + leaf, given, names.id, site))
@@ -106,9 +111,9 @@ def explain_written(value: Value, names: ScopeNames, site: Site, local: str, bef
     """Note what a statement that writes in place mentions, which may be what it writes, and what it writes to."""
     held = [
         (local, Carried(name + leaf, one, names.id, site))
-        for name in site.reads for leaf, one in names.slots.get(name, ()) if one is not before
+        for name, slot in seen(names, site.reads) for leaf, one in slot if one is not before
     ]  # fmt: skip
-    spellings = [name + leaf for name in site.reads for leaf, one in names.slots.get(name, ()) if one is before]
+    spellings = [name + leaf for name, slot in seen(names, site.reads) for leaf, one in slot if one is before]
     spelled = local if local in site.reads else next(iter(spellings), local)
     value.passages = [(local, Carried(spelled, before, names.id, site)), *held, *through(names, site.reads)]
 
@@ -175,7 +180,7 @@ def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, .
     known = {id(one.value) for one in carried}  # a function that was called has said more of them
     held = [
         Carried(name + leaf, value, names.id, site)
-        for name in site.reads if name != but for leaf, value in names.slots.get(name, ()) if id(value) not in known
+        for name, slot in seen(names, site.reads) if name != but for leaf, value in slot if id(value) not in known
     ]  # fmt: skip
     return _distinct([*carried, *held])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ class Reader:
         self.sites: list[Sequence[Site]] = [()]  # of each scope
         self.live: dict[ScopeNames, None] = {}
         self.entered: dict[str, int] = {}  # how often each module was entered
+        self.runs: Counter[tuple[str, str, range]] = Counter()  # how often each function was
         self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
         self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight
         self.last: tuple[ScopeId, Site] | None = None
@@ -128,14 +130,32 @@ class Reader:
     def _enter(self, scope: int, kind: ScopeKind) -> None:
         if not kind.path:
             names, names.id.file, self.sites[0] = self.root, kind.file, kind.sites
+            self._stands(names, kind)
         elif kind.path.startswith("/"):
             caller = self.scopes[scope]
             names = self._names(caller, kind.path, caller.id.entered, kind.file)
+            names.enclosing = self._enclosing(caller, kind)
+            self._stands(names, kind)
             self._add(names, kind.sites)
         else:
             names = self._names(None, kind.path, self.entered, kind.file)
+            self._stands(names, kind)
             self._add(names, kind.sites)
         self.live[names] = None
+
+    def _stands(self, names: ScopeNames, kind: ScopeKind) -> None:
+        """Note where the function of a scope stands in its file, and how often it has run."""
+        names.lines, names.own = kind.lines, kind.own
+        self.runs[_function(names)] += 1
+
+    def _enclosing(self, caller: ScopeNames, kind: ScopeKind) -> ScopeNames | None:
+        """The running function that another is defined in, if it ran once: else a closure may be of another run."""
+        running: ScopeNames | None = caller
+        while running is not None:
+            if running.id.file == kind.file and _holds(running.lines, kind.lines):
+                return running if self.runs[_function(running)] == 1 else None
+            running = running.parent
+        return None
 
     def _add(self, names: ScopeNames, sites: Sequence[Site]) -> None:
         self.scopes.append(names)
@@ -249,6 +269,15 @@ class Reader:
         self.last, self.at_return = None, ScopeNames(self.root.id)
         self.naming.latest = ()
         del self.naming.decide
+
+
+def _function(names: ScopeNames) -> tuple[str, str, range]:
+    """What function a scope is of; the forwards of two modules do not share their closures."""
+    return "" if names.parent is not None else names.id.path, names.id.file, names.lines
+
+
+def _holds(lines: range, inner: range) -> bool:
+    return bool(inner) and lines.start <= inner.start and inner.stop <= lines.stop and lines != inner
 
 
 WORDS: dict[int, Callable[[Reader, int, Any], None]] = {

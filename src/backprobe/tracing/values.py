@@ -114,6 +114,24 @@ class ScopeNames:
     passed_over: dict[str, bool] = field(default_factory=dict)  # not selected: is what the name holds differentiated?
     calls: list[str] = field(default_factory=list)
     returned: list[tuple[str, Slot]] = field(default_factory=list)  # what the functions called so far have returned
+    lines: range = range(0)  # of the function, as far as its statements are known
+    own: frozenset[str] = frozenset()  # the variables that it binds itself
+    enclosing: ScopeNames | None = None  # of the function that this one is defined in, if that runs
+
+    def sees(self, name: str) -> Slot | None:
+        """What a name holds where this function reads it: a variable of its own, or of a function around it."""
+        if name in self.slots or (owner := self._owner(name)) is None:
+            return self.slots.get(name)
+        return owner.sees(name)
+
+    def has_passed_over(self, name: str) -> bool:
+        """Is what a name holds differentiated, and was not selected?"""
+        if name in self.passed_over or (owner := self._owner(name)) is None:
+            return self.passed_over.get(name, False)
+        return owner.has_passed_over(name)
+
+    def _owner(self, name: str) -> ScopeNames | None:
+        return None if name.partition(".")[0].partition("[")[0] in self.own else self.enclosing
 
     def bind(self, local: str, own: str, slot: Slot, named: Slot | None = None) -> None:
         """A local holds these values from now on. It is a new name of each, or of those ``named``.
@@ -135,8 +153,11 @@ class ScopeNames:
 
     def snapshot(self) -> ScopeNames:
         """The same names as they are now, when the running statement is over."""
-        return ScopeNames(self.id, None, (), self.slots, dict(self.carried), {}, [*self.calls], [*self.returned])
+        return ScopeNames(
+            self.id, None, (), self.slots, dict(self.carried), {}, [*self.calls], [*self.returned],
+            self.lines, self.own, self.enclosing,
+        )  # fmt: skip
 
     def release(self) -> None:
         """Keep no value any longer."""
-        self.slots, self.carried, self.returned = {}, {}, []
+        self.slots, self.carried, self.returned, self.enclosing = {}, {}, [], None

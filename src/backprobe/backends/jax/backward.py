@@ -100,6 +100,7 @@ def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> t
     if tap.value is None:
         return GradStatus.OPAQUE, UNSEEN, None
     if not tap.has_tangent:
+        tap.settle()
         return tap.status, tap.why, None
     if tap.key in gradients:
         return GradStatus.OK, None, _changed(tap, _conjugate(gradients[tap.key]))

@@ -8,7 +8,7 @@ to a value's own, wherever it has one.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -40,10 +40,27 @@ class Tap:
     captured: bool = False
     ran: Any = None  # inside a branch: whether the branch ran, at each step of the loops around it
     lost: bool = False  # in a run that JAX has thrown away, as long as it is not found again
+    dtype: Any = None
+    reads: Sequence[Tap] = ()  # what the expression mentions that computes it
+    unrecorded: bool = False  # and something differentiated that was not selected
     status: GradStatus = GradStatus.OK  # why there is no tangent
     why: Reason | None = None
     opaque: Reason | None = None  # why it cannot be seen
     change: Callable[[Any], Any] | None = None  # what makes of its gradient the one that flows on
+
+    def settle(self) -> None:
+        """Why it has no gradient, should it turn out that it depends on nothing that is differentiated.
+
+        While JAX traces what is inside a loop or a branch, that is not known of what is read there.
+        """
+        if not jnp.issubdtype(self.dtype, jnp.inexact):
+            self.status, self.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(self.dtype)})
+        elif self.unrecorded or any(read.has_tangent for read in self.reads):
+            self.status, self.why = GradStatus.DETACHED, Reason("no_history")
+        elif any(read.status is GradStatus.DETACHED for read in self.reads):
+            self.status, self.why = GradStatus.DETACHED, Reason("inherited", {"status": str(GradStatus.DETACHED)})
+        else:
+            self.status, self.why = GradStatus.FROZEN, Reason("frozen")
 
     @property
     def is_hidden(self) -> bool:

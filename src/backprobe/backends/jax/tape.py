@@ -24,8 +24,6 @@ from backprobe.backends.jax.transformations import Staged, trace
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
-from backprobe.record.entries import GradStatus
-from backprobe.record.reasons import Reason
 
 
 class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
@@ -161,7 +159,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
                 known.value, known.lost, known.opaque = tensor, False, None  # an array, wherever it is met
             elif not known.is_hidden:
                 self._peek(known)
-            known.status, known.why = self._without_tangent(tensor, *around())
+            known.dtype, (known.reads, known.unrecorded) = describe(tensor).dtype, around()
+            known.settle()
         return known
 
     def _peek(self, tap: Tap) -> None:
@@ -172,16 +171,6 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         TAPS[tap.key] = tap
         peek_p.bind(tap.tapped, key=tap.key, batch=0)
         self._take_value(tap)
-
-    def _without_tangent(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool) -> tuple[GradStatus, Reason]:
-        """Why a value has no gradient, should it turn out that it depends on nothing that is differentiated."""
-        if not self.is_floating(tensor):
-            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(tensor).dtype)})
-        if unrecorded or any(read.has_tangent for read in reads):
-            return GradStatus.DETACHED, Reason("no_history")
-        if any(read.status is GradStatus.DETACHED for read in reads):
-            return GradStatus.DETACHED, Reason("inherited", {"status": str(GradStatus.DETACHED)})
-        return GradStatus.FROZEN, Reason("frozen")
 
     def identity(self, tensor: Any) -> int:
         known = self.taps.get(id(tensor))
