@@ -113,10 +113,17 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """Does all that is computed from it lie in branches that were not taken?"""
-    ends = [each for each in after if each != at and not flow.consumers[each]]
-    idle = [each for each in ends if flow.entries[each].status is GradStatus.NOT_EXECUTED]
-    if idle and idle == ends:
+    """Does each way on from it lead into a branch that was not taken?"""
+    idle, pending, seen = list[int](), [at], {at}
+    while pending:
+        following = flow.consumers[pending.pop()]
+        if not following:
+            return
+        idle += [one for one in following if flow.entries[one].status is GradStatus.NOT_EXECUTED]
+        onward = [one for one in following if one not in seen and one not in idle]
+        pending += onward
+        seen.update(onward)
+    if idle and seen.isdisjoint(flow.ends):
         yield about(flow, "not_taken", flow.entries[at], flow.entries[idle[0]].source, chain=flow.chain(after, idle[0]))
 
 

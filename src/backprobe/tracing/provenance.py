@@ -80,7 +80,7 @@ def explain(
         value.calls = tuple(names.calls)
     if names.carried:
         value.passages = through(names, origin.reads)
-    mentioned = seen(names, origin.reads)
+    mentioned = seen(names, origin.reads) if origin.reads else []
     if parameters.slots:
         known = {name for name, _ in mentioned}
         mentioned += [(name, parameters.of(value.scope, name)) for name in origin.reads if name not in known]

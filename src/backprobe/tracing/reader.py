@@ -130,7 +130,7 @@ class Reader:
     def _enter(self, scope: int, kind: ScopeKind) -> None:
         if not kind.path:
             names, names.id.file, self.sites[0] = self.root, kind.file, kind.sites
-            self._stands(names, kind)
+            names.lines, names.own = kind.lines, kind.own
         elif kind.path.startswith("/"):
             caller = self.scopes[scope]
             names = self._names(caller, kind.path, caller.id.entered, kind.file)
@@ -153,7 +153,7 @@ class Reader:
         running: ScopeNames | None = caller
         while running is not None:
             if running.id.file == kind.file and _holds(running.lines, kind.lines):
-                return running if self.runs[_function(running)] == 1 else None
+                return running if self.runs[_function(running)] <= 1 else None
             running = running.parent
         return None
 
