@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,7 +33,7 @@ class Reader:
         self.sites: list[Sequence[Site]] = [()]  # of each scope
         self.live: dict[ScopeNames, None] = {}
         self.entered: dict[str, int] = {}  # how often each module was entered
-        self.runs: Counter[tuple[str, str, range]] = Counter()  # how often each function was
+        self.runs: defaultdict[tuple[str, str, range], int] = defaultdict(int)  # how often each function was
         self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
         self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight
         self.last: tuple[ScopeId, Site] | None = None
