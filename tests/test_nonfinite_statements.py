@@ -217,8 +217,13 @@ def test_a_number_that_may_have_been_nan_is_not_said_to_be_zero(scale):
 
 
 def test_a_number_is_bounded_by_python():
-    birth = in_function(lambda x: WithOptions()(x), tensor([1.0, 2.0])).of_kind("born")[0]
-    assert birth.remedy.startswith("`x / max(self.options['scale'], 1e-12)` instead of `x / self.options['scale']`")
+    birth = in_function(lambda x: WithOptions(0)(x), tensor([1.0, 2.0])).of_kind("born")[0]
+    assert birth.remedy.startswith("`x / max(self.options['scale'], 1)` instead of `x / self.options['scale']`")
+
+
+def test_a_number_that_may_be_negative_is_not_bounded_from_below():
+    birth = in_function(lambda x: WithOptions(0.0)(x), tensor([1.0, 2.0])).of_kind("born")[0]
+    assert "max(" not in birth.remedy
 
 
 def written_to_unseen(x):

@@ -35,7 +35,6 @@ def jacobian_by_its_name(x, w):
 PROGRAMS = {
     jacobian_by_its_name: (lambda: (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])), "u"),
     jacobian_of_torch: (lambda: (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])), "u"),
-    scan_of_jax: (lambda: (jnp.array(0.5), jnp.arange(4.0)), "xs"),
 }
 
 
@@ -46,6 +45,14 @@ def test_nobody_is_sent_to_probe_a_function_of_a_library(program):
     found = bp.explain(rec, name).of_kind("inside")[0]
     assert OWN not in found.remedy
     assert "in a library" in found.remedy
+    assert OWN not in str(bp.explain(rec))
+
+
+def test_the_lines_of_a_function_that_a_library_calls_are_there_already():
+    rec = bp.probe(scan_of_jax)(jnp.array(0.5), jnp.arange(4.0))
+    found = bp.explain(rec, "xs").of_kind("inside")[0]
+    assert found.remedy.startswith("the lines of cell are recorded, under /cell")
+    assert "`jax.lax.stop_gradient(h)` lets no gradient through" in str(bp.explain(rec))
     assert OWN not in str(bp.explain(rec))
 
 
