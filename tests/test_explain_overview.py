@@ -597,3 +597,12 @@ def test_counts_of_one_are_singular():
         w = leaf(1.0)
         w.backward()
     assert "1 value and 1 gradient were checked" in str(bp.health(rec))
+
+
+def test_what_is_not_used_is_no_cause_of_what_else_is_not_used():
+    def program(a, b, c):
+        return (a * 2).sum()
+
+    (finding,) = bp.explain(bp.probe(program)(*(torch.ones(2, requires_grad=True) for _ in range(3)))).findings
+    assert finding.kind == "unused"
+    assert finding.facts[-1] == "the same was seen of: c"

@@ -195,6 +195,10 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     return [one for one in found if one.kind not in harmless], notes
 
 
+OF_ITSELF = ("unused", "not_taken", "written_since", "other_call")
+"""Findings that say of a value what becomes of it, and no cause that another could have in common with it."""
+
+
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
     """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
 
@@ -220,7 +224,8 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     if common and _is_of_library(found.source):
         found = with_fact(found, say("inside_module", module=repr(".".join(common))))
-    return with_fact(found, say("missing_for_it", names=missing)) if missing else found
+    code = "likewise" if found.kind in OF_ITSELF else "missing_for_it"
+    return with_fact(found, say(code, names=missing)) if missing else found
 
 
 def _is_leaf(flow: Dataflow, at: int) -> bool:

@@ -292,6 +292,7 @@ SENTENCES = {
     "cut_before": "{value} is already disconnected; this line would disconnect it again",
     "conditional": "this part of the line may not use the value: it is under a condition, or only an index or a shape",
     "made_in": "its result is computed in {function}, {at}",
+    "likewise": "the same was seen of: {names}",
     "missing_for_it": "the gradients that are missing because of it: {names}",
     "inside_module": "all of this is computed inside {module}: look at the line that calls it",
     "as_another": "the same line made {value}, which is cut off here; {limit}",
