@@ -86,8 +86,8 @@ def watch(
     last step, or at ``start_step``.
     ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
 
-    A Keras model is watched with its optimizer. In a ``tf.function``, which ``fit`` compiles, ``run.step()`` after it
-    ends a step.
+    A Keras model is watched with its optimizer. In a ``tf.function``, which ``fit`` compiles, ``run.step()`` after
+    each step of the optimizer ends one.
 
     In JAX what is watched is a loss function. ``(loss, stats), grads = run.value_and_grad(params, batch)`` stands where
     ``jax.value_and_grad(loss_fn, argnums, has_aux)`` would, inside your ``jax.jit``; and ``run.record(stats)`` outside
