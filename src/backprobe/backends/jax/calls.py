@@ -68,7 +68,7 @@ def jitted(function: Any) -> Any:
     """The Python function inside what ``jax.jit`` made, methods and partials of it included; None for anything else."""
     function = equinox_wrappers.as_pythons(function) or function
     if isinstance(function, (private.Jit, *_jits_of_libraries())):
-        wrapped = getattr(function, "__wrapped__")  # noqa: B009
+        wrapped = getattr(function, "__wrapped__")  # noqa: B009  # JAX's type of a compiled function does not have it
         return wrapped if equinox_wrappers.is_wrapper(wrapped) else _function_in(wrapped)
     if isinstance(function, MethodType):
         inside = jitted(function.__func__)
