@@ -157,8 +157,11 @@ class Blocks(Protocol):
         """Raise Unsupported for a target that a block around it would get wrong."""
 
     @abstractmethod
-    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
-        """Within this context a model that the program calls reports to the observer, as in ``ModelCall.run``."""
+    def observing(self, call: ModelCall, observer: ModuleObserver) -> AbstractContextManager[object]:
+        """Within this context a model reports to the observer whenever the program calls it, as in ``ModelCall.run``.
+
+        Of ``call`` the model is taken, and what is known of its modules already.
+        """
 
 
 class Backend(Protocol):

@@ -211,12 +211,13 @@ class ModelBlock(BlockRun):
         )
         self.code = self.modules.code
         models, target = models_of(self), self.probe.target
+        self.call = models.call(target, (), {})
         if self.replacing is not None:
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
         observer, tape = self.modules.observer(), self.tape
         if isinstance(tape, Differentiator):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
-        return self.blocks.observing(self.probe.target, observer)
+        return self.blocks.observing(self.call, observer)
 
     def judged(self, run: Run) -> Run | Record:
         found = super().judged(run)
@@ -228,7 +229,7 @@ class ModelBlock(BlockRun):
         return without_moved(found, moved)
 
     def closing(self) -> None:
-        self.modules.name_unseen(models_of(self).call(self.probe.target, (), {}), self.tape.unseen())
+        self.modules.name_unseen(self.call, self.tape.unseen())
 
     def known_names(self) -> Sequence[str]:
         return names_in(models_of(self).call(self.probe.target, (), {}))

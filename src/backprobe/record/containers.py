@@ -13,6 +13,7 @@ from backprobe.record.names import quote
 
 DEEPEST = 8
 MANY = 16  # containers in one value
+PLACES = tuple(f".{at}" for at in range(64))
 
 
 def children(value: Any) -> list[tuple[str, Any]] | None:
@@ -48,20 +49,21 @@ def _fields_held(kind: Any) -> tuple[str, ...]:
 
 
 CONTAINERS = (dict, tuple, list)
-SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
+TEXTS = frozenset({str, bytes})
+SIMPLE = TEXTS | {int, float, complex, bool, type(None)}
 
 
-def is_simple(value: Any) -> bool:
-    """Does a container hold numbers and strings alone, as a shape does? Of other containers in it nothing is asked.
+def direct(value: Any) -> Iterable[Any] | None:
+    """The values directly inside a dict, tuple or list, whatever class of these it is; None for anything else.
 
-    >>> is_simple((2, 3)), is_simple({"eps": 1e-5}), is_simple([(2, 3)]), is_simple(object())
-    (True, True, False, False)
+    >>> [*direct((2, 3))], [*direct({"eps": 1e-5})], direct(object())
+    ([2, 3], [1e-05], None)
     """
     kind = type(value)
     for base in CONTAINERS:
         if issubclass(kind, base):
-            return SIMPLE.issuperset(map(type, dict.values(value) if base is dict else base.__iter__(value)))
-    return False
+            return dict.values(value) if base is dict else base.__iter__(value)
+    return None
 
 
 def is_container(kind: type) -> bool:
@@ -94,14 +96,8 @@ def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
 
 def _inside(value: Any) -> Iterable[Any]:
     """The values directly inside a container, and none for anything else."""
-    kind = type(value)
-    if issubclass(kind, dict):
-        return dict.values(value)
-    if issubclass(kind, tuple):
-        return tuple.__iter__(value)
-    if issubclass(kind, list):
-        return list.__iter__(value)
-    return [item for _, item in children(value) or ()]
+    found = direct(value)
+    return [item for _, item in children(value) or ()] if found is None else found
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:
@@ -116,6 +112,17 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     _add_leaves(value, "", [], set(), found)
     return found
+
+
+def flat_leaves(value: Any) -> list[tuple[str, Any]]:
+    """The same of a container that has no other one in it.
+
+    >>> flat_leaves((1, 2)), flat_leaves({"k": 3})
+    ([('.0', 1), ('.1', 2)], [('.k', 3)])
+    """
+    if type(value) in (tuple, list) and len(value) <= len(PLACES):
+        return [*zip(PLACES, value, strict=False)]
+    return [(f".{quote(key)}", item) for key, item in children(value) or ()]
 
 
 def _add_leaves(value: Any, path: str, around: list[int], seen: set[int], found: list[tuple[str, Any]]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import holds, is_container, is_simple, leaves
+from backprobe.record.containers import SIMPLE, TEXTS, direct, flat_leaves, holds, is_container, leaves
 from backprobe.source.followed_calls import LOCALS
 from backprobe.tracing.log import (
     CARRIED,
@@ -25,6 +26,7 @@ from backprobe.tracing.versions import By, Versions
 
 NUMBERS = (bool, int, float, complex, type(None))
 MOST_TYPES = 4096
+UNHEARD = nullcontext()
 
 
 class Codes:
@@ -33,6 +35,7 @@ class Codes:
     def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type]) -> None:
         self.tape, self.versions, self.plain, self.bare = tape, versions, plain, bare
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
+        self.usual = tape.ordinary | SIMPLE
         self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
@@ -59,13 +62,12 @@ class Codes:
             return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
 
     def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
-        found = () if is_simple(value) else self._leaves(value)  # shapes are bound often
-        wanted = scope.wanted
+        found, wanted = self._leaves(value), scope.wanted
         chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
         if not chosen:
             return self._unselected(value, found)
         same = _same(chosen, scope.mixed.get(local + own, ()))
-        with self.tape.quiet():
+        with self._quiet(chosen):
             code = self._codes(chosen, scope, at, same)
             numbers = [number for _, number in code if number >= 0]
             self.versions.all_live(scope, local + own, numbers)
@@ -92,12 +94,23 @@ class Codes:
         with self.tape.quiet():
             return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
 
+    def _quiet(self, chosen: Sequence[tuple[str, Any]]) -> AbstractContextManager[Any]:
+        """``Tape.quiet``, where there is anybody who could hear what is done with these."""
+        is_plain = not self.disturbed() and {type(item) for _, item in chosen} <= self.usual
+        return UNHEARD if is_plain else self.tape.quiet()
+
     def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
         """The tensors and plain numbers in a container that holds a tensor."""
         is_tensor, ordinary = self.tape.is_tensor, self.ordinary
         kind = type(value)
         if kind in self.bare:
             return ()
+        inside = direct(value)
+        if inside is not None and (kinds := {*map(type, inside)}) <= self.usual:  # nothing is deeper inside it
+            if kinds <= SIMPLE:  # shapes are bound often
+                return ()
+            found = flat_leaves(value)
+            return [(leaf, item) for leaf, item in found if type(item) not in TEXTS] if kinds & TEXTS else found
         if self.tape.opened is not None:
             value = self.tape.opened(value)
         if not holds(value, is_tensor):
@@ -126,7 +139,7 @@ class Codes:
         if not chosen:
             return self._unselected(output, found)
         same = _same(chosen, self.mixed.pop(kind.path, ()))
-        with self.tape.quiet():
+        with self._quiet(chosen):
             codes = self._codes(chosen, kind, NO_SITE_AT, same)
         return codes if found[0][0] else codes[0][1]
 

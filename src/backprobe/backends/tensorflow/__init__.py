@@ -48,10 +48,10 @@ class TensorflowBlocks(Blocks):
     tape = TensorflowBlockTape
     refuse = staticmethod(refusals.refuse)
 
-    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
+    def observing(self, call: KerasModelCall, observer: ModuleObserver) -> AbstractContextManager[object]:
         from backprobe.backends.tensorflow import models
 
-        return models.observing(model, observer)
+        return models.observing(call.model, observer)
 
 
 class TensorflowGuards(Guards):

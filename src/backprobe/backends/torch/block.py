@@ -267,11 +267,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         capture = Capture(tensor, tensor._version, tensor.detach())  # as there, in one function: nearly all come here
         at = tensor.output_nr
         capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
-        number = self.numbers.get((node, at))
-        if number is None:
-            self._listen_at(capture, node, at, False)
-        else:
-            capture.number = number
+        self._listen_at(capture, node, at, False)
         if type(tensor) not in self.ordinary:
             self.has_subclasses = True
         self.unplaced.append(capture)

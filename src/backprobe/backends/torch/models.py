@@ -66,7 +66,7 @@ class TorchModelCall(ModelCall):
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         try:
-            with observing(self.model, observer, self.exchanged):
+            with observing(self, observer, self.exchanged):
                 return self.model(*self.args, **self.kwargs)
         except BaseException:
             self._put_back()
@@ -76,6 +76,11 @@ class TorchModelCall(ModelCall):
         if self.exchanged:
             later.append(self._put_back)
         return returned
+
+    def look(self) -> Structure:
+        """Walk the model anew: the program may have put modules in since."""
+        vars(self).pop("structure", None)
+        return self.structure
 
     def _put_back(self) -> None:
         for put_back in self.exchanged:
@@ -108,7 +113,7 @@ class _Chosen:
 
 @contextmanager
 def observing(
-    model: Module, observer: ModuleObserver, later: list[Callable[[], None]] | None = None
+    call: TorchModelCall, observer: ModuleObserver, later: list[Callable[[], None]] | None = None
 ) -> Iterator[None]:  # fmt: skip
     """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
 
@@ -118,7 +123,7 @@ def observing(
     where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has the user's own hooks gets
     one of ours behind it, so that what is seen is what the caller gets.
     """
-    reporter = _Reporter(model, observer, [] if later is None else later)
+    reporter = _Reporter(call, observer, [] if later is None else later)
     rewritten = [
         (module, "forward", reporting) for module, path in reporter.exchanged.items()
         if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
@@ -136,9 +141,9 @@ def observing(
 class _Reporter:
     """What the hooks on all modules call: it hears the modules of one model in one thread."""
 
-    def __init__(self, model: Module, observer: ModuleObserver, put_back: list[Callable[[], None]]) -> None:
+    def __init__(self, call: TorchModelCall, observer: ModuleObserver, put_back: list[Callable[[], None]]) -> None:
         self.put_back = put_back
-        self.model, self.observer, self.thread = model, observer, threading.get_ident()
+        self.call, self.observer, self.thread = call, observer, threading.get_ident()
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
         self.foreign: WeakSet[Module] = WeakSet()  # those that are none of this model's
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
@@ -195,13 +200,13 @@ class _Reporter:
     def exchange(self, path: str, parameter: Parameter, instead: Any) -> None:
         """The model goes on with another tensor in the place of a parameter, until the program was differentiated."""
         owner, _, name = path.rpartition(".")
-        held: dict[str, Any] = self.model.get_submodule(owner)._parameters
+        held: dict[str, Any] = self.call.model.get_submodule(owner)._parameters
         held[name] = instead
         self.put_back.append(partial(held.__setitem__, name, parameter))
 
     def look(self) -> None:
-        """Walk the model for modules that are not known: the program may have put some in since."""
-        now, before, observer = structure(self.model), self.known, self.observer
+        """Walk the model for modules that are not known."""
+        now, before, observer = self.call.look(), self.known, self.observer
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)
         self.known = dict(zip(reversed(modules), reversed(paths), strict=True)) | before

@@ -254,9 +254,9 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     # writes
 
     def effect(self, function: Any, flagged: bool) -> Effect:
+        if id(function) in self.reporting and not (function._forward_hooks or function._forward_pre_hooks):
+            return Effect.READS
         if isinstance(function, torch.nn.Module):
-            if id(function) in self.reporting and not (function._forward_hooks or function._forward_pre_hooks):
-                return Effect.READS
             if function not in self.modules:
                 if self.refused:
                     asked = f"{type(function).__name__}(...) inside a probed function"
