@@ -72,7 +72,7 @@ class Codes:
             numbers = [number for _, number in code if number >= 0]
             self.versions.all_live(scope, local + own, numbers)
         if len(numbers) < len(code):
-            scope.mixed[local + own] = chosen
+            scope.mixed = {**scope.mixed, local + own: chosen}
         return code
 
     def _codes(

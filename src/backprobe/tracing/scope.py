@@ -6,8 +6,8 @@ A ``Scope`` says what its code does, statement by statement, and names nothing i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from types import BuiltinFunctionType, FunctionType, MethodType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Protocol
 
 from backprobe.backends.facts import Effect
@@ -43,6 +43,7 @@ MOST_KNOWN = 4096
 ENDS_WITH_ITS_LAYERS = ("Sequential", "Dense", "Activation")
 """Classes of objects of which each has a name of its own, see ``_ends_with``."""
 
+HOMES = (ModuleType, type)
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 
 
@@ -59,6 +60,9 @@ class Recorder(Protocol):
 
     foreign: set[Any]
     """The code, and the types of objects, that are not followed."""
+
+    own: set[Any]
+    """The code of functions that are followed."""
 
     known_calls: dict[Any, tuple[str, Effect]]
     """The names and effects of functions and of types of objects that are not followed, by what tells them apart."""
@@ -123,15 +127,16 @@ class Recorder(Protocol):
 class Scope(CodeListener):
     """One entry of a function or of a module's forward, while its code runs."""
 
+    dirty = False  # something was called that may have written to a value
+    taken = 0  # how many places it has among all that is live, from ``base`` on
+    mixed: Mapping[str, Any] = MappingProxyType({})  # containers of tensors and numbers that a name holds, by leaf
+    comprehensions = 0
+
     def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0, base: int = 0) -> None:
         self.recorder, self.kind, self.number, self.base = recorder, kind, number, base
         self.sites, self.locals, self.wanted, self.follows = kind.sites, kind.locals, kind.wanted, kind.follows
         self.wants = kind.wants
         self.places: dict[str, tuple[int, ...]] = {}  # where what its names hold is among all that is live
-        self.taken = 0  # how many places it has there, from ``base`` on
-        self.mixed: dict[str, Any] = {}  # containers of tensors and numbers that a name holds, by leaf
-        self.comprehensions = 0
-        self.dirty = False  # something was called that may have written to a value
 
     # what rewritten code calls
 
@@ -244,9 +249,14 @@ class Scope(CodeListener):
         recorder, kind = self.recorder, type(function)
         if kind is BuiltinFunctionType:
             owner = function.__self__
-            home = owner if isinstance(owner, type) else type(owner)
-            key: Any = function.__module__, home, function.__name__, flagged
+            home = type(owner)
+            key: Any = owner if issubclass(home, HOMES) else home, function.__name__, flagged
         elif kind is FunctionType and not function.__dict__:
+            if self.follows and recorder.is_recording and function.__code__ in recorder.own:
+                followed = recorder.following.follow_once(self, function)
+                if followed is not None:
+                    self._say(CALLED, "")
+                    return followed
             key = function.__code__, function.__module__, function.__name__, flagged, self.follows
         else:
             key = kind

@@ -83,7 +83,7 @@ class Trace:
         self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)))
         self.code, self.bound, self.sweep = self.codes.of, self.versions.bound, self.versions.sweep
         self.plain, self.bare = self.log.plain, self.codes.bare
-        self.foreign, _, self.known_calls = self.plan.codes(type(tape), home)
+        self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
         self.reader = Reader(tape, selection, self.log, self.versions)
