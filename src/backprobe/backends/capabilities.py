@@ -74,6 +74,7 @@ class Versions(ABC):
 
     def reports(self, owner: Any) -> None:
         """This module's forward reports all that it does: calling the module writes to nothing out of sight."""
+        return
 
 
 class Writes(ABC):

@@ -157,10 +157,10 @@ class Blocks(Protocol):
         """Raise Unsupported for a target that a block around it would get wrong."""
 
     @abstractmethod
-    def observing(self, call: ModelCall, observer: ModuleObserver) -> AbstractContextManager[object]:
+    def observing(self, call: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         """Within this context a model reports to the observer whenever the program calls it, as in ``ModelCall.run``.
 
-        Of ``call`` the model is taken, and what is known of its modules already.
+        ``call`` is a ``ModelCall`` of this framework: of it the model is taken, and what is known of its modules.
         """
 
 

@@ -30,7 +30,7 @@ class Naming:
     """Names each thing that a program binds, and notes what its statement mentions."""
 
     def __init__(
-        self, previous: Sequence[int | None], decide: Callable[[Value], None], *, operations: bool
+        self, previous: Mapping[int, int], decide: Callable[[Value], None], *, operations: bool
     ) -> None:  # fmt: skip
         self.previous, self.decide = previous, decide
         self.made: list[Value] = []  # all values, in the order in which they got their first name
@@ -47,7 +47,7 @@ class Naming:
         """The value of a captured tensor, made when its number is read first."""
         known = self.by_number.get(number)
         if known is None:
-            before = self.previous[number]
+            before = self.previous.get(number)
             if previous is None and before is not None:
                 previous = self.by_number.get(before)
             known = self.by_number[number] = Value(number, names.id, site, previous=previous)

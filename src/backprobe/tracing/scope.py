@@ -6,7 +6,7 @@ A ``Scope`` says what its code does, statement by statement, and names nothing i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, Protocol
 
@@ -43,7 +43,7 @@ MOST_KNOWN = 4096
 ENDS_WITH_ITS_LAYERS = ("Sequential", "Dense", "Activation")
 """Classes of objects of which each has a name of its own, see ``_ends_with``."""
 
-HOMES = (ModuleType, type)
+HOMES = frozenset({ModuleType, type})
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 
 
@@ -51,6 +51,9 @@ class Recorder(Protocol):
     """What scopes report to: the seam between the running program and the names of its values."""
 
     is_recording: bool
+    takes_all: bool
+    """Is it recording, and does the program go on with what it binds, whatever that is?"""
+
     tape: Tape
     ordinary: frozenset[type]
     disturbed: Callable[[], int]
@@ -77,6 +80,10 @@ class Recorder(Protocol):
 
     events: list[Any]
     """The log: see ``backprobe.tracing.log``."""
+
+    @property
+    def say(self) -> Callable[[Iterable[Any]], None]:
+        """Adds an event to the log."""
 
     def effect(self, function: Any, flagged: bool, /) -> Effect:
         """What a call may do to the memory of values that have names."""
@@ -128,7 +135,7 @@ class Scope(CodeListener):
     """One entry of a function or of a module's forward, while its code runs."""
 
     dirty = False  # something was called that may have written to a value
-    taken = 0  # how many places it has among all that is live, from ``base`` on
+    further = 0  # how many places it has among all that is live, from ``base`` on, beyond one for each name
     mixed: Mapping[str, Any] = MappingProxyType({})  # containers of tensors and numbers that a name holds, by leaf
     comprehensions = 0
 
@@ -142,28 +149,31 @@ class Scope(CodeListener):
 
     def bind(self, at: int, value: Any) -> Any:
         """A statement binds ``value`` to the local of site ``at``."""
-        recorder = self.recorder
-        if not recorder.is_recording:
-            return value
-        if self.dirty:
-            self.dirty = False
-            recorder.sweep(self, at)
-        if recorder.tap is not None:
-            value = exchanged(value, recorder.tap, [])
-        kind, local = type(value), self.locals[at]
+        recorder, kind = self.recorder, type(value)
+        if self.dirty or not recorder.takes_all:
+            if not recorder.is_recording:
+                return value
+            value = self._looked_after(at, value)
         if kind in recorder.ordinary and self.wants[at] and not recorder.disturbed():
-            code: Code = recorder.bound(value, self, at, local)
-        elif kind in PLAIN_TYPES and local not in self.places:
+            code: Code = recorder.bound(value, self, at, self.locals[at])
+        elif kind in PLAIN_TYPES and self.locals[at] not in self.places:
+            code = PASSED_OVER
             if self.wants[at]:
                 recorder.plain.append(value)
-            code = PLAIN if self.wants[at] else PASSED_OVER
-        elif kind in recorder.bare and local not in self.places:
+                code = PLAIN
+        elif kind in recorder.bare and self.locals[at] not in self.places:
             code = CARRIED
         else:
-            code = recorder.code(self, local, at, value)
-        events = recorder.events
-        events += (self.number, at, code)
+            code = recorder.code(self, self.locals[at], at, value)
+        recorder.say((self.number, at, code))
         return value
+
+    def _looked_after(self, at: int, value: Any) -> Any:
+        """What a statement binds, after it was looked what that may have written."""
+        if self.dirty:
+            self.dirty = False
+            self.recorder.sweep(self, at)
+        return value if self.recorder.tap is None else exchanged(value, self.recorder.tap, [])
 
     def name(self, at: int, value: Any, own: str = "") -> Any:
         """As ``bind``, in the middle of a statement whose calls are not over.
@@ -250,7 +260,7 @@ class Scope(CodeListener):
         if kind is BuiltinFunctionType:
             owner = function.__self__
             home = type(owner)
-            key: Any = owner if issubclass(home, HOMES) else home, function.__name__, flagged
+            key: Any = owner if home in HOMES else home, function.__name__, flagged
         elif kind is FunctionType and not function.__dict__:
             if self.follows and recorder.is_recording and function.__code__ in recorder.own:
                 followed = recorder.following.follow_once(self, function)
@@ -264,14 +274,12 @@ class Scope(CodeListener):
         if known is None or not recorder.is_recording:
             return self._call_unknown(function, flagged, key)
         origin, effect = known
-        events = recorder.events
-        events += (self.number, CALLED, origin)
-        if key is kind:  # an object: what it is called is known, and not what it does
-            effect = recorder.effect(function, flagged)
-        if effect is not Effect.READS:
-            function = self._watched(function, effect)
-        may_be_module = key is kind and not recorder.selection.in_function
-        return functools.partial(self._call_module, function) if may_be_module else function
+        recorder.say((self.number, CALLED, origin))
+        if key is not kind:
+            return function if effect is Effect.READS else self._watched(function, effect)
+        effect = recorder.effect(function, flagged)  # of an object it is known what it is called, and not what it does
+        watched = function if effect is Effect.READS else self._watched(function, effect)
+        return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
 
     def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
         """The same for what has not been called before, or may not be known by ``key`` alone."""
@@ -306,8 +314,9 @@ class Scope(CodeListener):
         elif key is type(function):
             is_object = key in foreign and not issubclass(key, NO_MODULES)
             is_known = self.follows and is_object and key.__name__ not in ENDS_WITH_ITS_LAYERS
-        else:
-            is_known = True
+        else:  # classes of one metaclass share a key
+            owner = function.__self__
+            is_known = type(owner) is type or not isinstance(owner, type)
         if is_known:
             if len(known) > MOST_KNOWN:  # classes and functions may be made anew
                 known.clear()
@@ -389,7 +398,7 @@ class Scope(CodeListener):
 
     def _say(self, word: int, said: Any) -> None:
         if self.recorder.is_recording:
-            self.recorder.events += (self.number, word, said)
+            self.recorder.say((self.number, word, said))
 
     def _settle(self, at: int) -> None:
         self.dirty = False

@@ -76,9 +76,9 @@ class Trace:
             self.runs_once, self.running_pass = tape.runs_once, tape.running_pass
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
-        self.is_recording = True
+        self.record(True)
         self.log = Log()
-        self.events = self.log.events
+        self.events, self.say = self.log.events, self.log.events.extend
         self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
         self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)))
         self.code, self.bound, self.sweep = self.codes.of, self.versions.bound, self.versions.sweep
@@ -193,7 +193,7 @@ class Trace:
         """The code that everything begins with runs now."""
         root = self.root
         root.kind = kind = self.plan.kind("", "", file, sites)
-        root.sites, root.locals, root.base, root.taken = sites, kind.locals, len(self.versions.live), 0
+        root.sites, root.locals, root.base, root.further = sites, kind.locals, len(self.versions.live), 0
         root.wanted, root.wants = kind.wanted, kind.wants
         root.places.clear()
         self.is_root_open = True
@@ -247,7 +247,8 @@ class Trace:
     def apart(self, is_recording: bool) -> Trace:
         """A trace of the same program, for what has its names already."""
         trace = Trace(self.tape, self.selection, self.home, is_apart=True)
-        trace.repeats, trace.is_recording = self.repeats, is_recording
+        trace.repeats = self.repeats
+        trace.record(is_recording)
         return trace
 
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
@@ -256,15 +257,20 @@ class Trace:
 
     def leave(self, scope: Scope) -> None:
         if self.is_recording:
-            self.is_root_open &= scope is not self.root
+            if scope is self.root:
+                self.is_root_open = False
             self.versions.leave(scope)
             if scope.mixed and "return" in scope.mixed and not scope.kind.path.startswith("/"):
                 self.codes.mixed[scope.kind.path] = scope.mixed["return"]
-            self.events += (scope.number, LEAVE, None)
+            self.say((scope.number, LEAVE, None))
+
+    def record(self, on: bool) -> None:
+        """Record what the program reports from now on, or nothing of it."""
+        self.is_recording, self.takes_all = on, on and self.tap is None
 
     def close(self) -> None:
         """Nothing more is recorded."""
-        self.is_recording = False
+        self.record(False)
 
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
@@ -416,11 +422,12 @@ class Trace:
     def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
         """What goes on in the place of a value. The functions that make it are not part of the program."""
         assert self.replacing is not None
-        was_recording, self.is_recording = self.is_recording, False
+        was_recording = self.is_recording
+        self.record(False)
         try:
             return self.replacing.exchange(name, full, value, found, self.versions.numbers)
         finally:
-            self.is_recording = was_recording
+            self.record(was_recording)
 
     def _replaced_return(self, path: str, output: Any) -> tuple[Any, Marks]:
         """What the caller of a module goes on with."""
@@ -476,7 +483,8 @@ class Trace:
 
     def hold_at(self, tensor: Any, site: Site, file: str) -> int:
         """The number of a tensor that stands in a line of a file without a name; what that line mentions is noted."""
-        self.is_recording = self.has_more = True
+        self.record(True)
+        self.has_more = True
         reader = self.read()
         with self.tape.quiet():
             number = self.versions.number(tensor, self.root, site)

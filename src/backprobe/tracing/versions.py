@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from backprobe.backends import capabilities
@@ -33,10 +33,11 @@ class Versions:
         self.version = _unchanging if self.counted is None else self.counted.version
         self.counter = _unchanging if self.counted is None else self.counted.counter
         self.identity = tape.identity
-        self.captures: list[Any] = []  # these four by number
+        self.waiting: Collection[Any] = () if self.late is None else self.late.waiting
+        self.captures: list[Any] = []  # these three by number
         self.tensors: list[Any] = []
         self.versions: list[int] = []
-        self.previous: list[int | None] = []  # of the same object before a write
+        self.previous: dict[int, int] = {}  # the numbers of the same objects before a write
         self.numbers: dict[int, int] = {}  # the latest of each tensor, by its identity
         self.live: list[Any] = []  # the tensors that have live names, and the versions at which they were captured
         self.stamps: list[int] = []
@@ -59,28 +60,30 @@ class Versions:
                 self._note_overwritten(by, at)
                 return made
             known = swept
-        if self.late is not None and self.captures[known] in self.late.waiting:
+        if self.waiting and self.late is not None and self.captures[known] in self.waiting:
             self.late.seen_again(self.captures[known])
         return known
 
     def _capture(self, tensor: Any, by: By, at: int | Site, previous: int | None) -> int:
+        captures = self.captures
         if self.writes is None:
             version = self.version(tensor)
             capture = self.tape.capture(tensor, functools.partial(self.around, by, at))
         else:
-            before = None if previous is None else self.captures[previous]
-            capture = self.writes.capture(tensor, None, before, id(tensor) in self.through and self._wrote(tensor))
+            before = None if previous is None else captures[previous]
+            capture = self.writes.capture(tensor, None, before, self._wrote(tensor) if self.through else False)
             version = capture.version
-        number = self.numbers[self.identity(tensor)] = len(self.captures)
-        self.captures.append(capture)
+        number = self.numbers[self.identity(tensor)] = len(captures)
+        captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(version)
-        self.previous.append(previous)
+        if previous is not None:
+            self.previous[number] = previous
         return number
 
     def _wrote(self, tensor: Any) -> bool:
         """Did the write that made the version of a tensor go through this very object?"""
-        writer, made = self.through[id(tensor)]
+        writer, made = self.through.get(id(tensor), (_nobody, 0))
         return writer() is tensor and made == self.version(tensor)
 
     def add(self, capture: Any, tensor: Any) -> int:
@@ -88,7 +91,6 @@ class Versions:
         self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(0)
-        self.previous.append(None)
         return len(self.captures) - 1
 
     def decide(self, writes: capabilities.Writes, number: int, around: tuple[Sequence[int], bool]) -> None:
@@ -100,7 +102,7 @@ class Versions:
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
         """The number of a tensor that a name of a scope holds from now on."""
-        number = self.numbers.get(self.identity(tensor))
+        number = self.numbers.get(id(tensor))  # it is an ordinary one
         if number is None:
             number = self._capture(tensor, scope, at, None)
         else:
@@ -108,18 +110,18 @@ class Versions:
                 now = self.counter(tensor)
             except RuntimeError:
                 now = self.version(tensor)
-            if now != self.versions[number] or (self.late is not None and self.captures[number] in self.late.waiting):
+            if now != self.versions[number] or (self.waiting and self.captures[number] in self.waiting):
                 number = self.number(tensor, scope, at)
         if self.counted is None:
             return number
-        places, live = scope.places.get(key), self.live
-        if places is None:  # as mostly
+        live, places = self.live, scope.places.get(key)  # as in ``all_live``, for a name that holds one tensor or none
+        if places is None:
             scope.places[key] = (len(live),)
-            scope.taken += 1
-            live.append(self.tensors[number])
+            live.append(tensor)
             self.stamps.append(self.versions[number])
         elif len(places) == 1:
-            live[places[0]], self.stamps[places[0]] = self.tensors[number], self.versions[number]
+            (at,) = places
+            live[at], self.stamps[at] = tensor, self.versions[number]
         else:
             self.all_live(scope, key, (number,))
         return number
@@ -131,10 +133,10 @@ class Versions:
         places, live = scope.places.get(key, ()), self.live
         if len(places) < len(numbers):
             more = len(numbers) - len(places)
+            scope.further += more if places else more - 1
             places = scope.places[key] = (*places, *range(len(live), len(live) + more))
             live += [None] * more
             self.stamps += [0] * more
-            scope.taken += more
         for place in places[len(numbers) :]:
             self._empty(place)
         for number, place in zip(numbers, places, strict=False):
@@ -153,7 +155,7 @@ class Versions:
 
     def leave(self, scope: Scope) -> None:
         """None of its names is live. Where another scope's are above them, as after a generator, the places stay."""
-        if len(self.live) == scope.base + scope.taken:
+        if len(self.live) == scope.base + len(scope.places) + scope.further:
             del self.live[scope.base :], self.stamps[scope.base :]
         else:
             self.forget(scope, *scope.places)
@@ -242,6 +244,10 @@ class Versions:
         for one in held:
             one.clear()
         del self.around
+
+
+def _nobody() -> None:
+    """A reference to nothing."""
 
 
 def _unchanging(tensor: Any) -> int:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import attrgetter
 from types import FrameType
 from typing import Any
 
@@ -27,6 +28,7 @@ CALLS = CodeOf(torch.autograd, "backward", "grad")
 """The functions of PyTorch in which backward runs."""
 NO_PASS = -2  # the engine says -1 where none is running
 STRIDED = torch.strided
+VERSION = attrgetter("_version")
 current_pass = torch._C._current_graph_task_id
 queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
@@ -185,9 +187,10 @@ class Passing:
 
     def touched(self) -> set[int]:
         """The numbers of the gradients that something has written into since."""
-        return {
-            number for number, held in self.arrived.items() if held._version != self.written.get(number, held._version)
-        }
+        arrived, written = self.arrived, self.written
+        if [*map(VERSION, arrived.values())] == [*written.values()] and [*arrived] == [*written]:
+            return set()
+        return {number for number, held in arrived.items() if held._version != written.get(number, held._version)}
 
     def is_untouched(self, number: int) -> bool:
         """A backward that the user wrote may write into what it is given, which is what is held here."""

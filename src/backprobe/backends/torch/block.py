@@ -69,7 +69,7 @@ AROUND = -1  # in the place of an output: what a CopySlices node lets pass aroun
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
-REQUIRES_GRAD = attrgetter("requires_grad")
+REQUIRES_GRAD, UNCLEAR = attrgetter("requires_grad"), attrgetter("is_unclear")
 
 
 @lru_cache(4096)
@@ -430,6 +430,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
         touched = self.passing.touched()
+        if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
+            return columns
         found = [
             c if not (c.is_rare or touched or (c.leaf is not None and c.leaf.is_unclear)) else self._judged(c, touched)
             for c in captures

@@ -30,12 +30,6 @@ def rare(name: str) -> Any:
 class Capture:
     """One tensor at one version."""
 
-    RARE = ("again", "geometry", "in_vain", "is_changed", "opaque", "part", "snapshot", "writes")
-    USUAL = (
-        "alias", "calls", "edge", "is_rare", "leaf", "number", "status", "tensor", "unfollowed", "version", "why"
-    )  # fmt: skip
-    __slots__ = (*USUAL, *[f"_{name}" for name in RARE])
-
     opaque: Reason | None = rare("opaque")  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = rare("snapshot")
     part: Any = rare("part")  # of the program, that runs here without a history and is computed again with one
@@ -44,18 +38,20 @@ class Capture:
     geometry: Geometry | None = rare("geometry")  # set where the edge is that of the base, and this is a view of it
     writes: tuple[ViewWrite, ...] = rare("writes")
     is_changed: bool = rare("is_changed")  # does a hook of ours change its gradient?
+    is_rare = False
+    _opaque = _snapshot = _part = _again = _in_vain = _geometry = None
+    _writes, _is_changed = (), False
+
+    edge: GradientEdge | None = None
+    leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
+    number = -1  # of what has arrived at either for this version
+    unfollowed: Unfollowed | None = None
+    calls = 0  # of backward() before it got its name
+    status = GradStatus.OK  # why there is no edge, decided when the program is over
+    why: Reason | None = None
 
     def __init__(self, tensor: Tensor, version: int, alias: Tensor | None) -> None:
         self.tensor, self.version, self.alias = tensor, version, alias
-        self.edge: GradientEdge | None = None
-        self.leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
-        self.number = -1  # of what has arrived at either for this version
-        self.unfollowed: Unfollowed | None = None
-        self.calls = 0  # of backward() before it got its name
-        self.status = GradStatus.OK  # why there is no edge, decided when the program is over
-        self.why: Reason | None = None
-        self._opaque = self._snapshot = self._part = self._again = self._in_vain = self._geometry = None
-        self._writes, self._is_changed, self.is_rare = (), False, False
 
     @property
     def is_followed(self) -> bool:

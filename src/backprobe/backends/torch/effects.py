@@ -34,7 +34,7 @@ EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
-"""Arguments with which a function may write to more: to a weight, to statistics, to what a function of the user does."""
+"""Arguments with which a function may write to more: to a weight, to statistics, to what the user's function does."""
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__" for name in
     ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
@@ -84,7 +84,8 @@ def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if _writes(named) or named in EXPOSING:
         return Effect.WRITES
-    is_pure = code.co_filename == functional.__file__ and THROUGH_OTHERS.isdisjoint(takes)  # others give theirs its name
+    is_its_own = code.co_filename == functional.__file__  # what others put around it has its module and its name
+    is_pure = is_its_own and THROUGH_OTHERS.isdisjoint(takes)
     if "inplace" in takes:
         return Effect.AS_ASKED if is_pure else Effect.WRITES
     return Effect.READS if is_pure else Effect.UNKNOWN

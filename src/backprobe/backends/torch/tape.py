@@ -49,7 +49,7 @@ CALL = torch.nn.Module.__call__
 dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
-VERSION = attrgetter("_version")
+VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
 
 
 class TorchTape(TorchReplaces, Tape, Versions, Writes):
@@ -418,8 +418,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         for capture in self.exposed:
             if capture not in self.updated and not capture.opaque and _is_written_past(capture):
                 capture.opaque = BEHIND_AUTOGRAD
-        for capture in captures:
-            if capture.unfollowed is not None and capture.tensor.requires_grad:
+        for capture in filter(UNFOLLOWED, captures):
+            if capture.tensor.requires_grad:
                 self.late_edge(capture)
         columns = Columns.of(captures)
         for capture in columns.moved():
