@@ -149,11 +149,12 @@ class Scope(CodeListener):
 
     def bind(self, at: int, value: Any) -> Any:
         """A statement binds ``value`` to the local of site ``at``."""
-        recorder, kind = self.recorder, type(value)
+        recorder = self.recorder
         if self.dirty or not recorder.takes_all:
             if not recorder.is_recording:
                 return value
             value = self._looked_after(at, value)
+        kind = type(value)
         if kind in recorder.ordinary and self.wants[at] and not recorder.disturbed():
             code: Code = recorder.bound(value, self, at, self.locals[at])
         elif kind in PLAIN_TYPES and self.locals[at] not in self.places:

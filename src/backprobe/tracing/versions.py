@@ -102,7 +102,7 @@ class Versions:
 
     def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
         """The number of a tensor that a name of a scope holds from now on."""
-        number = self.numbers.get(id(tensor))  # it is an ordinary one
+        number = self.numbers.get(self.identity(tensor))
         if number is None:
             number = self._capture(tensor, scope, at, None)
         else:
