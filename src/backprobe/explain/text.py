@@ -209,6 +209,8 @@ SENTENCES = {
     "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
                          "or sum the losses and call backward() once; or retain_graph=True in the first call",
+    "freed_in_loop_next": "compute {name} again before each backward(), or sum the losses and call backward() once;\n"
+                          "or use {name}.detach(), if gradients need not flow behind it",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
                           "or compute it again; or sum the losses and call backward() once",
@@ -276,6 +278,7 @@ SENTENCES = {
     "write_of_update": "update it after the last backward() through what was computed from it",
     "write_of_carried": "{detach} before it is used again: backward() goes back into the step before,\n"
                         "whose parameters were updated since",
+    "detach_kept": "detach() what is kept of {values}",
     "write_in_call": "no write in place inside what this line calls: inplace=False where a module in it has that",
     "write_unseen": "a new tensor instead of the write; with bp.probe(model, ['**', '**:*']) its line may be seen",
     "write_unknown": "a new tensor instead of the write; of a parameter, an update after the last backward()",
