@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
@@ -88,6 +88,12 @@ def mode_of(entry: Entry) -> str:
     if mode == "torch.no_grad()":
         return f"under {mode} or set_grad_enabled(False)"  # which PyTorch does not tell apart
     return f"under {mode}" if mode else "while gradients were switched off"
+
+
+def line_in(fields: Mapping[str, str]) -> Source | None:
+    """The line that a reason speaks of."""
+    file, _, line = fields.get("at", "").rpartition(":")
+    return Source(file, int(line), fields.get("text", "")) if file else None
 
 
 def is_none(entry: Entry) -> bool:

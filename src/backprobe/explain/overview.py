@@ -72,7 +72,7 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
-             *_sampled(flow), *unfelt, *_without(flow, missing, rest - leaves),
+             *_sampled(flow), *_zeros_by_hand(flow.record), *unfelt, *_without(flow, missing, rest - leaves),
              *_hidden(flow, missing)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
@@ -86,6 +86,11 @@ def _sampled(flow: Dataflow) -> list[str]:
             instead = instead_of_flat(entry.op, flow.record.framework)
             found.append(say("sampled", at=named(entry), names=names, instead=instead))
     return found
+
+
+def _zeros_by_hand(record: Record) -> list[str]:
+    """Zero gradients behind functions whose backward the program has written itself: it may be meant so."""
+    return [str(note) for note in record.notes if note.code in ("zero_by_hand", "zero_behind")]
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:

@@ -91,7 +91,9 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     """
     if _is_entry_alone(one):
         return
-    if one.carriers:
+    if one.ran is Ran.RETURNED_NONE:
+        yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
+    elif one.carriers:
         causes = (cause for at in one.carriers for cause in _of_carrier(flow, at))
         yield from (cause for cause in causes if one.ran is not Ran.ASKED or cause.kind not in (*UNUSED, VALUE_UNUSED))
     elif one.ran is Ran.ASKED:
@@ -118,6 +120,9 @@ def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
     entry = flow.entries[at]
     if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):  # the error is said
         yield by_status(flow, entry)
+        return
+    if entry.status is GradStatus.OK:
+        yield about(flow, "none_behind", entry, entry.source)
         return
     for found in not_connected(flow, at):
         if found.kind == DIFFERENTIATED:

@@ -16,18 +16,22 @@ from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.call_sites import Instruction, call_site, mentions, switch
-from backprobe.backends.torch import graph
+from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
-from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.capture import Capture, gradient_edge
+from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.user_lines import users_frames
+from backprobe.findings.phrasing import listed
+from backprobe.record.reasons import Reason
 from backprobe.record.training import ModuleCall, Ran, Training, Unregistered, Untrained
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
@@ -163,6 +167,22 @@ class Census:
         found = {id(one): one for own in held for one in own if self.stepped or not self._is_replaced(one, names)}
         return Judged(found, names, reached) if found else None
 
+    def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
+        """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own."""
+        functions = Function.__subclasses__()
+        if not custom_functions.are_users(len(functions), id(functions[-1])):
+            return ()
+        givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
+        leaves = [
+            (one, edge.node, one.grad) for one in graph.leaves(givers.of)
+            if one.grad is not None and (edge := gradient_edge(one)) is not None
+        ]  # fmt: skip
+        names = TrainedNames(self.runs.modules.values(), self.runs.held)
+        return [
+            custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, found)]))
+            for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
+        ]
+
     def _is_replaced(self, one: Tensor, names: TrainedNames) -> bool:
         if id(one) in self.runs.held:
             return False
@@ -214,11 +234,16 @@ class Census:
     ) -> Iterator[Untrained]:  # fmt: skip
         carriers = _carriers(lacking, captures, inputs)
         entries = {id(capture.tensor): at for at, capture in enumerate(captures) if capture.tensor.is_leaf}
+        givers = Givers([node for call in reached.calls if not call.is_limited for node in call.nodes])
         for one in lacking:
             at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
             if owner is None:
                 yield Untrained(name, "", "", Ran.UNKNOWN, held, carriers=at, own=own)
+                continue
+            silent = _silent(one, givers)
+            if silent:
+                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.RETURNED_NONE, held, silent, at, own)
                 continue
             if self.runs.ran_with_others(owner, one):
                 yield Untrained(name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, (), at, own)
@@ -250,6 +275,13 @@ class Census:
             site = call_site(at)
             if site is not None:
                 yield ModuleCall(*site, mode, switch(around) if mode else None)
+
+
+def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
+    """The lines of the backwards in Python that returned None in the place of its gradient."""
+    edge = gradient_edge(parameter)
+    functions = () if edge is None else givers.by_hand(edge.node)
+    return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
 
 
 def _forward(module: Module) -> CodeType:
