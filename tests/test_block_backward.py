@@ -286,6 +286,60 @@ def test_hooks_of_the_user(x):
     assert same(seen[-1], full(4))
 
 
+@pytest.mark.parametrize("which", ["u", "v", "loss"])
+def test_a_hook_that_comes_later_changes_what_is_recorded_wherever_a_pass_begins(x, which):
+    with bp.probe() as rec:
+        u = x * 2
+        v = u * 3
+        loss = v.sum()
+        {"u": u, "v": v, "loss": loss}[which].register_hook(lambda gradient: gradient * 10)
+        loss.backward()
+    after = {"loss": ["loss", "v", "u"], "v": ["v", "u"], "u": ["u"]}[which]
+    plain = {"loss": torch.tensor(1.0), "v": full(1), "u": full(3)}
+    says(rec, grads={name: plain[name] * (10 if name in after else 1) for name in plain} | {"x": x.grad})
+
+
+def test_hooks_that_come_and_go_between_two_passes(x):
+    with bp.probe() as rec:
+        u = x * 2
+        v = u * 3
+        gone = v.register_hook(lambda gradient: gradient * 100)
+        gone.remove()
+        loss = v.sum()
+        loss.backward(retain_graph=True)
+        loss.register_hook(lambda gradient: gradient * 10)
+        loss.backward(retain_graph=True)
+        u.register_hook(lambda gradient: gradient * 2)
+        loss.backward()
+    says(rec, grads={"loss": torch.tensor(21.0), "v": full(21), "u": full(3 * (1 + 10 + 20)), "x": x.grad})
+
+
+def test_hooks_of_the_user_in_a_block_within_a_block(x):
+    with bp.probe() as outer:
+        u = x * 2
+        with bp.probe() as inner:
+            v = u * 3
+            v.register_hook(lambda gradient: gradient * 10)
+            u.register_hook(lambda gradient: gradient + 1)
+            v.sum().backward()
+    for rec in (inner, outer):
+        says(rec, grads={"v": full(10), "u": full(31)})
+
+
+def test_hooks_of_the_user_on_what_a_module_returns(x):
+    model, bare = net(), net()
+    for one in (model, bare):
+        block = bp.probe(one) if one is model else contextlib.nullcontext()
+        with block as rec:
+            hidden = one.first(x)
+            hidden.register_hook(lambda gradient: gradient * 10)
+            hidden.retain_grad()
+            one.second(hidden.tanh()).sum().backward()
+        if one is model:
+            assert same(rec["first"].grad, hidden.grad)
+    assert same(model.first.weight.grad, bare.first.weight.grad)
+
+
 WRITTEN_IN_PLACE = """
 u = x * 2
 first = u[:2]

@@ -72,6 +72,9 @@ class Versions(ABC):
     def effect(self, function: Any, flagged: bool) -> Effect:
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
 
+    def reports(self, owner: Any) -> None:
+        """This module's forward reports all that it does: calling the module writes to nothing out of sight."""
+
 
 class Writes(ABC):
     """Writes that reach other names, through shared memory."""

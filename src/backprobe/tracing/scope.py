@@ -259,9 +259,7 @@ class Scope(CodeListener):
         if key is kind:  # an object: what it is called is known, and not what it does
             effect = recorder.effect(function, flagged)
         if effect is not Effect.READS:
-            self.dirty = True
-            if effect is Effect.WRITES:
-                function = functools.partial(recorder.call_writer, function)
+            function = self._watched(function, effect)
         may_be_module = key is kind and not recorder.selection.in_function
         return functools.partial(self._call_module, function) if may_be_module else function
 
@@ -315,8 +313,17 @@ class Scope(CodeListener):
     def _watched(self, function: Any, effect: Effect) -> Any:
         if effect is Effect.READS:
             return function
+        if effect is Effect.AS_ASKED:
+            return functools.partial(self._call_as_asked, function)
         self.dirty = True
         return function if effect is Effect.UNKNOWN else functools.partial(self.recorder.call_writer, function)
+
+    def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what writes to nothing but what these arguments are said to be."""
+        if not (self.recorder.is_recording and self.recorder.targets(function, args, kwargs)):
+            return function(*args, **kwargs)
+        self.dirty = True
+        return self.recorder.call_writer(function, *args, **kwargs)
 
     def __enter__(self) -> Scope:
         return self
@@ -339,9 +346,10 @@ class Scope(CodeListener):
         recorder = self.recorder
         self._say(CALLED, _origin(function))
         effect = recorder.effect(function, flagged)
-        if effect is not Effect.READS:
+        may_write = effect in (Effect.WRITES, Effect.AS_ASKED)
+        targets: list[Any] = recorder.targets(function, args, kwargs) if may_write else []
+        if targets or effect not in (Effect.READS, Effect.AS_ASKED):
             self.dirty = True
-        targets: list[Any] = recorder.targets(function, args, kwargs) if effect is Effect.WRITES else []
         for tensor in targets:
             recorder.writing(tensor)
         return targets

@@ -183,7 +183,11 @@ class Trace:
         if kind is None:
             kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
         copy.cell.cell_contents = partial(self._enter_forward, kind)
-        return copy.function if plain is forward else MethodType(copy.function, forward.__self__)
+        if plain is forward:
+            return copy.function
+        if self.versions.counted is not None:
+            self.versions.counted.reports(forward.__self__)
+        return MethodType(copy.function, forward.__self__)
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The code that everything begins with runs now."""
@@ -316,10 +320,7 @@ class Trace:
         return result
 
     def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        if self.writes is None:
-            return []
-        with self.tape.quiet():
-            return self.writes.targets(function, tuple(args), kwargs)
+        return [] if self.writes is None else self.writes.targets(function, tuple(args), kwargs)
 
     def writing(self, tensor: Any) -> None:
         if self.writes is not None:

@@ -94,6 +94,7 @@ class Passing:
         self.arrived: dict[int, Tensor] = {}  # by the number of a place, in the order in which backward came there
         self.written: dict[int, int] = {}  # the versions of the gradients that are held
         self.held: set[int] = set()  # by identity: the gradients of values, as they came
+        self.late: set[int] = set()  # the numbers of places that are taken behind the user's hooks
         self.running = NO_PASS  # the last pass that was found to count
         self.seeds: set[int] = set()  # by identity: the cotangents that such passes began with
         self.count = 0
@@ -119,15 +120,20 @@ class Passing:
         return call is not None and not call.is_grad
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
-        """A hook or prehook of a node: note the gradient at one of its places.
-
-        It is copied where the user may write into it: in a backward of their own, or into what they began with. Else
-        the very object is held: meanwhile the engine makes no leaf's ``.grad`` of it, to add to in place later.
-        """
+        """A hook or prehook of a node: note the gradient at one of its places."""
         gradient = gradients[at]
-        if gradient is None or (current_pass() != self.running and not self._counts()):
-            return
-        if is_users or (self.seeds and id(gradient) in self.seeds):
+        if gradient is not None and (current_pass() == self.running or self._counts()):
+            self.take_early(number, gradient.clone() if is_users else gradient)
+
+    def take_early(self, number: int, gradient: Tensor | None) -> None:
+        """A hook of an edge, which is taken off where the user has hooks on the tensor: see ``EdgeHooks``.
+
+        The gradient is copied where the user may write into it: in a backward of their own, or into what they began
+        with. Else the very object is held: meanwhile the engine makes no leaf's ``.grad`` of it, to add to in place.
+        """
+        if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
+            return  # it may have been taken off just now, as this pass began here
+        if self.seeds and id(gradient) in self.seeds:
             gradient = gradient.clone()
         if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
             self.add(number, gradient)

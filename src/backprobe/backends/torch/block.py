@@ -19,7 +19,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.capabilities import Late, Recompute
-from backprobe.backends.facts import Backward, Options, Outcome
+from backprobe.backends.facts import Around, Backward, Options, Outcome
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
@@ -42,7 +42,7 @@ from backprobe.backends.torch.capture import (
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
-from backprobe.backends.torch.gradient_hooks import Arrivals, put_hook
+from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
@@ -56,7 +56,7 @@ from backprobe.backends.torch.strategies import (
     outcome,
     with_leaves,
 )
-from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
+from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape, dispatch_modes, is_wrapped
 from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
@@ -105,7 +105,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.passed = self.passing = Passing(options.create_graph)
-        self.take, self.take_of_leaf = self.passing.take, self.passing.take_of_leaf
+        self.take, self.take_early = self.passing.take, self.passing.take_early
+        self.take_of_leaf, self.edge_hooks = self.passing.take_of_leaf, EdgeHooks()
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
@@ -117,6 +118,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
+        self.is_particular = self.copies or options.nonfinite  # is there more to do for each capture?
 
     # while the block runs
 
@@ -253,15 +255,31 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     # listening
 
+    def capture(
+        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
+        through: bool = False,
+    ) -> Capture:  # fmt: skip
+        node = tensor.grad_fn
+        if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
+            return super().capture(tensor, around, previous, through)
+        if dispatch_modes() or is_wrapped(tensor):
+            return super().capture(tensor, around, previous, through)
+        capture = Capture(tensor, tensor._version, tensor.detach())  # as there, in one function: nearly all come here
+        at = tensor.output_nr
+        capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
+        number = self.numbers.get((node, at))
+        if number is None:
+            self._listen_at(capture, node, at, False)
+        else:
+            capture.number = number
+        if type(tensor) not in self.ordinary:
+            self.has_subclasses = True
+        self.unplaced.append(capture)
+        return capture
+
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
         """No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype."""
         tensor = capture.tensor
-        node = tensor.grad_fn
-        if node is not None and previous is None and not through and not isinstance(node, WRITTEN_IN_PYTHON):
-            at = tensor.output_nr  # nearly all come here
-            capture.edge = make(GradientEdge, (node, at, *TOKENS))
-            self._listen_at(capture, node, at, False)
-            return
         if not tensor.is_leaf or tensor._is_view():
             super()._take_edge(capture, previous, through)
             return
@@ -293,11 +311,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return self.count
 
     def _come_last(self) -> None:
-        """What a leaf's ``.grad`` gets is what the last hook returns."""
+        """What a leaf's ``.grad`` gets, and what flows on from an edge, is what the last hook returns."""
         for at, tensor in self.leaf_hooks.items():
             hooks: Any = tensor._backward_hooks
             if len(hooks or ()) > 1 and at in hooks:
                 hooks[at] = hooks.pop(at)  # PyTorch reads a plain dict: not ``move_to_end``
+        for node, number in self.edge_hooks.taken_off(self.passing.late):
+            self.passing.late.add(number)
+            self._put_prehook(node, partial(self.take, number, 0, False))
 
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
@@ -309,9 +330,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         number = self.numbers.get((node, at))
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1
-            handle = node.register_prehook(partial(self.take, number, at, is_users))
-            self.hooks += (handle.hooks_dict_ref(), handle.id)  # the handle would be one more object to be collected
+            if at or is_users:
+                self._put_prehook(node, partial(self.take, number, at, is_users))
+            else:
+                self.edge_hooks.put(capture.tensor, node, number, partial(self.take_early, number))
         capture.number = number
+
+    def _put_prehook(self, node: Node, hook: Callable[..., None]) -> None:
+        handle = node.register_prehook(hook)
+        self.hooks += (handle.hooks_dict_ref(), handle.id)  # the handle would be one more object to be collected
 
     def _compare_leaves(self) -> None:
         """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
@@ -493,8 +520,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def release(self) -> None:
         if self.births is not None:
             self.keep_hooks(self.births)
+        self.edge_hooks.release()
         super().release()
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
-        del self.take, self.take_of_leaf
+        del self.take, self.take_early, self.take_of_leaf

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from backprobe.backends.facts import Effect
 from backprobe.backends.torch.structure import structure
@@ -32,6 +33,8 @@ PYTHONS = (
 EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "set_"}
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
+THROUGH_OTHERS = {"max_norm", "running_mean", "distance_function"}
+"""Arguments with which a function may write to more: to a weight, to statistics, to what a function of the user does."""
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__" for name in
     ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
@@ -45,13 +48,18 @@ HARMLESS = frozenset({
 def effect(function: Any, flagged: bool) -> Effect:
     """What calling ``function`` may do; ``flagged`` if it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
     if type(function) is FunctionType:
-        return Effect.WRITES if flagged else _of_function(function.__code__, function.__module__, function.__name__)
+        found = _of_function(function.__code__, function.__module__, function.__name__)
+        return (Effect.AS_ASKED if found in (Effect.READS, Effect.AS_ASKED) else Effect.WRITES) if flagged else found
     if isinstance(function, partial):
         return effect(function.func, flagged or not function.keywords.keys().isdisjoint(FLAGS))
-    if flagged:
-        return Effect.WRITES
     if isinstance(function, torch.nn.Module):
         return effects_of(function)[function]
+    found = _of_other(function)
+    return found if not flagged else Effect.AS_ASKED if found is Effect.READS else Effect.WRITES
+
+
+def _of_other(function: Any) -> Effect:
+    """The effect of what is not a plain function, where no argument says that it writes."""
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
         return Effect.UNKNOWN  # the user's object, which is not asked: it may answer with code of its own
     compiled = not isinstance(function, FunctionType | MethodType | type)
@@ -59,7 +67,7 @@ def effect(function: Any, flagged: bool) -> Effect:
         name = _name(function)
         if _writes(name) or name in EXPOSING or _inplace_position(function) is not None:
             return Effect.WRITES
-        return Effect.READS if compiled else Effect.UNKNOWN
+        return Effect.READS if compiled and name != "requires_grad_" else Effect.UNKNOWN
     if isinstance(function, BuiltinFunctionType | type) and function in HARMLESS:
         return Effect.READS
     return Effect.UNKNOWN
@@ -67,12 +75,19 @@ def effect(function: Any, flagged: bool) -> Effect:
 
 @lru_cache(4096)
 def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
-    """A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``."""
-    if isinstance(module, str) and module.startswith(("torch", "_operator")):
-        named = name.partition(".")[0]
-        if _writes(named) or named in EXPOSING or _position(code, "inplace") is not None:
-            return Effect.WRITES
-    return Effect.UNKNOWN
+    """A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``.
+
+    Those of ``torch.nn.functional`` write to nothing else, but for a few.
+    """
+    if not (isinstance(module, str) and module.startswith(("torch", "_operator"))):
+        return Effect.UNKNOWN
+    named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if _writes(named) or named in EXPOSING:
+        return Effect.WRITES
+    is_pure = code.co_filename == functional.__file__ and THROUGH_OTHERS.isdisjoint(takes)  # others give theirs its name
+    if "inplace" in takes:
+        return Effect.AS_ASKED if is_pure else Effect.WRITES
+    return Effect.READS if is_pure else Effect.UNKNOWN
 
 
 def targets(

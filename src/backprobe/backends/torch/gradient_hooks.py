@@ -7,10 +7,12 @@ around the view to its base: that part is taken at the base's CopySlices node, a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -26,6 +28,7 @@ from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.tensors import ORDINARY, Geometry
 
 Gradients = dict[int, Tensor]  # by position of the capture
+HOOKS = attrgetter("_backward_hooks")
 
 
 @dataclass
@@ -82,6 +85,59 @@ def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any
     RemovableHandle.next_id = at + 1
     hooks[at] = hook
     return hooks, at
+
+
+CARRIERS = [torch.empty(0)]
+"""Tensors that nobody uses, through which a hook is put at an edge."""
+
+
+class EdgeHooks:
+    """Hooks at the first outputs of nodes, each in a dictionary of its own.
+
+    ``node.register_prehook`` makes a handle, which takes three times as long as all this. So the dictionary is given to
+    the node as PyTorch gives it those of a tensor. What is put there runs before the hooks that the user puts on the
+    tensor later: where there are any when a pass begins, a prehook takes its place, which runs behind them.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self.carrier = CARRIERS.pop()
+        except IndexError:  # another thread may have taken the last one
+            self.carrier = torch.empty(0)
+        self.hooks: list[dict[int, Any]] = []
+        self.places: list[tuple[Node, int]] = []  # with the number of each
+        self.tensors: list[Tensor] = []
+
+    def put(self, tensor: Tensor, node: Node, number: int, hook: Callable[[Tensor], Any]) -> None:
+        """Call a hook with what arrives at the first output of a node, of which this is the tensor."""
+        held: Any = {0: hook}
+        self.carrier._backward_hooks = held
+        node._register_hook_dict(self.carrier)
+        self.hooks.append(held)
+        self.places.append((node, number))
+        self.tensors.append(tensor)
+
+    def taken_off(self, late: Collection[int]) -> list[tuple[Node, int]]:
+        """Take off the hooks of those tensors that have others now; where, and the numbers of these places.
+
+        ``late`` are the numbers of those that were taken off before.
+        """
+        found = []
+        for held, (node, number) in compress(zip(self.hooks, self.places, strict=True), map(HOOKS, self.tensors)):
+            if number not in late:
+                held.clear()
+                found.append((node, number))
+        return found
+
+    def release(self) -> None:
+        """Take off all."""
+        for held in self.hooks:
+            held.clear()
+        self.carrier._backward_hooks = None
+        CARRIERS.append(self.carrier)
+        self.hooks.clear()
+        self.places.clear()
+        self.tensors.clear()
 
 
 def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:

@@ -245,6 +245,11 @@ class _Reporter:
 # forwards exchanged for one call
 
 
+def has_hooks_on_all() -> bool:
+    """Are there hooks on all modules, which may do anything?"""
+    return bool(torch_modules._global_forward_hooks or torch_modules._global_forward_pre_hooks)
+
+
 def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a module, its hooks included, with another forward in the place of its own."""
     with replaced([(module, "forward", forward)]):

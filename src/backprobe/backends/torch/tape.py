@@ -45,6 +45,7 @@ UPDATED = Reason("partly_updated")
 OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 STRIDED = torch.strided
+CALL = torch.nn.Module.__call__
 dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
@@ -61,6 +62,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.options = options
         self.copies = options.values == "copy"
         self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
+        self.reporting: dict[int, torch.nn.Module] = {}  # by identity: those whose own forward says what it writes
         self.undecided: dict[Capture, Unfollowed] = {}
         self.has_subclasses = False  # is one of them of a type that may answer for itself?
         self.unplaced: list[Capture] = []
@@ -253,13 +255,19 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         if isinstance(function, torch.nn.Module):
+            if id(function) in self.reporting and not (function._forward_hooks or function._forward_pre_hooks):
+                return Effect.READS
             if function not in self.modules:
                 if self.refused:
                     asked = f"{type(function).__name__}(...) inside a probed function"
                     models.refuse(function, asked, kinds=self.refused)
                 self.modules.update(effects.effects_of(function))
-            return Effect.WRITES if flagged else self.modules[function]
+            return self.modules[function]
         return effects.effect(function, flagged)
+
+    def reports(self, owner: Any) -> None:
+        if type(owner).__call__ is CALL and not models.has_hooks_on_all():
+            self.reporting[id(owner)] = owner
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):
@@ -269,8 +277,9 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         found = effects.targets(function, args, kwargs, self.modules)
         if getattr(function, "__name__", "") in effects.EXPOSING:
-            for tensor in found:
-                self.expose(tensor)
+            with self.quiet():
+                for tensor in found:
+                    self.expose(tensor)
             return []
         return found
 
