@@ -23,7 +23,7 @@ def about(
 ) -> Finding:  # fmt: skip
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
     known = {
-        "value": repr(entry.name), "target": repr(entry.name), "plain": own_name(entry.name),
+        "value": repr(entry.name), "target": repr(entry.name), "plain": as_code(entry.name),
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
         "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
         "text": "the checkpoint" if entry.cause is None else f"`{uncommented(entry.cause)}`",
@@ -111,6 +111,17 @@ def is_of_whole_numbers(entry: Entry) -> bool:
 def own_name(name: str) -> str:
     """A name as the program writes it: without scope and count."""
     return strip(name).rpartition(":")[2]
+
+
+def as_code(name: str) -> str:
+    """A name as the program may spell it in its code: an item by its number, and without the scope of what a framework
+    names itself.
+
+    >>> as_code("/step#1:pair#0.0"), as_code("layers.1.weight"), as_code("dense/kernel:0")
+    ('pair[0]', 'layers[1].weight', 'kernel')
+    """
+    own = re.sub(r":\d+$", "", strip(name)).rpartition(":")[2].rpartition("/")[2]
+    return re.sub(r"\.(\d+)", r"[\1]", own)
 
 
 def names_of(flow: Dataflow, at: int) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from backprobe.cuts.cutting_operations import MODULES, POSITIONS, STEPS, flat_operation, parsed
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.explain.about_entries import about, is_none, is_of_whole_numbers, line_in, own_name
+from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
@@ -66,7 +66,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         text = "the checkpoint" if line is None else uncommented(line)
     found = about(
         flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
-        plain=own_name(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
+        plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
         converted=f"`{inside}`", functions=by_hand.get("functions", ""),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found

@@ -84,7 +84,9 @@ def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if _writes(named) or named in EXPOSING:
         return Effect.WRITES
-    is_pure = code.co_filename == functional.__file__ and THROUGH_OTHERS.isdisjoint(takes)  # others give theirs its name
+    is_pure = code.co_filename == functional.__file__ and THROUGH_OTHERS.isdisjoint(
+        takes
+    )  # others give theirs its name
     if "inplace" in takes:
         return Effect.AS_ASKED if is_pure else Effect.WRITES
     return Effect.READS if is_pure else Effect.UNKNOWN
