@@ -219,7 +219,8 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
 
 ONLY_IN_PYTORCH = ("no_grad", "checkpoint", "overwritten", "made_leaf", "data")
 FIELDS = dict.fromkeys(("value", "plain", "target", "text", "call", "dtype", "mode", "function", "reason", "instead",
-                        "functions", "again", "others", "outputs", "module", "operations", "names", "converted"), "u")  # fmt: skip
+                        "again", "others", "outputs", "module", "operations", "names", "converted",
+                        "functions"), "u")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
