@@ -17,6 +17,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.training import Ran, Training, Unregistered, Untrained
 
 UNUSED = ("unused", "unknown", "other_call", "written_since")
+NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
 NEVER_READ = "never_read"
 VALUE_UNUSED = "value_unused"
 MOST = 12  # names of parameters
@@ -91,7 +92,10 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     """
     if _is_entry_alone(one):
         return
-    if one.ran is Ran.RETURNED_NONE:
+    own = [] if one.own is None else [cause for cause in not_connected(flow, one.own) if cause.kind not in NO_CUTS]
+    if own:  # it was given to a function of the program by itself
+        yield from own
+    elif one.ran is Ran.RETURNED_NONE:
         yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
     elif one.carriers:
         causes = (cause for at in one.carriers for cause in _of_carrier(flow, at))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import getattr_static
 from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
@@ -34,7 +35,7 @@ from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.training import ModuleCall, Ran, Training, Unregistered, Untrained
 from backprobe.source.frames import name_in
-from backprobe.source.user_code import package
+from backprobe.source.user_code import innermost, package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
 IDLE: CodeType = Module.forward.__code__
@@ -75,6 +76,11 @@ class Runs:
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
         """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
         return id(owner) in self.modules and id(parameter) not in self.held
+
+    def called_with(self, module: Module, around: Sequence[Module]) -> Module:
+        """The outermost of the modules around one that the program's own code calls where the one runs as well."""
+        places = self.calls.get(id(module), {}).keys()
+        return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
         """Did it run with gradients switched on?"""
@@ -252,7 +258,7 @@ class Census:
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
             code = _forward(owner)
             if module is owner and package(code.co_filename) is None:
-                calls, ran = [*mentions(code, name.rpartition(".")[2])], Ran.OWN
+                calls, ran = [*_mentions(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
@@ -267,7 +273,8 @@ class Census:
             return Ran.NOT_CALLED, idle[-1]
         if at is None:
             return Ran.UNKNOWN, owner
-        is_partly = reached.any_of(chain[at].parameters())  # as a MultiheadAttention, which does not call all its parts
+        called = self.runs.called_with(chain[at], chain[at + 1 :])
+        is_partly = reached.any_of(called.parameters())  # as a MultiheadAttention, which does not call all its parts
         return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
@@ -287,6 +294,18 @@ def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
 def _forward(module: Module) -> CodeType:
     code: CodeType = getattr(type(module).forward, "__code__", IDLE)
     return code
+
+
+def _mentions(module: Module, attribute: str) -> Iterator[ModuleCall]:
+    """Where the forward of a module mentions one of its attributes, or a method or property does that forward uses."""
+    pending, seen = [_forward(module)], set[CodeType]()
+    for code in pending:  # which grows
+        seen.add(code)
+        yield from mentions(code, attribute)
+        used = (getattr_static(type(module), name, None) for name in code.co_names)
+        functions = (innermost(getattr(one, "fget", None) or getattr(one, "func", None) or one) for one in used)
+        new = dict.fromkeys(one.__code__ for one in functions if one is not None and one.__code__ not in seen)
+        pending += [one for one in new if package(one.co_filename) is None]
 
 
 def _is_opaque(module: Module) -> bool:
