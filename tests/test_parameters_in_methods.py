@@ -1,6 +1,7 @@
-"""Parameters that methods, properties, parametrisations and helper functions take out of the graph, in blocks."""
+"""Parameters that forwards, methods, properties, parametrisations and helpers take out of the graph, in blocks."""
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -89,6 +90,61 @@ def test_a_cut_in_a_parametrisation_is_not_one_of_what_the_model_gives():
     (finding,) = report.findings
     assert finding.source.text == "return (weight / weight.norm()).detach()"
     assert "parameters without a gradient because of it: net.0.parametrizations.weight.original" in str(report)
+
+
+class DataBeside(nn.Module):
+    """Its weight gets a gradient from a penalty alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.inner, self.head = nn.Parameter(torch.ones(3, 3)), nn.Linear(3, 3), nn.Linear(3, 1)
+
+
+class InAnExpression(DataBeside):
+    def forward(self, x):
+        return self.head(torch.tanh(self.inner(x) @ self.weight.data))
+
+
+class UnderAName(DataBeside):
+    def forward(self, x):
+        taken = self.weight.data
+        return self.head(torch.tanh(self.inner(x) @ taken))
+
+
+class OfAnother(DataBeside):
+    def forward(self, x):
+        h = nn.functional.linear(x @ self.weight, self.inner.weight.data, self.inner.bias)
+        return self.head(h)
+
+
+def noted_beside_a_penalty(net):
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with bp.probe() as rec:
+        penalty = sum(one.square().sum() for one in net.parameters())
+        loss = net(X).square().mean() + 1e-3 * penalty
+        loss.backward()
+        optimizer.step()
+    report = bp.explain(rec)
+    assert report.ok
+    return [note for note in report.notes if "(data)" in note]
+
+
+@pytest.mark.parametrize("kind, cut", [
+    (InAnExpression, "`self.weight`"), (UnderAName, "`self.weight`"), (OfAnother, "`self.inner.weight`"),
+])  # fmt: skip
+def test_data_of_a_parameter_beside_a_penalty_is_noted(kind, cut):
+    (note,) = noted_beside_a_penalty(kind())
+    assert note.startswith(f"{cut} is not recorded: if it has a history, it is cut off (data) at ")
+
+
+class OfABatch(DataBeside):
+    def forward(self, x):
+        batch = SimpleNamespace(data=x * 2)
+        return self.head(self.inner(batch.data) @ self.weight)
+
+
+def test_an_attribute_that_only_is_called_data_is_none():
+    assert noted_beside_a_penalty(OfABatch()) == []
 
 
 def gain(x, by):

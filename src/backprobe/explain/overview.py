@@ -73,7 +73,7 @@ def explain_all(flow: Dataflow) -> Report:
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
              *_sampled(flow), *_zeros_by_hand(flow.record), *unfelt, *_without(flow, missing, rest - leaves),
-             *_hidden(flow, missing)]  # fmt: skip
+             *_hidden(flow, missing, {_line(mention.place) for mention in beside})]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
 
@@ -387,8 +387,12 @@ def _is_of_update(flow: Dataflow, at: int) -> bool:
     return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
-def _hidden(flow: Dataflow, missing: Sequence[int]) -> Iterator[str]:
-    """Lines on the way to an output that would cut off what is not recorded, each once."""
+def _line(place: Source | None) -> tuple[str, int] | None:
+    return None if place is None else (place.file, place.line)
+
+
+def _hidden(flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None]) -> Iterator[str]:
+    """Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``."""
     training = flow.record.training
     if training is not None and training.untrained:  # which says what lacks its gradient
         return
@@ -397,7 +401,8 @@ def _hidden(flow: Dataflow, missing: Sequence[int]) -> Iterator[str]:
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
     losing = [
         (at, cuts) for at, found in hidden.items()
-        if (cuts := [one for one in found if may_lose(one) and one.use.kind not in is_meant])
+        if (cuts := [one for one in found
+                     if may_lose(one) and one.use.kind not in is_meant and _line(one.line) not in said])
     ]  # fmt: skip
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:
