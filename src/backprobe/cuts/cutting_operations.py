@@ -212,7 +212,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False
     is_called = isinstance(around, ast.Call) and around.func is node
-    is_owner = isinstance(around, ast.Attribute) and around.attr not in TAKING
+    is_owner = isinstance(around, ast.Attribute) and around.attr not in (*TAKING, *OWN_METHODS)
     is_taking = isinstance(node, ast.Attribute) and node.attr in TAKING
     is_part = is_called or is_owner or is_taking or _last(node) in SHAPES
     root = _root(node)

@@ -198,6 +198,8 @@ SENTENCES = {
     "cleared": "optimizer.step() found no gradient in {parameters}: they were cleared after backward()",
     "cleared_next": "call zero_grad() before backward() or after step(), and not between the two",
     "unregistered": "{place} is a plain {kind}: its parameters get gradients, but no optimizer has them",
+    "all_frozen": "optimizer.step() ran, and no parameter that it has requires a gradient",
+    "all_frozen_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
     "unregistered_next": "{instead}, and model.parameters() has them",
     # errors, and causes that PyTorch's graph shows
     "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
@@ -345,6 +347,7 @@ SENTENCES = {
     "lost": "{count} with a history but no gradient",
     "trained": "all {parameters} got a gradient",
     "cleared_of": "{lost} of {parameters} had no gradient when the optimizer stepped",
+    "none_trained": "no parameter requires a gradient: {frozen} frozen (requires_grad=False)",
     "trained_one": "the only parameter got a gradient",
     "untrained": "{lost} of {parameters} got no gradient",
     "frozen_parameters": "{count} frozen (requires_grad=False)",

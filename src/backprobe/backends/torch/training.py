@@ -200,7 +200,7 @@ class Census:
     ) -> Training:  # fmt: skip
         """What became of the parameters."""
         names, reached = judged.names, judged.reached
-        trainable = [one for one in judged.parameters.values() if one.requires_grad]
+        trainable = [one for at, one in judged.parameters.items() if one.requires_grad or at in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
