@@ -303,4 +303,4 @@ def test_two_losses_of_one_step_are_no_carried_state():
         first, second = h.sum(), h.prod()
         first.backward()
         second.backward()
-    assert "next:     h.detach() where the first loss uses it" in caught.value.__notes__[-1]
+    assert "next:     sum losses and call backward() once: (a + b).backward();" in caught.value.__notes__[-1]

@@ -40,6 +40,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code
     code = "backward_not_run.raised" if entry.is_because("block_raised") else code
     code = "backward_not_run.late" if entry.is_because("named_late") else code
+    code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
     return about(flow, code, entry, line or entry.source, facts=facts, instead=instead)

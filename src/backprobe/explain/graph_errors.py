@@ -250,9 +250,11 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
     """The remedy where a later step goes back into what an earlier one has freed, and its fields; else empty."""
     record, failure, values = context.record, context.failure, context.values
     is_carried = not values or any(is_bound_again(record, value) for value in values)
-    if not failure.is_one_forward and is_carried:
+    if failure.is_one_forward:
+        return "", {}
+    if is_carried:
         return "freed_carried", {"detach": detaching(record, values, context.users) if values else "detach() it"}
-    if is_carried or not spelling(record, values[0]):
+    if not spelling(record, values[0]):
         return "", {}
     is_loop = failure.earlier is not None and failure.earlier in failure.lines
     return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), {}

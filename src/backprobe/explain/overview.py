@@ -60,7 +60,7 @@ def explain_all(flow: Dataflow) -> Report:
     in_vain = [each for each in flow.entries if each.is_because("reentrant_checkpoint") and each.cause not in known]
     faults, unfelt = _by_reason(flow, missing)
     findings += merged([by_status(flow, entry) for entry in in_vain])
-    findings += [*faults, *made_leaves(flow)]
+    findings += [*faults, *merged(made_leaves(flow))]
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     findings += [*asked, *undifferentiated(flow, [*findings, *asked, *failed])]

@@ -120,6 +120,9 @@ CAUSES = {
     "not_taken_next": "nothing, if the branch was left out on purpose: on such inputs its gradient is zero",
     "backward_not_run": "no backward pass reached {value}: {reason}",
     "backward_not_run_next": "{go_back}",
+    "backward_not_run.model": "no backward pass reached {value}: {reason}",
+    "backward_not_run.model_next": "{go_back}; where it is called,\n"
+                                   "a block without the model, with bp.probe() as rec:, records the lines up to it",
     "backward_not_run.block": "{reason}",
     "backward_not_run.block_next": "{instead}",
     "backward_not_run.raised": "the block was not differentiated: {reason}",
