@@ -10,14 +10,19 @@ INSTEAD = re.compile(r"`(?P<instead>[^`]+)` instead of `(?P<formula>[^`]+)`")
 STANDS = re.compile(r"; (?P<name>\w+) stands for `(?P<what>[^`]+)`")
 
 
-def function(text, folder, framework):
-    """The function ``f`` of a program that is written to a file of its own."""
+def defined(text, folder):
+    """What a program defines that is written to a file of its own."""
     path = folder / f"program_{uuid.uuid4().hex}.py"
-    path.write_text(f"{framework}\n\n{text}")
+    path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.f
+    return module
+
+
+def function(text, folder, framework):
+    """The function ``f`` of a program that is written to a file of its own."""
+    return defined(f"{framework}\n\n{text}", folder).f
 
 
 def remedy_of(report):

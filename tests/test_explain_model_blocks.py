@@ -254,3 +254,34 @@ def test_a_checkpoint_that_calls_a_module_again_names_no_line_of_another_call():
             model(torch.randn(3, 4)).sum().backward()
     (found,) = bp.explain(rec, "enc.weight").findings
     assert found.source is None or found.source.text == "h = self.enc(h).detach()"
+
+
+def test_a_cut_behind_the_model_is_looked_for_without_it():
+    """Nothing of the model is reached, though backward() is called: the remedy says how to see what lies between."""
+    net, head = nn.Linear(2, 2), nn.Linear(2, 1)
+
+    def between(h):
+        return torch.from_numpy(h.detach().numpy())
+
+    def step(block):
+        with block as rec:
+            for _ in range(2):
+                loss = head(between(net(torch.ones(1, 2)))).sum()
+                loss.backward()
+        return bp.explain(rec)
+
+    (finding,) = step(bp.probe(net)).findings
+    assert finding.kind == "backward_not_run"
+    assert "with bp.probe() as rec:" in finding.remedy
+    assert "return torch.from_numpy(h.detach().numpy())" in {one.source.text for one in step(bp.probe()).findings}
+
+
+def test_a_loss_that_is_made_a_leaf_in_each_step_is_one_finding():
+    net = nn.Linear(2, 3)
+    with bp.probe() as rec:
+        for _ in range(2):
+            chosen = net(torch.ones(1, 2)).argmax(1)
+            loss = chosen.float().mean()
+            loss.requires_grad_(True)
+            loss.backward()
+    assert len(bp.explain(rec).of_kind("made_leaf")) == 1

@@ -219,7 +219,8 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
 
 ONLY_IN_PYTORCH = ("no_grad", "checkpoint", "overwritten", "made_leaf", "data")
 FIELDS = dict.fromkeys(("value", "plain", "target", "text", "call", "dtype", "mode", "function", "reason", "instead",
-                        "again", "others", "outputs", "module", "operations", "names", "converted"), "u")  # fmt: skip
+                        "again", "others", "outputs", "module", "operations", "names", "converted",
+                        "functions"), "u")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -403,6 +404,21 @@ def gradients_of_own_tapes():
             loss = tf.reduce_sum(w * c)
         tape.gradient(beside, w)
     yield other, {"w": ("none_given", "tape.gradient(beside, w)")}
+
+
+def test_a_remedy_spells_what_a_tape_does_not_watch_as_code():
+    import tensorflow as tf
+
+    def step(pair):
+        u = pair[1] * 2.0
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(pair[0] * u)
+        return tape.gradient(loss, [pair[0], u])
+
+    with bp.probe(backend="tensorflow") as rec:
+        step([tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])])
+    (finding,) = bp.explain(rec).of_kind("not_watched")
+    assert finding.remedy.startswith("call tape.watch(pair[0]) in the tape")
 
 
 def test_why_a_tape_of_the_programs_own_gave_none(tmp_path):

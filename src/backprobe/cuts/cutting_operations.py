@@ -63,6 +63,8 @@ ASSIGNING = frozenset({
 NUMPY = ("np", "numpy", "scipy")
 """What the libraries are called whose functions take numbers out of a tensor and give arrays."""
 
+TAKING = frozenset({"data"})
+"""Attributes of a value that take it out of the graph, and are no parts of an object."""
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
                "byte": "integer", "char": "integer"}  # fmt: skip
@@ -210,7 +212,9 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False
     is_called = isinstance(around, ast.Call) and around.func is node
-    is_part = is_called or isinstance(around, ast.Attribute) or _last(node) in SHAPES
+    is_owner = isinstance(around, ast.Attribute) and around.attr not in (*TAKING, *OWN_METHODS)
+    is_taking = isinstance(node, ast.Attribute) and node.attr in TAKING
+    is_part = is_called or is_owner or is_taking or _last(node) in SHAPES
     root = _root(node)
     return not is_part and not {ast.unparse(node), root} & known and root not in (*MODULES, *dir(builtins), "")
 

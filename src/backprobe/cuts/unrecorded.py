@@ -70,7 +70,8 @@ def hidden_cuts(entry: Entry) -> list[Hidden]:
     """What an entry's own line cuts off that is not recorded, each with how it does that, and before it the lines that
     did so to names that hold no tensor.
     """
-    if entry.status not in BARE:
+    is_of_unseen = entry.status is GradStatus.DETACHED and not (entry.reads or entry.indirect)
+    if entry.status not in BARE and not is_of_unseen:
         return []
     before: dict[str, list[Hidden]] = {}
     for way in entry.indirect:

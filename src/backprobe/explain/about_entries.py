@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
@@ -23,7 +23,7 @@ def about(
 ) -> Finding:  # fmt: skip
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
     known = {
-        "value": repr(entry.name), "target": repr(entry.name), "plain": own_name(entry.name),
+        "value": repr(entry.name), "target": repr(entry.name), "plain": as_code(entry.name),
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
         "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
         "text": "the checkpoint" if entry.cause is None else f"`{uncommented(entry.cause)}`",
@@ -40,6 +40,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code
     code = "backward_not_run.raised" if entry.is_because("block_raised") else code
     code = "backward_not_run.late" if entry.is_because("named_late") else code
+    code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
     return about(flow, code, entry, line or entry.source, facts=facts, instead=instead)
@@ -90,6 +91,12 @@ def mode_of(entry: Entry) -> str:
     return f"under {mode}" if mode else "while gradients were switched off"
 
 
+def line_in(fields: Mapping[str, str]) -> Source | None:
+    """The line that a reason speaks of."""
+    file, _, line = fields.get("at", "").rpartition(":")
+    return Source(file, int(line), fields.get("text", "")) if file else None
+
+
 def is_none(entry: Entry) -> bool:
     """Does its name hold None?"""
     codes = ("not_tensor", "no_attention_weights")
@@ -105,6 +112,17 @@ def is_of_whole_numbers(entry: Entry) -> bool:
 def own_name(name: str) -> str:
     """A name as the program writes it: without scope and count."""
     return strip(name).rpartition(":")[2]
+
+
+def as_code(name: str) -> str:
+    """A name as the program may spell it in its code: an item by its number, and without the scope of what a framework
+    names itself.
+
+    >>> as_code("/step#1:pair#0.0"), as_code("layers.1.weight"), as_code("dense/kernel:0")
+    ('pair[0]', 'layers[1].weight', 'kernel')
+    """
+    own = re.sub(r":\d+$", "", strip(name)).rpartition(":")[2].rpartition("/")[2]
+    return re.sub(r"\.(\d+)", r"[\1]", own)
 
 
 def names_of(flow: Dataflow, at: int) -> list[str]:

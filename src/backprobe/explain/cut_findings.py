@@ -14,7 +14,7 @@ from dataclasses import replace
 from backprobe.cuts.cutting_operations import MODULES, POSITIONS, STEPS, flat_operation, parsed
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.explain.about_entries import about, is_none, is_of_whole_numbers, own_name
+from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
@@ -57,12 +57,17 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause = "sample.discrete"
     if kind == "checkpoint":
         line = target.cause or line
+    by_hand = source.why.fields if kind == "silent" and source.why is not None else {}
+    if "functions" in by_hand:
+        cause = "silent.custom"
+        own = line_in(by_hand)
+        facts += [] if own is None else [say("backward_at", at=location(own))]
     if kind in ("checkpoint", "limited"):  # which are not part of the line that computes the value
         text = "the checkpoint" if line is None else uncommented(line)
     found = about(
         flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
-        plain=own_name(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
-        converted=f"`{inside}`",
+        plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
+        converted=f"`{inside}`", functions=by_hand.get("functions", ""),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
 

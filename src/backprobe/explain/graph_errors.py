@@ -13,6 +13,7 @@ from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
+from backprobe.explain.carried import detaching, has_earlier, is_bound_again, users_of
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.loaded import loaded
@@ -53,14 +54,18 @@ class FailureContext:
         """A sentence about the values."""
         words: dict[str, object] = {"value": "a value without a name", "name": "u"}
         for entry in self.values[:1]:
-            words = {"value": repr(entry.name), "name": spelling(entry) or "u"}
+            words = {"value": repr(entry.name), "name": spelling(self.record, entry) or "u"}
             words["described"] = f"{entry.dtype} of shape {entry.shape}"
         words["values"] = quoted([each.name for each in self.values], len(self.values)) or self.failure.text
         return say(code, **{**words, **fields})
 
 
-def spelling(entry: Entry) -> str:
-    """A value as the program may write it: a name of its own, or an item of one; empty where it has neither."""
+def spelling(record: Record, entry: Entry) -> str:
+    """A value as the program may write it: a name of its own, or an item of one; empty where it has neither, as what a
+    module gives.
+    """
+    if _module(record, entry):
+        return ""
     names = [own_name(name) for name in (entry.name, *entry.aliases)]
     plain = [name for name in names if all(part.isidentifier() for part in name.split(".")) and name != "return"]
     items = [re.sub(r"\.(\d+)", r"[\1]", name) for name in names if not name.startswith("return")]
@@ -166,8 +171,9 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
     """What to do instead of the write."""
     sources = [entry.source for entry in context.writers if entry.source is not None]
     is_update = any(value.source is None or value.is_leaf for value in context.values[:1])
-    carried = context.carried if context.failure.lines else []
-    detach = detaching([entry for entry in carried if is_bound_again(context.record, entry)])
+    carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
+    using = [user for entry in carried for user in users_of(context.record, entry)]
+    detach = detaching(context.record, carried, using) if context.failure.lines and carried else ""
     if detach:
         return context.say("write_of_carried", detach=detach)
     if modules:
@@ -180,7 +186,7 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
         return context.say("write_unseen" if is_module else "write_unknown")
     if not any(WRITES.search(source.statement) for source in sources):
         return context.say("write_in_call")
-    names = [name for entry in (*context.writers, *context.values) if (name := spelling(entry))]
+    names = [name for entry in (*context.writers, *context.values) if (name := spelling(context.record, entry))]
     written = [name for source in sources if (name := written_name(source.statement))]
     text = next((f"`{uncommented(source)}`" for source in sources), "the write")
     if not written and any("inplace=True" in source.statement for source in sources):
@@ -215,24 +221,6 @@ def written_name(statement: str) -> str:
     return ""
 
 
-def is_bound_again(record: Record, entry: Entry) -> bool:
-    """Has a later value one of the names of a value, as the state of a step has that of the state before?"""
-    at = record.entries.index(entry)
-    return any(position > at for position in _namesakes(record, at))
-
-
-def _has_earlier(record: Record, entry: Entry) -> bool:
-    """Has an earlier value one of its names?"""
-    at = record.entries.index(entry)
-    return any(position < at for position in _namesakes(record, at))
-
-
-def _namesakes(record: Record, at: int) -> list[int]:
-    """The positions of the values that have a name of one, whatever its count."""
-    own = {strip(name) for name, position in record.names.items() if position == at}
-    return [position for name, position in record.names.items() if strip(name) in own]
-
-
 def _module(record: Record, entry: Entry) -> str:
     """The path of the module that gave an entry which no line of the program's own gave."""
     if entry.source is not None and package(entry.source.file) is None:
@@ -251,44 +239,25 @@ def _freed(context: FailureContext) -> str:
         survived = [_at(value) for value in context.values] or ["a value without a name"]
         parts = [("freed", location(earlier)), *(("survived", each) for each in survived)]
     is_itself = bool(context.values) and not context.users
-    is_other = is_itself or context.failure.is_one_forward
-    is_carried = not context.values or any(is_bound_again(context.record, value) for value in context.values)
-    carried = _used_by_attribute(context)
-    detach = f"{carried} = {carried}.detach()" if carried else detaching(context.values) or "detach() it"
-    detach = detach if is_carried and not is_other else ""
-    is_shared = not (is_other or is_carried) and bool(spelling(context.values[0]))
+    code, fields = _once_more(context)
     usual = "freed" if call == "backward()" else "freed_by_grad"
-    code = "freed_carried" if detach else "freed_shared" if is_shared else usual
-    parts += [*(("used", _at(user)) for user in context.users), ("next", context.say(f"{code}_next", detach=detach))]
+    remedy = context.say(f"{code or usual}_next", **fields)
+    parts += [*(("used", _at(user)) for user in context.users), ("next", remedy)]
     return _note(context.say("freed_itself" if is_itself else "freed", call=call), parts, 10)
 
 
-def _used_by_attribute(context: FailureContext) -> str:
-    """The attribute by which what survived is used again, as in ``self.h = cell(x, self.h)``; empty where by none."""
-    if len(context.values) != 1:
-        return ""
-    names = [own_name(name) for name in (context.values[0].name, *context.values[0].aliases)]
-    attributes = [name for name in names if "." in name and all(map(str.isidentifier, name.split(".")))]
-    lines = [user.source.expression for user in context.users if user.source is not None]
-    return next((name for name in attributes if any(re.search(rf"\b{re.escape(name)}\b", line) for line in lines)), "")
-
-
-def detaching(values: Sequence[Entry]) -> str:
-    """What cuts values off that are carried from one step over to the next; empty where there are none."""
-    containers = list(dict.fromkeys(filter(None, map(_container, values))))
-    names = list(dict.fromkeys(spelling(value) for value in values if not _container(value)))
-    if not values or not all(names):
-        return "detach() it" if values else ""
-    parts = [f"{name} = tuple(part.detach() for part in {name})" for name in containers]
-    alone = f"{', '.join(names)} = {', '.join(f'{name}.detach()' for name in names)}" if names else ""
-    return "; ".join(filter(None, [alone, *parts]))
-
-
-def _container(value: Entry) -> str:
-    """The container that a value is an item of, if it has no name of its own."""
-    names = [own_name(name).rpartition(".") for name in (value.name, *value.aliases)]
-    is_item = all(item.isdigit() and container.isidentifier() and container != "return" for container, _, item in names)
-    return names[0][0] if is_item else ""
+def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
+    """The remedy where a later step goes back into what an earlier one has freed, and its fields; else empty."""
+    record, failure, values = context.record, context.failure, context.values
+    is_carried = not values or any(is_bound_again(record, value) for value in values)
+    if failure.is_one_forward:
+        return "", {}
+    if is_carried:
+        return "freed_carried", {"detach": detaching(record, values, context.users) if values else "detach() it"}
+    if not spelling(record, values[0]):
+        return "", {}
+    is_loop = failure.earlier is not None and failure.earlier in failure.lines
+    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), {}
 
 
 def _grad_none(context: FailureContext) -> str:
@@ -297,7 +266,7 @@ def _grad_none(context: FailureContext) -> str:
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
     remedy = context.say(f"{kind}_next", text=text, name=text.removesuffix(".grad"))
-    is_again = entry is not None and (_has_earlier(context.record, entry) or _reads(entry, text))
+    is_again = entry is not None and (has_earlier(context.record, entry) or _reads(entry, text))
     if is_again and kind in ("grad_none.computed", "grad_none.frozen"):
         remedy = context.say("grad_none.again_next", name=text.removesuffix(".grad"))
     if entry is not None and kind == "grad_none.frozen":

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts, may_lose
+from backprobe.cuts.unrecorded import FIRM, hidden_beside, hidden_cuts, may_lose
 from backprobe.explain.about_entries import (
     as_one,
     by_status,
@@ -60,7 +60,7 @@ def explain_all(flow: Dataflow) -> Report:
     in_vain = [each for each in flow.entries if each.is_because("reentrant_checkpoint") and each.cause not in known]
     faults, unfelt = _by_reason(flow, missing)
     findings += merged([by_status(flow, entry) for entry in in_vain])
-    findings += [*faults, *made_leaves(flow)]
+    findings += [*faults, *merged(made_leaves(flow))]
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
     findings += [*asked, *undifferentiated(flow, [*findings, *asked, *failed])]
@@ -72,8 +72,8 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
-             *_sampled(flow), *unfelt, *_without(flow, missing, rest - leaves),
-             *_hidden(flow, missing)]  # fmt: skip
+             *_sampled(flow), *_zeros_by_hand(flow.record), *unfelt, *_without(flow, missing, rest - leaves),
+             *_hidden(flow, missing, {_line(mention.place) for mention in beside})]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
 
@@ -86,6 +86,11 @@ def _sampled(flow: Dataflow) -> list[str]:
             instead = instead_of_flat(entry.op, flow.record.framework)
             found.append(say("sampled", at=named(entry), names=names, instead=instead))
     return found
+
+
+def _zeros_by_hand(record: Record) -> list[str]:
+    """Zero gradients behind functions whose backward the program has written itself: it may be meant so."""
+    return [str(note) for note in record.notes if note.code in ("zero_by_hand", "zero_behind")]
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
@@ -113,7 +118,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     Two things are not faults and are returned apart: updates, and cuts whose leaves are all reached by other ways.
     """
     findings, explained, updates, spared = [], set(), [], []
-    is_replaced = _replaced(flow)
+    is_replaced, meant = _replaced(flow), set[int]()
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.before([cut.mention.source for cut in group]) & lost
         if not behind and any(cut.is_silent for cut in group):
@@ -123,7 +128,9 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
         elif not behind and all(cut.is_behind for cut in group):
             continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
-        elif behind and _are_leaves_reached(flow, behind) and not any(cut.is_silent for cut in group):
+        elif behind and (behind <= meant or all(_is_taken_for_itself(flow, cut) for cut in group)):
+            meant |= behind
+        elif behind and _may_be_meant(flow, group, behind) and not any(cut.is_silent for cut in group):
             spared += [cut.mention for cut in group]
         else:
             found = as_one([cut_finding(flow, cut) for cut in group])
@@ -131,6 +138,32 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     if passing_on_many(flow.record):  # what the same line does to others is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
+
+
+def _is_all_trained(flow: Dataflow) -> bool:
+    """Has each parameter of the optimizers that stepped got its gradient?"""
+    training = flow.record.training
+    return training is not None and training.stepped and not (training.untrained or training.cleared)
+
+
+def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
+    """Is it a derivative that the program itself takes out of the graph, or of which it uses the sign alone?
+
+    So it is in an adversarial example: that the derivative has no history of its own takes nothing away.
+    """
+    if cut.mention.use.kind not in ("derivative", DIFFERENTIATED) or not _is_all_trained(flow):
+        return False
+    pending, seen = [cut.target], {cut.target}
+    for at in pending:  # which grows
+        if at in flow.ends:
+            return False
+        for target in flow.consumers[at]:
+            uses = [mention.use for mention in flow.mentions[target] if mention.source == at]
+            is_out = uses and all(use.kind in FIRM or use.flat for use in uses)
+            if not is_out and target not in seen:
+                seen.add(target)
+                pending.append(target)
+    return True
 
 
 def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
@@ -161,6 +194,12 @@ def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
 def _scope(flow: Dataflow, at: int) -> str:
     scope, local = split(flow.entries[at].name)
     return "" if local is None else scope  # of a bare name
+
+
+def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
+    """Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?"""
+    is_usual = all(cut.mention.use.kind in MEANT for cut in group)
+    return _are_leaves_reached(flow, lost) or (is_usual and _is_all_trained(flow))
 
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
@@ -348,8 +387,12 @@ def _is_of_update(flow: Dataflow, at: int) -> bool:
     return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
-def _hidden(flow: Dataflow, missing: Sequence[int]) -> Iterator[str]:
-    """Lines on the way to an output that would cut off what is not recorded, each once."""
+def _line(place: Source | None) -> tuple[str, int] | None:
+    return None if place is None else (place.file, place.line)
+
+
+def _hidden(flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None]) -> Iterator[str]:
+    """Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``."""
     training = flow.record.training
     if training is not None and training.untrained:  # which says what lacks its gradient
         return
@@ -358,7 +401,8 @@ def _hidden(flow: Dataflow, missing: Sequence[int]) -> Iterator[str]:
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
     losing = [
         (at, cuts) for at, found in hidden.items()
-        if (cuts := [one for one in found if may_lose(one) and one.use.kind not in is_meant])
+        if (cuts := [one for one in found
+                     if may_lose(one) and one.use.kind not in is_meant and _line(one.line) not in said])
     ]  # fmt: skip
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:

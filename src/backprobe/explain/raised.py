@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
-from backprobe.record.source import Source
 
 MOST = 200  # characters of what an error says
 RAISED = {
@@ -27,8 +27,6 @@ def raised(record: Record) -> list[Finding]:
 
 
 def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:
-    file, _, line = fields.get("at", "").rpartition(":")
-    source = Source(file, int(line), fields.get("text", "")) if file else None
     after = say("ends_here" if code == "raised" else "incomplete")
     facts = [*filter(None, [fields.get("known", "")]), after]
-    return finding(code, "", source, framework, facts=facts, error=shorten(fields.get("error", ""), MOST))
+    return finding(code, "", line_in(fields), framework, facts=facts, error=shorten(fields.get("error", ""), MOST))

@@ -79,6 +79,12 @@ CAUSES = {
     "inside.handed_next": "the lines of {function} are recorded, under /{function}: in the names of its values",
     "silent": "the graph connects {target} to {value}, but backward sent no gradient along that edge",
     "silent_next": "if a custom backward lies between them, it returned None for {value}: return the gradient",
+    "silent.custom": "{functions} returned None, so no gradient flows from {target} to {value}",
+    "silent.custom_next": "return a gradient for each input of forward() that requires one",
+    "silent.parameters": "{text} returned None in the place of a gradient",
+    "silent.parameters_next": "return a gradient for each input of forward() that requires one",
+    "none_behind": "a gradient came to {value}, and nothing of it to these parameters, which it is computed from",
+    "none_behind_next": "give names to the parts of that line, u = ..., and ask again",
     "limited": "{text} computes gradients for its inputs= only, and for no other value",
     "limited_next": "call backward() without inputs=, or with {value} among them",
     "unknown": "{target} uses {value}, but the graph does not connect them; the line does not show why",
@@ -114,6 +120,9 @@ CAUSES = {
     "not_taken_next": "nothing, if the branch was left out on purpose: on such inputs its gradient is zero",
     "backward_not_run": "no backward pass reached {value}: {reason}",
     "backward_not_run_next": "{go_back}",
+    "backward_not_run.model": "no backward pass reached {value}: {reason}",
+    "backward_not_run.model_next": "{go_back}; where it is called,\n"
+                                   "a block without the model, with bp.probe() as rec:, records the lines up to it",
     "backward_not_run.block": "{reason}",
     "backward_not_run.block_next": "{instead}",
     "backward_not_run.raised": "the block was not differentiated: {reason}",
@@ -192,6 +201,8 @@ SENTENCES = {
     "cleared": "optimizer.step() found no gradient in {parameters}: they were cleared after backward()",
     "cleared_next": "call zero_grad() before backward() or after step(), and not between the two",
     "unregistered": "{place} is a plain {kind}: its parameters get gradients, but no optimizer has them",
+    "all_frozen": "optimizer.step() ran, and no parameter that it has requires a gradient",
+    "all_frozen_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
     "unregistered_next": "{instead}, and model.parameters() has them",
     # errors, and causes that PyTorch's graph shows
     "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
@@ -209,6 +220,8 @@ SENTENCES = {
     "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
                          "or sum the losses and call backward() once; or retain_graph=True in the first call",
+    "freed_in_loop_next": "compute {name} again before each backward(), or sum the losses and call backward() once;\n"
+                          "or use {name}.detach(), if gradients need not flow behind it",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
                           "or compute it again; or sum the losses and call backward() once",
@@ -276,6 +289,7 @@ SENTENCES = {
     "write_of_update": "update it after the last backward() through what was computed from it",
     "write_of_carried": "{detach} before it is used again: backward() goes back into the step before,\n"
                         "whose parameters were updated since",
+    "detach_kept": "detach() what is kept of {values}",
     "write_in_call": "no write in place inside what this line calls: inplace=False where a module in it has that",
     "write_unseen": "a new tensor instead of the write; with bp.probe(model, ['**', '**:*']) its line may be seen",
     "write_unknown": "a new tensor instead of the write; of a parameter, an update after the last backward()",
@@ -291,6 +305,7 @@ SENTENCES = {
     "states": "{value} is {state}, {target} is {other}",
     "cut_before": "{value} is already disconnected; this line would disconnect it again",
     "conditional": "this part of the line may not use the value: it is under a condition, or only an index or a shape",
+    "backward_at": "its backward: {at}",
     "made_in": "its result is computed in {function}, {at}",
     "likewise": "the same was seen of: {names}",
     "missing_for_it": "the gradients that are missing because of it: {names}",
@@ -335,6 +350,7 @@ SENTENCES = {
     "lost": "{count} with a history but no gradient",
     "trained": "all {parameters} got a gradient",
     "cleared_of": "{lost} of {parameters} had no gradient when the optimizer stepped",
+    "none_trained": "no parameter requires a gradient: {frozen} frozen (requires_grad=False)",
     "trained_one": "the only parameter got a gradient",
     "untrained": "{lost} of {parameters} got no gradient",
     "frozen_parameters": "{count} frozen (requires_grad=False)",

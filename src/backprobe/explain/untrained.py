@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import DIFFERENTIATED
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import about, by_status
 from backprobe.explain.missing import not_connected
 from backprobe.explain.module_calls import of_call, said
@@ -17,6 +19,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.training import Ran, Training, Unregistered, Untrained
 
 UNUSED = ("unused", "unknown", "other_call", "written_since")
+NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
 NEVER_READ = "never_read"
 VALUE_UNUSED = "value_unused"
 MOST = 12  # names of parameters
@@ -26,6 +29,8 @@ def heading(training: Training) -> str:
     """How many parameters got a gradient."""
     parameters, lost = plural(training.count, "parameter"), len(training.untrained) or len(training.cleared)
     trained = "trained_one" if training.count == 1 else "trained"
+    if not training.count:
+        return say("none_trained", frozen=plural(training.frozen, "parameter"))
     code = "untrained" if training.untrained else "cleared_of" if training.cleared else trained
     frozen = f"; {say('frozen_parameters', count=training.frozen)}" if training.frozen else ""
     return say(code, parameters=parameters, lost=lost) + frozen
@@ -54,7 +59,8 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
-    return [*new.values(), *known, *_cleared(training), *_unregistered(training.unregistered)]
+    frozen = [finding("all_frozen", "", None, "torch")] if training.stepped and not training.count else []
+    return [*frozen, *new.values(), *known, *_cleared(training), *_unregistered(training.unregistered)]
 
 
 def _place(found: Finding) -> object:
@@ -91,7 +97,12 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     """
     if _is_entry_alone(one):
         return
-    if one.carriers:
+    own = [] if one.own is None else [cause for cause in not_connected(flow, one.own) if cause.kind not in NO_CUTS]
+    if own:  # it was given to a function of the program by itself
+        yield from own
+    elif one.ran is Ran.RETURNED_NONE:
+        yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
+    elif one.carriers:
         causes = (cause for at in one.carriers for cause in _of_carrier(flow, at))
         yield from (cause for cause in causes if one.ran is not Ran.ASKED or cause.kind not in (*UNUSED, VALUE_UNUSED))
     elif one.ran is Ran.ASKED:
@@ -110,7 +121,21 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
         facts = [say("others_reached", module=repr(one.module))] if one.ran is Ran.PARTLY else []
         yield said(flow, "not_in_loss", one.name, None, facts)
     else:
-        yield said(flow, "not_in_model" if one.held_by else "not_in_loss", one.name, None)
+        cuts = [*_of_variable(flow, one.name)]
+        is_variable = ".param_groups[" not in one.name  # or the optimizer alone has it
+        yield from cuts or [
+            said(flow, "not_in_loss" if is_variable or not one.held_by else "not_in_model", one.name, None)
+        ]
+
+
+def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
+    """The lines that take out what has the name of a variable, as a global one that a function reads."""
+    for at in sorted(flow.to_outputs):
+        entry = flow.entries[at]
+        for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
+            if text == name:
+                yield about(flow, use.kind, entry, line_of(place, use.text), facts=[say("hidden_of", value=repr(name))],
+                            value=f"`{text}`", plain=text, text=f"`{use.text}`", converted=f"`{text}`")  # fmt: skip
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
@@ -118,6 +143,9 @@ def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
     entry = flow.entries[at]
     if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):  # the error is said
         yield by_status(flow, entry)
+        return
+    if entry.status is GradStatus.OK:
+        yield about(flow, "none_behind", entry, entry.source)
         return
     for found in not_connected(flow, at):
         if found.kind == DIFFERENTIATED:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from backprobe.cuts.cutting_operations import ASSIGNING, called_in
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import COUNT, as_one, is_said, merged
+from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location
@@ -78,7 +78,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     target = "the result"
     facts = [say("none_for", names=names), say("asked_for", at=location(one.source))]
     return finding(
-        code, one.name, cut.source, record.framework, facts=facts, value=value, plain=plain.rpartition(":")[2],
+        code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=_text(cut), target=target, dtype=cut.dtype, instead=flat,
     )  # fmt: skip
 
@@ -119,6 +119,7 @@ def _finding(record: Record, one: NoneGiven) -> Finding:
     return finding(
         "not_watched.variable" if code == "not_watched" and one.is_variable else code, one.name,
         (outside and outside.source) or one.source, record.framework,
-        facts=facts, value=repr(one.name), plain=one.name, reason=say(SAID[one.why]) if one.why in SAID else "",
+        facts=facts, value=repr(one.name), plain=as_code(one.name),
+        reason=say(SAID[one.why]) if one.why in SAID else "",
         target="a part of the way to it" if outside is None else repr(outside.name), dtype=one.dtype,
     )  # fmt: skip

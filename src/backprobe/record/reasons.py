@@ -91,6 +91,7 @@ SENTENCES = {
     "grad_held_before": "its .grad was not empty before the block, and backprobe cannot separate what this backward() "
                         "added: select a module's output as well",
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
+    "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
@@ -169,7 +170,10 @@ SENTENCES = {
     "replaced_no_tensor": "{option} has {name!r}, which named no floating-point tensor: nothing was replaced",
     "sum_of_replaced": "replace_grad= changed the gradients of each output by themselves; these are their sum, and not "
                        "what it would make of the gradients of the sum",
+    "zero_by_hand": "the gradients of {names} are zero everywhere, and every path to them goes through {functions} "
+                    "({at}: {text})",
     # notes about an entry
+    "zero_behind": "its gradient is zero everywhere, and every path to it goes through {functions} ({at}: {text})",
     "hooked": "a hook is on it, and may change the gradient that arrives here",
     "scaled_by": "backward() ran on {number} × this value; all gradients carry that factor",
     "scaled_by_scaler": "backward() ran on {number} × this value, the scale of a GradScaler; all gradients carry it",

@@ -18,6 +18,7 @@ class Ran(StrEnum):
     NOT_CALLED = "not_called"
     ASKED = "asked"  # a tape of the program was asked for the gradient, and why it gave none is known by itself
     REPLACED = "replaced"  # it did, with another tensor in the place of the parameter
+    RETURNED_NONE = "returned_none"  # its gradient was due from a backward in Python, whose lines are in ``calls``
     NEVER_READ = "never_read"  # it did, or it is not known to, and never read the parameter
     UNKNOWN = "unknown"
 

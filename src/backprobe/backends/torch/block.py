@@ -380,7 +380,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return code in CALLS
 
     def not_followed(self) -> Sequence[Reason]:
-        return self.pipelines.seen()
+        return [*self.pipelines.seen(), *self.census.zeros(self.passing.calls)]
 
     def cut_short(self) -> Sequence[Source | None]:
         return [call.at for call in self.passing.calls if not call.is_over]

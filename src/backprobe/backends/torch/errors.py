@@ -69,7 +69,7 @@ def failure(
         return _in_place(str(error), known, roots, steps)
     freed = _freed(known, roots, earlier) if kind == "freed" else None
     if freed is not None:
-        return freed
+        return replace(freed, lines=_line(error))
     if kind == "not_in_graph":
         return _unused(known, roots, _tensors(call, "t_inputs", "inputs"), error)  # a generator is used up by then
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward, Options, Outcome
-from backprobe.backends.torch import graph
-from backprobe.backends.torch.capture import Capture, version
+from backprobe.backends.torch import custom_functions, graph
+from backprobe.backends.torch.capture import Capture, gradient_edge, version
+from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
@@ -75,6 +77,10 @@ def differentiate(
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
     there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
     notes = (*found.notes, *hooks_noted(captures, there, 1 if options.strategy == "hooks" else 0))
+    functions = Function.__subclasses__()
+    if custom_functions.are_users(len(functions), id(functions[-1])):
+        begun = [at for at in there if not inputs[at]]
+        notes = (*notes, *_zeros(captures, begun, gradients, Givers([root.node])))
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
 
 
@@ -86,10 +92,14 @@ def with_leaves(
     captures: Sequence[Capture], outcomes: Mapping[int, Outcome], reached: Sequence[Node],
     spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:  # fmt: skip
-    """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to.
+    """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to, and with the
+    functions that returned None on the way.
 
     Leaves that were frozen since they were used want no gradient, nor do those that are ``spared``, by identity.
     """
+    functions = Function.__subclasses__()
+    if custom_functions.are_users(len(functions), id(functions[-1])):
+        outcomes = {**outcomes, **_silent(captures, outcomes, Givers(reached))}
     missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
     made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
     frozen = {at for at in missing if outcomes[at].is_leaf and not captures[at].tensor.requires_grad}
@@ -100,6 +110,27 @@ def with_leaves(
         for at, node in made.items():
             told[at] = replace(told[at], leaves_reached=node not in lost)
     return told
+
+
+def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers: Givers) -> dict[int, Outcome]:
+    """The outcomes of those that lack a gradient because a backward written in Python returned None."""
+    found: dict[int, Outcome] = {}
+    for at, one in outcomes.items():
+        edge = captures[at].edge or gradient_edge(captures[at].tensor) if one.why is NO_PATH else None
+        functions = () if edge is None else givers.by_hand(edge.node)
+        if functions:
+            found[at] = replace(one, why=custom_functions.reason("returned_none", functions))
+    return found
+
+
+def _zeros(
+    captures: Sequence[Capture], there: Sequence[int], gradients: Mapping[int, Tensor], givers: Givers
+) -> list[tuple[int, Reason]]:  # fmt: skip
+    """The leaves whose gradients are zero behind functions with a backward of the program's own."""
+    edges = [(at, captures[at].edge) for at in there]
+    leaves = [(at, edge.node, gradients[at]) for at, edge in edges if edge is not None]
+    found = custom_functions.zero_by_hand(leaves, givers)
+    return [(at, custom_functions.reason("zero_behind", each)) for each, own in found.items() for at in own]
 
 
 def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0) -> list[tuple[int, Reason]]:

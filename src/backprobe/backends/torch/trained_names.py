@@ -41,6 +41,12 @@ class TrainedNames:
         """The variables of the user's running functions, the innermost first."""
         return [*variables([*users_frames(sys._getframe(1))])]
 
+    @cached_property
+    def globals(self) -> list[tuple[str, Any]]:
+        """The variables of the modules that these functions stand in."""
+        modules = {id(frame.f_globals): frame.f_globals for frame in users_frames(sys._getframe(1))}
+        return [pair for each in modules.values() for pair in [*each.items()]]
+
     def optimizers(self) -> list[Optimizer]:
         """The optimizers among the variables."""
         return [*{id(held): held for _, held in self.variables if isinstance(held, Optimizer)}.values()]
@@ -96,7 +102,7 @@ class TrainedNames:
 
     def _other_names(self, parameter: Tensor) -> Iterator[str]:
         """What the program calls one that lies in no model, the plainest first."""
-        yield from (name for name, value in self.variables if value is parameter)
+        yield from (name for name, value in (*self.variables, *self.globals) if value is parameter)
         yield from (
             f"{name}[{key!r}]" for name, value in self.variables if type(value) is dict
             for key, item in value.items() if item is parameter and isinstance(key, str | int)

@@ -10,27 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import getattr_static
 from types import CodeType, FrameType
 from typing import Any
 from weakref import ref
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 from torch.nn import Module, Parameter
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.call_sites import Instruction, call_site, mentions, switch
-from backprobe.backends.torch import graph
+from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
-from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.capture import Capture, gradient_edge
+from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.user_lines import users_frames
+from backprobe.findings.phrasing import listed
+from backprobe.record.reasons import Reason
 from backprobe.record.training import ModuleCall, Ran, Training, Unregistered, Untrained
 from backprobe.source.frames import name_in
-from backprobe.source.user_code import package
+from backprobe.source.user_code import innermost, package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
 IDLE: CodeType = Module.forward.__code__
@@ -71,6 +76,11 @@ class Runs:
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
         """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
         return id(owner) in self.modules and id(parameter) not in self.held
+
+    def called_with(self, module: Module, around: Sequence[Module]) -> Module:
+        """The outermost of the modules around one that the program's own code calls where the one runs as well."""
+        places = self.calls.get(id(module), {}).keys()
+        return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
         """Did it run with gradients switched on?"""
@@ -163,6 +173,22 @@ class Census:
         found = {id(one): one for own in held for one in own if self.stepped or not self._is_replaced(one, names)}
         return Judged(found, names, reached) if found else None
 
+    def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
+        """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own."""
+        functions = Function.__subclasses__()
+        if not custom_functions.are_users(len(functions), id(functions[-1])):
+            return ()
+        givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
+        leaves = [
+            (one, edge.node, one.grad) for one in graph.leaves(givers.of)
+            if one.grad is not None and (edge := gradient_edge(one)) is not None
+        ]  # fmt: skip
+        names = TrainedNames(self.runs.modules.values(), self.runs.held)
+        return [
+            custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, found)]))
+            for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
+        ]
+
     def _is_replaced(self, one: Tensor, names: TrainedNames) -> bool:
         if id(one) in self.runs.held:
             return False
@@ -174,7 +200,7 @@ class Census:
     ) -> Training:  # fmt: skip
         """What became of the parameters."""
         names, reached = judged.names, judged.reached
-        trainable = [one for one in judged.parameters.values() if one.requires_grad]
+        trainable = [one for at, one in judged.parameters.items() if one.requires_grad or at in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
@@ -214,11 +240,16 @@ class Census:
     ) -> Iterator[Untrained]:  # fmt: skip
         carriers = _carriers(lacking, captures, inputs)
         entries = {id(capture.tensor): at for at, capture in enumerate(captures) if capture.tensor.is_leaf}
+        givers = Givers([node for call in reached.calls if not call.is_limited for node in call.nodes])
         for one in lacking:
             at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
             if owner is None:
                 yield Untrained(name, "", "", Ran.UNKNOWN, held, carriers=at, own=own)
+                continue
+            silent = _silent(one, givers)
+            if silent:
+                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.RETURNED_NONE, held, silent, at, own)
                 continue
             if self.runs.ran_with_others(owner, one):
                 yield Untrained(name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, (), at, own)
@@ -227,7 +258,7 @@ class Census:
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
             code = _forward(owner)
             if module is owner and package(code.co_filename) is None:
-                calls, ran = [*mentions(code, name.rpartition(".")[2])], Ran.OWN
+                calls, ran = [*_mentions(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
@@ -242,7 +273,8 @@ class Census:
             return Ran.NOT_CALLED, idle[-1]
         if at is None:
             return Ran.UNKNOWN, owner
-        is_partly = reached.any_of(chain[at].parameters())  # as a MultiheadAttention, which does not call all its parts
+        called = self.runs.called_with(chain[at], chain[at + 1 :])
+        is_partly = reached.any_of(called.parameters())  # as a MultiheadAttention, which does not call all its parts
         return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
@@ -252,9 +284,28 @@ class Census:
                 yield ModuleCall(*site, mode, switch(around) if mode else None)
 
 
+def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
+    """The lines of the backwards in Python that returned None in the place of its gradient."""
+    edge = gradient_edge(parameter)
+    functions = () if edge is None else givers.by_hand(edge.node)
+    return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
+
+
 def _forward(module: Module) -> CodeType:
     code: CodeType = getattr(type(module).forward, "__code__", IDLE)
     return code
+
+
+def _mentions(module: Module, attribute: str) -> Iterator[ModuleCall]:
+    """Where the forward of a module mentions one of its attributes, or a method or property does that forward uses."""
+    pending, seen = [_forward(module)], set[CodeType]()
+    for code in pending:  # which grows
+        seen.add(code)
+        yield from mentions(code, attribute)
+        used = (getattr_static(type(module), name, None) for name in code.co_names)
+        functions = (innermost(getattr(one, "fget", None) or getattr(one, "func", None) or one) for one in used)
+        new = dict.fromkeys(one.__code__ for one in functions if one is not None and one.__code__ not in seen)
+        pending += [one for one in new if package(one.co_filename) is None]
 
 
 def _is_opaque(module: Module) -> bool:

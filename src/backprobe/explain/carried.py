@@ -1,0 +1,89 @@
+"""Values that a program carries from one step into the next, and what detaches them, spelled as the program does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from backprobe.cuts.cutting_operations import parsed, parts_of
+from backprobe.explain.about_entries import own_name
+from backprobe.explain.text import say
+from backprobe.findings.phrasing import quoted
+from backprobe.record.entries import Entry, Record
+from backprobe.record.graph import Graph
+from backprobe.record.names import strip
+
+ITEM = re.compile(r"(?:\.\d+)+$")
+"""The end of the name of an item of a list or tuple, as of ``self.state.0``."""
+
+
+def is_bound_again(record: Record, entry: Entry) -> bool:
+    """Has a later value one of the names of a value, as the state of a step has that of the state before?"""
+    at = record.entries.index(entry)
+    return any(position > at for position in _namesakes(record, at))
+
+
+def has_earlier(record: Record, entry: Entry) -> bool:
+    """Has an earlier value one of its names?"""
+    at = record.entries.index(entry)
+    return any(position < at for position in _namesakes(record, at))
+
+
+def _namesakes(record: Record, at: int) -> list[int]:
+    """The positions of the values that have a name of one, whatever its count."""
+    own = {strip(name) for name, position in record.names.items() if position == at}
+    return [position for name, position in record.names.items() if strip(name) in own]
+
+
+def users_of(record: Record, value: Entry) -> list[Entry]:
+    """What is computed from a value since another has its name."""
+    at = record.entries.index(value)
+    later = min((position for position in _namesakes(record, at) if position > at), default=len(record.entries))
+    consumers = Graph.of(record).consumers[at]
+    return [record.entries[each] for each in sorted(consumers) if each >= later]
+
+
+def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -> str:
+    """What cuts values off before the next step uses them again; empty where there are none.
+
+    It is written out where each is known to be used again by a name that it has: ``h = torch.tanh(y)`` may be kept in a
+    list, and then the name is another's by the time that the list is read.
+    """
+    used = [*users]
+    spelled = [next(_spelled(record, value, used), "") for value in values]
+    if not all(spelled):
+        return say("detach_kept", values=quoted([value.name for value in values], len(values)))
+    depths = {ITEM.sub("", name): (ITEM.search(name) or [""])[0].count(".") for name in spelled}
+    plain = [name for name, depth in depths.items() if not depth]
+    alone = f"{', '.join(plain)} = {', '.join(f'{name}.detach()' for name in plain)}" if plain else ""
+    parts = [f"{name} = {_each_detached(name, depth)}" for name, depth in depths.items() if depth]
+    return "; ".join(filter(None, [alone, *parts]))
+
+
+def _spelled(record: Record, value: Entry, used: Sequence[Entry]) -> Iterator[str]:
+    """The names of a value by which one of these uses it again, and which are not another's there."""
+    for name in dict.fromkeys(map(own_name, (value.name, *value.aliases))):
+        for user in used:
+            others = {read.spelled for read in user.reads if record.entries[read.at] is not value}
+            if name not in others and _reads(user, re.split(r"\[", ITEM.sub("", name))[0]):
+                yield name
+
+
+def _reads(user: Entry, name: str) -> bool:
+    """Does the line of an entry read a name, or an attribute that is spelled like this?"""
+    line = user.source
+    tree = None if line is None else parsed(line.expression or line.statement)
+    parts = [] if tree is None else parts_of(tree, name, (ast.Name, ast.Attribute))
+    return any(isinstance(part.ctx, ast.Load) for part in parts)
+
+
+def _each_detached(container: str, depth: int) -> str:
+    """A container with each of its tensors detached.
+
+    >>> _each_detached("state", 1), _each_detached("states", 2)
+    ('tuple(part.detach() for part in state)', 'tuple(tuple(part.detach() for part in one) for one in states)')
+    """
+    if depth == 1:
+        return f"tuple(part.detach() for part in {container})"
+    return f"tuple({_each_detached('one', depth - 1)} for one in {container})"

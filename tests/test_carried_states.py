@@ -1,0 +1,306 @@
+"""States that a program carries from one step into the next: the remedy is put into the program as it is, and cures."""
+
+import textwrap
+
+import pytest
+import torch
+
+import backprobe as bp
+from remedied import defined
+
+HEAD = """
+import torch
+from dataclasses import dataclass
+from torch import nn
+torch.manual_seed(0)
+x, sequence = torch.randn(2, 3), torch.randn(5, 2, 3)
+"""
+STEP = """
+def train(block, steps=3, retain=False):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with block():
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss = step()
+            loss.backward(retain_graph=retain)
+            optimizer.step()
+"""
+ATTRIBUTE = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.h = nn.GRUCell(3, 4), torch.zeros(2, 4)
+
+    def forward(self, x):
+        # again
+        self.h = self.cell(x, self.h)
+        return self.h
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+"""
+STATES = {
+    "an attribute": (ATTRIBUTE, "self.h = self.h.detach()"),
+    "an attribute that another method writes": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.h = nn.GRUCell(3, 4), torch.zeros(2, 4)
+
+    def remember(self, h):
+        self.h = h
+
+    def forward(self, x):
+        # again
+        out = self.cell(x, self.h)
+        self.remember(out)
+        return out
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+""", "self.h = self.h.detach()"),
+    "a pair in an attribute": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.state = nn.LSTMCell(3, 4), (torch.zeros(2, 4), torch.zeros(2, 4))
+
+    def forward(self, x):
+        # again
+        self.state = self.cell(x, self.state)
+        return self.state[0]
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+""", "self.state = tuple(part.detach() for part in self.state)"),
+    "a pair beside the outputs": ("""
+class Trainer:
+    def __init__(self):
+        self.hidden = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)
+
+    def step(self):
+        # again
+        out, self.hidden = model(sequence, self.hidden)
+        return out.square().mean()
+
+model = nn.LSTM(3, 4)
+step = Trainer().step
+""", "self.hidden = tuple(part.detach() for part in self.hidden)"),
+    "pairs in a tuple": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.LSTMCell(3, 4), nn.LSTMCell(4, 4)
+        self.states = ((torch.zeros(2, 4),) * 2,) * 2
+
+    def forward(self, x):
+        first, second = self.states
+        # again
+        first = self.a(x, first)
+        second = self.b(first[0], second)
+        self.states = first, second
+        return second[0]
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+""", "second = tuple(part.detach() for part in second); first = tuple(part.detach() for part in first)"),
+    "an item of a dict": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell, self.state = nn.GRUCell(3, 4), {"h": torch.zeros(2, 4)}
+
+    def forward(self, x):
+        # again
+        self.state["h"] = self.cell(x, self.state["h"])
+        return self.state["h"]
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+""", "self.state['h'] = self.state['h'].detach()"),
+    "items of a list, in a loop over layers": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.GRUCell(3, 4), nn.GRUCell(4, 4)])
+        self.states = [torch.zeros(2, 4), torch.zeros(2, 4)]
+
+    def forward(self, x):
+        for i, cell in enumerate(self.cells):
+            # again
+            x = self.states[i] = cell(x, self.states[i])
+        return x
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+""", "self.states[i] = self.states[i].detach()"),
+    "a parameter of a function, under another name": ("""
+def advance(x, state):
+    # again
+    new = model(x, state)
+    return new.square().mean(), new
+
+model, memory = nn.GRUCell(3, 4), torch.zeros(2, 4)
+
+def step():
+    global memory
+    loss, memory = advance(x, memory)
+    return loss
+""", "state = state.detach()"),
+    "a variable of the function around": ("""
+def maker(cell):
+    h = torch.zeros(2, 4)
+
+    def step():
+        nonlocal h
+        # again
+        h = cell(x, h)
+        return h.square().mean()
+
+    return step
+
+model = nn.GRUCell(3, 4)
+step = maker(model)
+""", "h = h.detach()"),
+    "fields of an object": ("""
+@dataclass
+class State:
+    h: torch.Tensor
+    c: torch.Tensor
+
+def advance(state):
+    # again
+    return State(*model(x, (state.h, state.c)))
+
+model, state = nn.LSTMCell(3, 4), State(torch.zeros(2, 4), torch.zeros(2, 4))
+
+def step():
+    global state
+    state = advance(state)
+    return state.h.square().mean()
+""", "state.c, state.h = state.c.detach(), state.h.detach()"),
+    "a buffer": ("""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        h = self.layer(x).tanh()
+        # again
+        self.mean = self.mean.lerp(h.mean(0), 0.1)
+        return h - self.mean
+
+model = Net()
+
+def step():
+    return model(x).square().mean()
+""", "self.mean = self.mean.detach()"),
+}  # fmt: skip
+
+
+def note_of(tmp_path, text, block=bp.probe, **options):
+    program = defined(HEAD + text + STEP, tmp_path)
+    with pytest.raises(RuntimeError) as caught:
+        program.train(block, **options)
+    return caught.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_what_detaches_a_state_is_spelled_as_the_program_spells_it_and_cures(tmp_path, case):
+    text, remedy = STATES[case]
+    assert f"next:     {remedy} before it is used again" in note_of(tmp_path, text)
+    line = next(line for line in text.splitlines() if line.strip() == "# again")
+    cured = text.replace(line, textwrap.indent(remedy, line[: len(line) - len(line.lstrip())]))
+    defined(HEAD + cured + STEP, tmp_path).train(bp.probe)
+
+
+@pytest.mark.parametrize("case", STATES)
+def test_around_a_model_a_module_is_not_taken_for_a_variable(tmp_path, case):
+    """What modules give has the names of modules: no statement can be written with these."""
+    program = defined(HEAD + STATES[case][0] + STEP, tmp_path)
+    with pytest.raises(RuntimeError) as caught:
+        program.train(lambda: bp.probe(program.model))
+    remedy = caught.value.__notes__[-1].partition("next: ")[2]
+    assert remedy.strip().startswith("detach() what is kept of '")
+    assert "retain_graph" not in remedy
+
+
+def test_of_a_graph_that_is_retained_the_remedy_is_the_same(tmp_path):
+    """There the optimizer has updated what the step before would need."""
+    note = note_of(tmp_path, ATTRIBUTE, retain=True)
+    assert "optimizer.step()" in note.partition("written: ")[2]
+    assert "next:    self.h = self.h.detach() before it is used again" in note
+
+
+KEPT = {
+    "a list": ("recent = []", "recent.append(h)", "torch.stack(recent)"),
+    "a deque": ("from collections import deque\nrecent = deque()", "recent.append(h)", "torch.stack(tuple(recent))"),
+    "a dict": ("recent = {}", "recent[len(recent)] = h", "torch.stack(list(recent.values()))"),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_a_value_that_a_container_keeps_is_not_detached_by_a_name_that_is_anothers_by_then(tmp_path, case):
+    made, kept, read = KEPT[case]
+    note = note_of(tmp_path, f"""
+model = nn.Linear(3, 4)
+{made}
+
+def step():
+    h = model(x).tanh()
+    {kept}
+    return {read}.square().mean()
+""")  # fmt: skip
+    assert "h = h.detach()" not in note
+    assert "next:     detach() what is kept of '/step#0:h' before it is used again" in note
+
+
+ONCE = """
+def train():
+    w = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([w], 0.1)
+    with bp.probe():
+        unit = w / w.norm()
+        for _ in range(3):
+            # again
+            optimizer.zero_grad()
+            loss = (x * unit).square().sum()
+            loss.backward()
+            optimizer.step()
+    return w
+"""
+
+
+def test_what_is_computed_once_before_the_loop_is_to_be_computed_in_it(tmp_path):
+    with pytest.raises(RuntimeError) as caught:
+        defined(HEAD + "import backprobe as bp\n" + ONCE, tmp_path).train()
+    remedy = caught.value.__notes__[-1].partition("next: ")[2]
+    assert remedy.split("\n")[0].strip().startswith("compute unit again before each backward()")
+    assert "first loss" not in remedy
+    assert "retain_graph" not in remedy
+    cured = HEAD + "import backprobe as bp\n" + ONCE.replace("# again", "unit = w / w.norm()")
+    assert not torch.equal(defined(cured, tmp_path).train(), torch.ones(3))
+
+
+def test_two_losses_of_one_step_are_no_carried_state():
+    w = torch.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = w.exp()
+        first, second = h.sum(), h.prod()
+        first.backward()
+        second.backward()
+    assert "next:     sum losses and call backward() once: (a + b).backward();" in caught.value.__notes__[-1]
