@@ -443,6 +443,37 @@ def called_in(line: str, names: Collection[str]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
+def argument_of(call: str) -> str:
+    """The text of the first argument of a call; empty where it has none.
+
+    >>> argument_of("tf.Variable(model(x), trainable=False)")
+    'model(x)'
+    """
+    tree = parsed(call)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    return ast.unparse(calls[0].args[0]) if calls and calls[0].args else ""
+
+
+def names_in(statement: str) -> set[str]:
+    """The names that a statement reads."""
+    return _named(statement, ast.Load)
+
+
+def names_bound(statement: str) -> set[str]:
+    """The names that a statement binds.
+
+    >>> sorted(names_bound("w, b = layer.get_weights()"))
+    ['b', 'w']
+    """
+    return _named(statement, ast.Store)
+
+
+def _named(statement: str, context: type[ast.expr_context]) -> set[str]:
+    tree = parsed(statement)
+    nodes = () if tree is None else ast.walk(tree)
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
+
+
 def has_part(text: str, part: str) -> bool:
     """Does an expression hold another as one of its parts, spelled alike?
 

@@ -34,7 +34,8 @@ def about(
 def by_status(flow: Dataflow, entry: Entry) -> Finding:
     """The finding of an entry whose status says all that is known."""
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
-    is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not entry.is_because("partly_updated")
+    is_apart = entry.is_because("partly_updated", "variable_read_unseen")  # whose reason says all
+    is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
     code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code

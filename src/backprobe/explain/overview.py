@@ -63,7 +63,9 @@ def explain_all(flow: Dataflow) -> Report:
     findings += [*faults, *merged(made_leaves(flow))]
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
-    findings += [*asked, *undifferentiated(flow, [*findings, *asked, *failed])]
+    missed = undifferentiated(flow, [*findings, *asked, *failed])
+    is_trained = _is_trained(flow.record)  # by tapes of the program's own, whatever becomes of the probe's
+    findings += [*asked, *(() if is_trained else missed)]
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
     if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
@@ -72,7 +74,8 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
-             *_sampled(flow), *_zeros_by_hand(flow.record), *unfelt, *_without(flow, missing, rest - leaves),
+             *(one.headline for one in missed if is_trained), *_sampled(flow), *_zeros_by_hand(flow.record), *unfelt,
+             *_without(flow, missing, rest - leaves),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside})]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
@@ -118,10 +121,11 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     Two things are not faults and are returned apart: updates, and cuts whose leaves are all reached by other ways.
     """
     findings, explained, updates, spared = [], set(), [], []
-    is_replaced, meant = _replaced(flow), set[int]()
+    is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.before([cut.mention.source for cut in group]) & lost
-        if not behind and any(cut.is_silent for cut in group):
+        is_settled = settled.issuperset(cut.mention.source for cut in group)  # as a mask that is data
+        if not behind and (is_settled or any(cut.is_silent for cut in group)):
             continue
         explained |= behind
         if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
@@ -226,12 +230,18 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
         groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
     found = [as_one([by_status(flow, entry) for entry in group]) for group in groups]
     training = flow.record.training
-    is_trained = training is not None and training.stepped and not (training.untrained or training.cleared)
+    is_trained = training is not None and training.stepped and _is_trained(flow.record)
     is_functional = any(entry.is_because("func_transform") for entry in opaque)  # gradients come without backward()
     is_known = bool(_has_run(flow, missing) or raised(flow.record) or is_trained or is_functional)  # why it did not run
     harmless = ("opaque", "backward_not_run") if is_known else ("opaque",)
     notes = ["; ".join([one.headline, *one.facts]) for one in found if one.kind in harmless]
     return [one for one in found if one.kind not in harmless], notes
+
+
+def _is_trained(record: Record) -> bool:
+    """Is it known that each parameter got its gradient?"""
+    training = record.training
+    return training is not None and not (training.untrained or training.cleared)
 
 
 OF_ITSELF = ("unused", "not_taken", "written_since", "other_call")

@@ -36,6 +36,12 @@ CAUSES = {
     "number.list_next": "use {value} itself: operations on whole tensors need no list, and gradients flow through",
     "numpy": "{text} takes {value} out of the framework: NumPy arrays have no gradient history",
     "numpy_next": "use the framework's own operation on {value} itself",
+    "numpy.left": "numbers computed from {value} are taken out of TensorFlow here, and NumPy arrays have no gradient "
+                  "history",
+    "numpy.left_next": "use TensorFlow's own operations from here on to the loss",
+    "numpy.predict": "numbers computed from {value} are taken out of TensorFlow here: predict() gives NumPy arrays, "
+                     "which have no gradient history",
+    "numpy.predict_next": "call the model itself, model(x), and gradients flow",
     "copied": "{text} copies the values of {value} into a new tensor without gradient history",
     "copied_next": "write {join} instead: all of these keep the history",
     "parameter": "{text} makes a new leaf from the values of {value}, so gradients stop there",
@@ -133,6 +139,8 @@ CAUSES = {
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",
     "outside_tape_next": "inside `with tf.GradientTape() as tape:`, compute all that leads from {value} to {target}",
+    "watched_late": "a tape gave None for {value}: {target} was computed from it before that tape watched it",
+    "watched_late_next": "call tape.watch({plain}) in the tape before its first use",
     "not_watched": "a tape gave None for {value}, which it does not watch",
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
@@ -151,6 +159,15 @@ CAUSES = {
     "operation_dtype_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
     "no_derivative": "{text} has no derivative in TensorFlow, so no gradient comes back to {value}",
     "no_derivative_next": "{instead}",
+    "zero_derivative.operation": "{text} has a derivative of 0 everywhere, so the gradient of {value} is 0",
+    "zero_derivative.operation_next": "{instead}",
+    "own_gradient": "the gradient function of {text} returned None, so no gradient comes back to {value}",
+    "own_gradient_next": "return a gradient for each input: what came in times the derivative, or what came in itself "
+                         "for a\nstraight-through estimator",
+    "own_gradient.zero": "the gradient function of {text} was given a gradient and returned zeros, so that of {value} "
+                         "is 0",
+    "own_gradient.zero_next": "return what came in times the derivative, or what came in itself for a straight-through "
+                              "estimator",
     "graph_cut": "{value} goes into {outputs} through {operations} alone, and no gradient comes back through that",
     "graph_cut_next": "leave out stop_gradient there; in place of any other operation, use one that has a derivative",
     "graph_cut.by_hand": "{value} goes into {outputs}, and a gradient function on the way there gives none for it",
@@ -178,7 +195,7 @@ SENTENCES = {
                        "torch.func.functional_call",
     "functional_call_next": "give the optimizer those tensors; or call the model itself, and its own parameters get "
                             "gradients",
-    "never_called": "{module} ({kind}) was not called",
+    "never_called": "{module} ({kind}) was not called in what was recorded",
     "never_called_next": "call it where its result goes into the loss;\n"
                          "or leave it out of the model, or freeze it with {freeze}, if that is intended",
     "never_read": "{name} was not used: nothing is computed from it",
@@ -329,6 +346,7 @@ SENTENCES = {
     "see_partials": "bp.probe(..., partials=True) gives the derivative of each value with respect to each input",
     # facts about tapes
     "none_for": "a tape gave None for {names}",
+    "zeros_for": "a tape gave zeros for {names}",
     "asked_for": "asked for: {at}",
     "same_of": "the same of {names}",
     "own_tape": "the recorded gradient is that of the probe's own tape, which records the whole block",

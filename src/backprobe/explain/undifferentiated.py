@@ -20,14 +20,17 @@ CUT = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT, GradStatus
 def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[Finding]:
     """Why the block was not differentiated, after the lines that cut off what it computed last, where that is cut.
 
-    Of lines that one of these findings names already, nothing more is said; nor of an error, where there are any.
+    Of lines that one of these findings names already, nothing more is said; nor of an error, where there are any. That
+    there was nothing to differentiate follows from what they say.
     """
     why = next((note for note in flow.record.notes if note.code == CODE), None)
     if why is None:
         raised = [entry for entry in flow.entries if entry.is_because(RAISED)]
         return [as_one([by_status(flow, entry) for entry in raised])] if raised and not findings else []
     cuts = [cut for cut in last_cut(flow.record) if not is_said(cut.source, findings)]
-    if flow.record.training is not None and (cuts or findings):  # in a script, where these are why
+    if findings and "error" not in why.fields:
+        return cuts
+    if cuts and flow.record.training is not None:  # in a script, where these are why
         return cuts
     names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
     facts = [say("missing_for_it", names=listed(names))] if names else []

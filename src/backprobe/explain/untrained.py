@@ -22,6 +22,8 @@ UNUSED = ("unused", "unknown", "other_call", "written_since")
 NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
 NEVER_READ = "never_read"
 VALUE_UNUSED = "value_unused"
+LEFT = (*UNUSED, VALUE_UNUSED, "made_again")
+"""What becomes of values of an earlier iteration as well, and is no cause beside one that cuts."""
 MOST = 12  # names of parameters
 
 
@@ -43,9 +45,20 @@ def trained_leaves(flow: Dataflow) -> set[int]:
         return set()
     lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
     unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
+    given = _given(flow)
     return {
-        at for at, entry in enumerate(flow.entries) if (entry.is_leaf and at not in lacking) or entry.name in unread
-    }
+        at for at, entry in enumerate(flow.entries)
+        if (entry.is_leaf and at not in lacking) or entry.name in unread or at in given
+    }  # fmt: skip
+
+
+def _given(flow: Dataflow) -> set[int]:
+    """What a block of TensorFlow reads that it has not computed, and that no tape was asked for: the probe's own tape
+    watches data as well, and nothing says that they are leaves.
+    """
+    asked = {one.at for one in flow.record.none_given}
+    is_watched = flow.record.framework == "tensorflow"
+    return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
 
 
 def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
@@ -95,17 +108,19 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
 
     That of a parameter with an entry of its own is found with the other entries.
     """
-    if _is_entry_alone(one):
+    is_there = one.own is not None and flow.entries[one.own].status is GradStatus.OK  # of another output
+    if is_there or _is_entry_alone(one):
         return
     own = [] if one.own is None else [cause for cause in not_connected(flow, one.own) if cause.kind not in NO_CUTS]
     if own:  # it was given to a function of the program by itself
         yield from own
     elif one.ran is Ran.RETURNED_NONE:
         yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
-    elif one.carriers:
-        causes = (cause for at in one.carriers for cause in _of_carrier(flow, at))
-        yield from (cause for cause in causes if one.ran is not Ran.ASKED or cause.kind not in (*UNUSED, VALUE_UNUSED))
-    elif one.ran is Ran.ASKED:
+    elif one.carriers and flow.record.outputs:
+        causes = [cause for at in one.carriers for cause in _of_carrier(flow, at)]
+        cutting = [cause for cause in causes if cause.kind not in LEFT]
+        yield from cutting or (causes if one.ran is not Ran.ASKED else ())
+    elif one.carriers or one.ran is Ran.ASKED:
         return
     elif one.ran is Ran.NOT_CALLED:
         yield said(flow, "never_called", one.name, None, module=repr(one.module), kind=one.kind)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import ASSIGNING, called_in
+from backprobe.cuts.cutting_operations import ASSIGNING, argument_of, called_in, names_bound, names_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
@@ -13,8 +14,12 @@ from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import CutBy, CutOperation, GradStatus, NoneGiven, Record, WhyNone
+from backprobe.record.source import Source
 
-CODES = {WhyNone.OUTSIDE: "outside_tape", WhyNone.NOT_WATCHED: "not_watched", WhyNone.NOT_FLOAT: "not_float.asked"}
+CODES = {
+    WhyNone.OUTSIDE: "outside_tape", WhyNone.WATCHED_LATE: "watched_late", WhyNone.NOT_WATCHED: "not_watched",
+    WhyNone.NOT_FLOAT: "not_float.asked",
+}  # fmt: skip
 SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 
 POSITIONS = ("ArgMax", "ArgMin", "Where", "TopKV2", "InTopKV2")
@@ -25,8 +30,15 @@ COMPARISONS = (
 """What TensorFlow calls operations that give positions, and those that give truth values."""
 SAMPLING = re.compile("Multinomial|Random|Categorical|Bernoulli")
 """Parts of what it calls those that draw samples."""
+MAKING = "Variable"
+PREDICTING = ".predict"
 CASTS = ("Cast", "Bitcast", "SaturateCast")
-CUT_BY = {CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned"}
+OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
+CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE)
+CUT_BY = {
+    CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned",
+    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", **OWN,
+}  # fmt: skip
 
 
 def none_given(record: Record, name: str | None = None, findings: Sequence[Finding] = ()) -> list[Finding]:
@@ -35,30 +47,39 @@ def none_given(record: Record, name: str | None = None, findings: Sequence[Findi
     Of lines that one of these findings names already, nothing more is said.
     """
     asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
-    groups = grouped(asked, lambda one: (one.source, one.why, one.outside, one.cuts, one.targets))
+    groups = grouped(asked, lambda one: (one.source, one.why, one.outside, _operations(one), one.targets))
     found = [finding for group in groups for finding in _findings(record, group)]
-    return [one for one in found if not is_said(one.source, findings)]
+    same = grouped(found, lambda one: (one.kind, one.source, COUNT.sub("", one.headline)))  # in each iteration
+    return [one for one, *_ in same if not is_said(one.source, findings)]
+
+
+def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
+    """The cuts, whatever is nearest to them on the way from this one."""
+    return tuple([replace(cut, values=()) for cut in one.cuts])
 
 
 def _is_explained(record: Record, one: NoneGiven) -> bool:
     """Is what cuts it off a finding of its own?"""
-    if record.training is not None and one.is_variable and one.why is WhyNone.NO_WAY:
-        return True
-    is_unknown = one.why is WhyNone.NO_WAY and one.at is not None
+    is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK  # of another output
+    if record.training is not None and one.is_variable and one.why is WhyNone.NO_WAY and not (one.cuts or is_there):
+        carried = {each.name for each in record.training.untrained if each.carriers}
+        return bool(record.outputs) or one.name not in carried  # of a block that raised an error no output is known
+    is_unknown = one.why is WhyNone.NO_WAY and one.at is not None and not one.cuts
     return is_unknown and record.entries[one.at or 0].status is GradStatus.NOT_CONNECTED
 
 
 def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
     first = group[0]
-    if first.why is WhyNone.CUT:
+    if first.why in (WhyNone.CUT, WhyNone.ZERO):
         names = listed([one.name for one in group])
         cuts = [_cut(record, first, cut, names) for cut in first.cuts]
         return [as_one(same) for same in grouped(cuts, lambda one: (COUNT.sub("", one.headline), one.source))]
     if first.why is WhyNone.NOTHING:
         line = first.source
         return [finding("asked_for_nothing", "", line, record.framework, text=f"`{line.text.strip()}`")]
-    mentioned = _mentioned(record, first) if first.why in SAID else []
-    return mentioned or [as_one([_finding(record, one) for one in group])]
+    names = listed([one.name for one in group])
+    known = (_mentioned(record, first) or _left(record, first, names)) if first.why in SAID else []
+    return known or [as_one([_finding(record, one) for one in group])]
 
 
 def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Finding:
@@ -73,20 +94,27 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
         else "sample.discrete" if SAMPLING.search(cut.operation)
         else "operation_dtype" if cut.operation in CASTS else "operation_dtype.whole"
     )  # fmt: skip
+    text = _text(cut)
+    code = "parameter" if code == "assigned" and MAKING in text else code
     if code == "index" and not _is_argument(plain, cut.source.text):  # its operand has no name
         value, plain = f"what is computed from {value}", "..."
+    if code in ("assigned", "parameter") and not _is_mentioned(plain, text):
+        value = f"`{given}`" if (given := argument_of(text.strip("`"))) else value
     target = "the result"
-    facts = [say("none_for", names=names), say("asked_for", at=location(one.source))]
+    what = "zeros_for" if one.why is WhyNone.ZERO else "none_for"
+    facts = [say(what, names=names), say("asked_for", at=location(one.source))]
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
-        text=_text(cut), target=target, dtype=cut.dtype, instead=flat,
+        text=text, target=target, dtype=cut.dtype, instead=flat,
     )  # fmt: skip
 
 
 def _text(cut: CutOperation) -> str:
     """The operation in the program's words, where its line shows them, else as TensorFlow calls it."""
-    call = called_in(cut.source.text, ASSIGNING) if cut.by is CutBy.ASSIGNED else ""
-    return f"`{call}`" if call else f"the operation {cut.operation}"
+    is_own = cut.by in OWN
+    names = {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation, cut.operation.lower())
+    call = called_in(cut.source.text, names) if is_own or cut.by in CALLED else ""
+    return f"`{call}`" if call else "a tf.custom_gradient" if is_own else f"the operation {cut.operation}"
 
 
 def _is_argument(name: str, line: str) -> bool:
@@ -95,19 +123,48 @@ def _is_argument(name: str, line: str) -> bool:
     return re.search(rf"[(,=]\s*([\w.]+\.)?{plain}\s*([,)]|$)", line.strip()) is not None
 
 
+def _is_mentioned(name: str, line: str) -> bool:
+    plain = re.escape(name.rpartition(":")[2].partition("#")[0])
+    return re.search(rf"(?<![\w.]){plain}(?!\w)", line) is not None
+
+
 def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
     """The lines that cut off what the tape differentiated, as the program's text says it: NumPy does it unseen."""
     flow = Dataflow(record, has_run=False)
     before = flow.before(one.targets)
-    if one.at is not None and one.at not in before:
+    training = record.training
+    carried = () if training is None else [each.carriers for each in training.untrained if each.name == one.name]
+    of_it = {at for carriers in carried for at in carriers} if training is not None else before
+    of_it = of_it if one.at is None else {one.at}
+    if of_it.isdisjoint(before):
         return []
-    cuts = [
-        cut
-        for cut in flow.severing(before, one.targets)
-        if one.at is None or one.at in flow.before([cut.mention.source])
-    ]
+    severing = flow.severing(before, one.targets)
+    cuts = [cut for cut in severing if not of_it.isdisjoint(flow.before([cut.mention.source]))]
     chains = [flow.chain(flow.after(cut.mention.source), cut.target) for cut in cuts]
     return merged([cut_finding(flow, cut, chain) for cut, chain in zip(cuts, chains, strict=True)])
+
+
+def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
+    """The lines that took what is computed from a Variable out of TensorFlow, on the way to what was differentiated; if
+    nothing is recorded of that, all but those of the line that asked, as those of ``fit`` itself.
+    """
+    flow = Dataflow(record, has_run=False)
+    entries = [record.entries[at] for at in flow.before(one.targets)]
+    lines = [line for entry in entries for line in (entry.source, *(way.source for way in entry.indirect)) if line]
+    is_known = bool(one.targets)
+    used = {name for line in lines for name in names_in(line.statement)}
+    cuts = [cut for cut in one.cuts
+            if any(_is_within(cut.source, line) for line in lines) or used & names_bound(cut.source.statement)
+            or not (is_known or _is_within(cut.source, one.source))]  # fmt: skip
+    facts = [say("none_for", names=names), say("asked_for", at=location(one.source))]
+    return [finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
+                    record.framework, facts=facts, value=repr(one.name)) for cut in cuts]  # fmt: skip
+
+
+def _is_within(line: Source, statement: Source) -> bool:
+    """Is a line one of those of a statement?"""
+    length = statement.statement.count("\n")
+    return line.file == statement.file and statement.line <= line.line <= statement.line + length
 
 
 def _finding(record: Record, one: NoneGiven) -> Finding:

@@ -22,6 +22,7 @@ from backprobe.tracing.trace import Trace
 SCALAR, REAL = "a last line that makes a scalar of it, loss = ...", "a last line that makes it real, loss = abs(...)"
 
 COMPILED = "it ran compiled, as a whole, and left no variable to differentiate"
+UNCOMPILED = "tf.config.run_functions_eagerly(True) before it: then the lines of the function are recorded"
 EAGERLY = "model.compile(..., run_eagerly=True) before fit: then its layers and its loss are recorded"
 
 
@@ -81,12 +82,15 @@ def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
     if not isinstance(error, BackprobeError):
         said = said_by(error).strip("'\"")
         known = [note.removeprefix("backprobe: ") for note in getattr(error, "__notes__", ())[1:]]
-        return Reason("block_not_differentiated", {"why": f"{type(error).__name__}: {said}", "next": "\n".join(known)})
+        why = f"{type(error).__name__}: {said}"
+        return Reason("block_not_differentiated", {"why": why, "next": "\n".join(known), "error": said})
     is_unknown = isinstance(error.__cause__, LookupError)
     if not isinstance(error, BadOutput | NothingToDifferentiate) or is_unknown or probe.cotangent is not None:
         return None
-    if any(one.code == "keras_compiled" for one in tape.not_followed()):
-        return Reason("block_not_differentiated", {"why": COMPILED, "next": EAGERLY})
+    compiled = [one.code for one in tape.not_followed()]
+    if compiled:
+        instead = EAGERLY if "keras_compiled" in compiled else UNCOMPILED
+        return Reason("block_not_differentiated", {"why": COMPILED, "next": instead})
     found = f" ({error.asked}: {error.found})" if probe.keys else f" ({error.found})"
     found = found if isinstance(error, BadOutput) else ""
     return Reason("block_not_differentiated", {"why": error.headline + found, "next": error.next})

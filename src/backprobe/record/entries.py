@@ -74,6 +74,8 @@ class WhyNone(StrEnum):
     NOTHING = "nothing"  # it was asked for no gradient at all
     NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
     UNKNOWN = "unknown"
+    WATCHED_LATE = "watched_late"  # something was computed from it before the tape watched it
+    ZERO = "zero"  # it gave zeros and not None: an operation on each way has a derivative of 0
 
 
 class CutBy(StrEnum):
@@ -84,6 +86,10 @@ class CutBy(StrEnum):
     STOPPED = "stopped"  # the tape did not record when it ran
     ASSIGNED = "assigned"  # it writes into a Variable
     NO_DERIVATIVE = "no_derivative"  # the framework has none for it
+    ZERO_DERIVATIVE = "zero_derivative"  # it is 0 everywhere
+    LEFT = "left"  # its numbers were taken out of the framework, by no operation
+    OWN_NONE = "own_none"  # the gradient function that the program wrote for it gave None
+    OWN_ZERO = "own_zero"  # and gave zeros, of what was not
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,8 @@ class CutOperation:
 
 @dataclass(frozen=True)
 class NoneGiven:
-    """A gradient that came back as None when the program asked one of its own tapes for it, at ``source``.
+    """A gradient that came back as None, or as zeros that have a cause, when the program asked one of its own tapes for
+    it, at ``source``.
 
     ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
     has no entry. ``outside`` are the entries on the way that were computed while the tape did not record, ``cuts`` the

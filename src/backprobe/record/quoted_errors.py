@@ -8,6 +8,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Keras sets them
 INTERNALS = re.compile(
     r"\{\{[^{}]*\}\}\s*|\s*\[Op:\w+\](?:\s+name:\s*\S*)?\s*$"
 )  # TensorFlow's node, and its operation
+IN_GRAPH = "in user code:"  # TensorFlow, before the traceback inside a function that it traces, and then the message
 WRAPPED = "Exception encountered when calling"  # Keras, before the message itself
 
 
@@ -21,7 +22,8 @@ def said_by(error: BaseException) -> str:
     """
     lines = [cleaned for line in str(error).splitlines() if (cleaned := _cleaned(line))]
     own = [line for line in lines if not line.startswith(WRAPPED)]
-    return next(iter([*own, *lines]), "")
+    said = next(iter([*own, *lines]), "")
+    return lines[-1].partition(": ")[2] if said == IN_GRAPH and ": " in lines[-1] else said
 
 
 def first_line(error: BaseException) -> str:

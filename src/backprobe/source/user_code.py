@@ -24,6 +24,8 @@ def innermost(function: Any) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
+CONVERTED = "/__autograph_generated_file"
+"""In the names of the files to which TensorFlow writes what it has made of the user's functions."""
 _OWN = __file__.removesuffix("source/user_code.py")
 
 
@@ -41,6 +43,8 @@ def package(file: str) -> str | None:
         return "backprobe"
     if file.startswith("<frozen"):
         return ""
+    if CONVERTED in file:
+        return "tensorflow"
     for root in _library_roots():
         if file.startswith(root):
             installed = root.endswith("-packages/")

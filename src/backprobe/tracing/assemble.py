@@ -13,12 +13,13 @@ from typing import Any
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
 from backprobe.record.entries import Alias, Entry, NoneGiven, Record
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
+from backprobe.record.names import strip
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Update
 from backprobe.record.positions import names_at
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
-from backprobe.record.training import Training
+from backprobe.record.training import Training, Untrained
 
 
 @dataclass(frozen=True)
@@ -101,17 +102,30 @@ class Assembler:
 
     def _none_given(self, one: NoneGiven, training: Training | None) -> NoneGiven:
         at = self._at(one.at)
-        name = one.name if one.is_variable and training is not None else names_at(at, self.first) or one.name
+        known = names_at(at, self.first) or one.name
+        name = one.name.removeprefix(self._holder(one.name, at)) if one.is_variable and training is not None else known
         cuts = tuple([replace(cut, values=self._each(cut.values)) for cut in one.cuts])
         return replace(
             one, at=at, name=name, outside=self._each(one.outside), cuts=cuts, targets=self._each(one.targets),
         )  # fmt: skip
 
     def _training(self, training: Training) -> Training:
-        untrained = [
-            replace(one, carriers=self._each(one.carriers), own=self._at(one.own)) for one in training.untrained
-        ]
-        return replace(training, untrained=tuple(untrained))
+        return replace(training, untrained=tuple([self._untrained(one) for one in training.untrained]))
+
+    def _untrained(self, one: Untrained) -> Untrained:
+        own = self._at(one.own)
+        holder = self._holder(one.name, own)
+        return replace(
+            one, name=one.name.removeprefix(holder), module=one.module.removeprefix(holder),
+            carriers=self._each(one.carriers), own=own,
+        )  # fmt: skip
+
+    def _holder(self, name: str, at: int | None) -> str:
+        """What the program calls the model that a block is around, at the front of the name of a parameter of it: the
+        recording's own names are those in the model.
+        """
+        path = "" if at is None else strip(self.first[at])
+        return name.removesuffix(path) if path and name.endswith(f".{path}") else ""
 
     def _path_sums(self, sums: PathSums | None) -> PathSums | None:
         if sums is None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root
+from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Severed
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import identity, is_eager
+from backprobe.errors import NothingToDifferentiate
 from backprobe.record.entries import CutBy, GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -54,9 +56,9 @@ def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Ca
     """The assignments that cut values off from the output: no line tells where the Variable is an attribute."""
     if not lost or not log.is_written:
         return {}
-    targets = root.output if isinstance(root.output, list) else [root.output]
     found: dict[int, Severed] = {}
-    for severed in log.cuts.severed_behind(log.before(map(identity, targets))):
+    before = log.before(map(identity, _targets(root)))
+    for severed in log.cuts.severed_behind(before - log.variables.keys()):  # what was written later is behind these
         if severed.by is CutBy.ASSIGNED:
             found |= dict.fromkeys(log.numbers_before(severed.inputs), severed)
     return {each: found[each.number] for each in lost if each.number in found and not each.is_variable}
@@ -75,19 +77,43 @@ def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
 def _gradients(
     tape: Any, log: OperationLog, root: Root, captures: Sequence[Capture], recorded: Mapping[Key, int]
 ) -> dict[Key, Any]:
-    """What the tape gives with respect to each capture that it follows, by key; one that is not connected has None."""
-    sources = {key: _sources(captures[at], log) for key, at in recorded.items()}
-    flat = [one for several in sources.values() for one in several]  # a list: nests are flattened in Python
-    given = iter(tape.gradient(root.output, flat, output_gradients=root.cotangent))
-    return {key: _sum([next(given) for _ in several]) for key, several in sources.items()}
+    """What the tape gives with respect to each capture that it follows, by key; one that is not connected has None, and
+    one whose gradient is in a sum with others the reason.
+    """
+    leading = log.before(map(identity, _targets(root))) if log.is_written else ()
+    several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
+    sources = {key: own for key, own in several.items() if own is not None}
+    flat = [one for own in sources.values() for one in own]  # a list: nests are flattened in Python
+    given = iter(_given(tape, root, flat))
+    return {key: MIXED if own is None else _sum([next(given) for _ in own]) for key, own in several.items()}
 
 
-def _sources(capture: Capture, log: OperationLog) -> list[Any]:
+def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
+    """Raises NothingToDifferentiate where what there is to differentiate is gone."""
+    try:
+        gradients: Sequence[Any] = tape.gradient(root.output, flat, output_gradients=root.cotangent)
+    except tf.errors.UnknownError as error:
+        if not private.is_of_forgotten_function(error):
+            raise
+        raise NothingToDifferentiate(
+            "a tf.py_function can be differentiated once, and that was done before", asked="its gradients",
+            found="a tf.py_function whose gradient has been taken, as by a tape of the program's own",
+            why="TensorFlow forgets what such a function has computed as soon as its gradient is taken",
+            next="TensorFlow's own operations in the place of tf.py_function",
+        ) from error  # fmt: skip
+    return gradients
+
+
+def _targets(root: Root) -> list[Any]:
+    return root.output if isinstance(root.output, list) else [root.output]
+
+
+def _sources(capture: Capture, log: OperationLog, leading: Container[int]) -> list[Any] | None:
     """The gradient of a capture is the sum of those of these: of one version of a Variable, what was read of it."""
     uses = log.variables.get(capture.number)
     if uses is None or not uses.writes:
         return [capture.source]
-    return [] if uses.is_read_otherwise else uses.reads_of(capture.version)
+    return uses.sources(capture.source, capture.version, leading)
 
 
 def _sum(parts: Sequence[Any]) -> Any:
@@ -99,10 +125,10 @@ def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStat
     """Whether a capture has a gradient, and why not."""
     if not capture.is_followed:
         return capture.status, capture.why
-    uses = log.variables.get(capture.number)
-    if uses is not None and uses.writes and uses.is_read_otherwise:
+    if gradient is MIXED:
         return GradStatus.OPAQUE, MIXED
     if gradient is None:
+        uses = log.variables.get(capture.number)
         is_old = uses is not None and len(uses.writes) > capture.version
         return GradStatus.NOT_CONNECTED, WRITTEN_SINCE if is_old else NOT_CONNECTED
     return GradStatus.OK, None

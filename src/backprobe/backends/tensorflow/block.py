@@ -57,7 +57,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             if tf.executing_eagerly():
                 self.user_tapes.given(tape, args, kwargs, gradients)
             else:
-                self.is_compiled_by_keras |= layers.is_in_step_of_keras()
+                self.compiled_by = "keras" if layers.is_in_step_of_keras() else "the program"
         finally:
             self.log.derived.append(range(start, self.log.length + 1))
             self.given.append(Given(self._differentiated(args, kwargs), range(start, self.log.length + 1)))
@@ -118,8 +118,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """With the gradients that the program asked its own tapes for, and what became of its Variables."""
-        training = self.user_tapes.training(captures) if self.counts else None
-        return replace(passed, none_given=self.user_tapes.none_given(captures), training=training)
+        own = self.user_tapes
+        return replace(passed, none_given=own.none_given(captures), training=own.training(captures))
 
     def give_up(self, why: Reason) -> None:
         self.recording.close()

@@ -16,6 +16,10 @@ NOT_OF_NUMBERS = frozenset({
     "Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs", "BroadcastArgs",
 })  # fmt: skip
 """Operations whose results do not depend on the numbers that they are given."""
+ZERO = frozenset({"Sign"})
+"""Operations that tapes follow, and whose derivative is 0 everywhere."""
+Edge = tuple[int, int]
+"""The numbers of a value, and of one that it was made of."""
 Place = tuple[str, int]
 """A line of code: its file and number."""
 MOST = 8
@@ -43,7 +47,9 @@ class Cuts:
 
     def __init__(self) -> None:
         self.behind: dict[int, tuple[Severed, ...]] = {}
-        self.flat: dict[int, Severed] = {}
+        self.closed: dict[Edge, Severed] = {}  # edges that tapes follow, and along which None comes back
+        self.zero: dict[Edge, Severed] = {}  # or zeros
+        self.left: dict[Place, Severed] = {}  # lines that took numbers out of TensorFlow
 
     def cut(self, operation: str, by: CutBy, dtype: str, flowing: tuple[int, ...], position: int, made: int) -> None:
         """This operation made a value of followed ones, which no gradient comes back to."""
@@ -53,7 +59,19 @@ class Cuts:
     def flow(self, operation: str, flowing: tuple[int, ...], position: int, made: int) -> None:
         """This operation made a value that tapes follow; some have no derivative all the same."""
         if is_flat(operation):
-            self.flat[made] = Severed(operation, CutBy.NO_DERIVATIVE, "", flowing, position, users_place())
+            severed = Severed(operation, CutBy.NO_DERIVATIVE, "", flowing, position, users_place())
+            self.closed.update({(made, given): severed for given in flowing})
+        elif operation in ZERO:
+            severed = Severed(operation, CutBy.ZERO_DERIVATIVE, "", flowing, position, users_place())
+            self.zero.update({(made, given): severed for given in flowing})
+
+    def leave(self, number: int, position: int) -> None:
+        """The numbers of a value that is followed were taken out of TensorFlow, as by ``numpy()`` or ``float()``."""
+        place = users_place()
+        known = None if place is None else self.left.get(place)
+        if place is not None:
+            inputs = (number,) if known is None else (*known.inputs, number)[-MOST:]
+            self.left[place] = Severed("", CutBy.LEFT, "", inputs, position, place)
 
     def passed(self, given: Iterable[int], made: Iterable[int]) -> None:
         """Values were made of others: what is behind those is behind these."""

@@ -7,6 +7,14 @@ from typing import Any
 from backprobe.backends.facts import Failure
 
 NO_GRADIENT, NONE_GIVEN = "no entry for", "No gradients provided for any variable"
+GRAPHS_ALONE = "tf.gradients is not supported when eager execution is enabled"
+COMPILED = {
+    "keras": "backprobe: Keras compiles this step, and nothing in it was followed; "
+             "model.compile(..., run_eagerly=True) shows the line that cuts the loss off",
+    "the program": "backprobe: tf.function compiles this step, and nothing in it was followed; "
+                   "tf.config.run_functions_eagerly(True) shows the line that cuts the loss off",
+}  # fmt: skip
+"""Notes, by who has a step compiled."""
 
 
 def explain(error: BaseException, tape: Any, captures: object) -> Failure | str | None:
@@ -17,10 +25,10 @@ def explain(error: BaseException, tape: Any, captures: object) -> Failure | str 
             "tf.stop_gradient on what goes into it leaves it out"
         )
     if isinstance(error, ValueError) and NONE_GIVEN in str(error):
-        if tape.is_compiled_by_keras:
-            return (
-                "backprobe: Keras compiles this step, and nothing in it was followed; "
-                "model.compile(..., run_eagerly=True) shows the line that cuts the loss off"
-            )
-        return Failure("none_given")
+        return COMPILED.get(tape.compiled_by) or Failure("none_given")
+    if isinstance(error, RuntimeError) and GRAPHS_ALONE in str(error) and tape.counts:
+        return (
+            "backprobe: scripts are explained under tf.config.run_functions_eagerly(True), and tf.gradients works in "
+            "graphs alone: by itself the script may run; tf.GradientTape works in both"
+        )
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,9 +17,21 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.cuts import Cuts, Place, users_place
-from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_followed_by_a_tape, is_stopped
-from backprobe.backends.tensorflow.tensors import NUMBERS_DIFFERENTIABLE, dtype_name
+from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, users_place
+from backprobe.backends.tensorflow.private import (
+    OwnGradient,
+    dtype_number,
+    identity_of,
+    is_followed_by_a_tape,
+    is_stopped,
+    unrecorded,
+)
+from backprobe.backends.tensorflow.tensors import (
+    NUMBERS_DIFFERENTIABLE,
+    dtype_name,
+    is_other_than_zero,
+    is_zero,
+)
 from backprobe.record.entries import CutBy, GradStatus
 from backprobe.record.graph import reached
 
@@ -50,7 +62,9 @@ class Uses:
 
     writes: list[int] = field(default_factory=list)  # by position in the log
     reads: list[tuple[int, Any]] = field(default_factory=list)
-    is_read_otherwise: bool = False  # parts of it gathered, or inside a compiled function
+    otherwise: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    """When parts of it were gathered, or a function had it, and the numbers of what was made of it."""
+    gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by version: when first, and all of it
     is_in_doubt: bool = False  # a compiled function had it, and may have written
 
     def version_at(self, position: int) -> int:
@@ -59,9 +73,20 @@ class Uses:
     def reads_of(self, version: int) -> list[Any]:
         return [tensor for position, tensor in self.reads if self.version_at(position) == version]
 
+    def sources(self, variable: Any, version: int, leading: Container[int]) -> list[Any] | None:
+        """What the gradients of one version of this Variable are those of, where these numbers lead to the output;
+        None where they are in one sum with those of another: there is one gradient of all that was not read plainly.
+        """
+        plain = {self.version_at(position) for position, tensor in self.reads if identity_of(tensor) in leading}
+        others = {self.version_at(position) for position, made in self.otherwise
+                  if any(number in leading for number in made)}  # fmt: skip
+        if version not in others:
+            return self.reads_of(version)
+        return [variable] if plain | others == {version} else None
+
     def versions(self) -> list[tuple[int, int, Any]]:
-        """Each version that was read plainly: where in the log that was first, and what was read."""
-        first: dict[int, tuple[int, Any]] = {}
+        """Each version that was read in the open: where in the log that was first, and what was read."""
+        first = dict(self.gathered)
         for position, tensor in self.reads:
             first.setdefault(self.version_at(position), (position, tensor))
         return [(version, *read) for version, read in first.items()]
@@ -81,6 +106,7 @@ class OperationLog:
         self.unfollowed: dict[int, tuple[str, Place | None]] = {}  # Variables that a tape does not follow: their dtype
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
         self.is_muted = self.is_written = False  # has any Variable been written?
+        self.is_without_derivatives = False
         self.unset: set[int] = set()  # Variables that were made in the run, and have no value yet
 
     @contextmanager
@@ -91,6 +117,15 @@ class OperationLog:
             yield
         finally:
             self.is_muted = before
+
+    @contextmanager
+    def without_derivatives(self) -> Iterator[None]:
+        """What runs within this context has none in TensorFlow."""
+        self.is_without_derivatives = True
+        try:
+            yield
+        finally:
+            self.is_without_derivatives = False
 
     def root(self, tensor: Any) -> None:
         """This tensor is watched by the tape."""
@@ -127,12 +162,14 @@ class OperationLog:
             self._pass_cut(inputs, outputs or ())
         elif name == "StopGradient":  # which TensorFlow runs with recording stopped
             self._cut(name, CutBy.STOP_GRADIENT, flowing, outputs)
+        elif self.is_without_derivatives:
+            self._cut(compiled or name, CutBy.NO_DERIVATIVE, flowing, outputs or ())
         elif is_stopped():
             self._cut(name, CutBy.STOPPED, flowing, outputs or ())
         else:
             self._flow(name, flowing, outputs or ())
-            if WRITING.match(name):
-                self._write(name, flowing, inputs)
+        if flowing and WRITING.match(name):  # also while a Variable is made, with recording stopped
+            self._write(name, flowing, inputs)
 
     def _write(self, name: str, flowing: tuple[int, ...], inputs: Sequence[Any]) -> None:
         """A Variable is written: what it is given is cut off, and what is behind that is behind the Variable."""
@@ -142,10 +179,14 @@ class OperationLog:
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle)
 
-    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
-        """A function of their own differentiates these outputs with respect to these inputs, whatever computed them."""
+    def recorded(
+        self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
+    ) -> OwnGradient | None:
+        """A function of their own differentiates these outputs with respect to these inputs, whatever computed them.
+        It gives what hears of that, if the program wrote it.
+        """
         if self.is_muted or is_stopped():
-            return
+            return None
         eager = [given for given in inputs if not tf.is_symbolic_tensor(given)]
         for given in eager:
             self._note_handle(given)
@@ -154,6 +195,39 @@ class OperationLog:
         if flowing and made:
             self.length += 1
             self._flow(name, flowing, made)
+            for used in filter(None, map(self.variables.get, flowing)):
+                used.otherwise.append((self.length, tuple(map(identity_of, made))))
+        if not (is_by_hand and flowing) or len(made) != len(outputs) or len(eager) != len(inputs):
+            return None
+        where = self.length, users_place()
+        edges = [[(identity_of(output), identity_of(given)) for output in made] for given in eager]
+
+        def heard(given: Sequence[Any], gradients: Any) -> None:
+            with self.muted():
+                is_any = any(map(is_other_than_zero, given))
+                self._own_gradients(name, edges, where, is_any, tf.nest.flatten(gradients))
+
+        return heard
+
+    def left(self, tensor: Any) -> None:
+        """The numbers of this tensor are taken out of TensorFlow."""
+        number = identity_of(tensor)
+        if number in self.followed and not self.is_muted:
+            self.length += 1
+            self.cuts.leave(number, self.length)
+
+    def _own_gradients(
+        self, name: str, edges: Sequence[Sequence[Edge]], where: tuple[int, Place | None], is_any: bool,
+        gradients: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """A gradient function of the program's own gave these for its inputs, of what was not all zero (``is_any``)."""
+        position, place = where
+        for own, gradient in zip(edges, gradients, strict=False):
+            by = CutBy.OWN_NONE if gradient is None else CutBy.OWN_ZERO
+            found = self.cuts.closed if gradient is None else self.cuts.zero
+            if own and own[0][1] in self.followed and (gradient is None or (is_any and is_zero(gradient))):
+                severed = Severed(name, by, "", (own[0][1],), position, place)
+                found.update(dict.fromkeys(own, severed))
 
     def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         for output in outputs:
@@ -202,13 +276,23 @@ class OperationLog:
             if not is_followed and number not in self.unfollowed and not is_stopped():
                 self.unfollowed[number] = dtype_name(dtype), users_place()
         elif name in GATHERING:
-            uses.is_read_otherwise = True
+            uses.otherwise.append((self.length, tuple(map(identity_of, outputs))))
+            self._hold(uses, handle, outputs[0])
         elif number in self.unset and name in ASSIGNING:
             self.unset.remove(number)  # its initial value: there is nothing before it
         elif name.startswith(("Assign", "Resource")):
             self.write(uses)
         elif name not in NEITHER:
-            uses.is_read_otherwise = uses.is_in_doubt = True
+            uses.otherwise.append((self.length, tuple(map(identity_of, outputs or ()))))
+            uses.is_in_doubt = True
+
+    def _hold(self, uses: Uses, handle: Any, part: Any) -> None:
+        """Of a Variable that parts are gathered of, keep what all of it was, before it is written."""
+        version = uses.version_at(self.length)
+        if version not in uses.gathered:
+            with self.muted():
+                whole = unrecorded(lambda given: tf.raw_ops.ReadVariableOp(resource=given, dtype=part.dtype), handle)
+            uses.gathered[version] = self.length, whole
 
     def write(self, uses: Uses) -> None:
         """The Variable of these uses has been written."""
@@ -244,7 +328,7 @@ class OperationLog:
     def is_read(self, number: int) -> bool:
         """Was a Variable read?"""
         uses = self.variables.get(number)
-        return uses is not None and bool(uses.reads or uses.is_read_otherwise)
+        return uses is not None and bool(uses.reads or uses.otherwise)
 
     def made_at(self, number: int) -> int:
         """The position of what was computed from values that carry a gradient; 0 for any other."""

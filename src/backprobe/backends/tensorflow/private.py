@@ -41,7 +41,9 @@ try:
     GIVING, PUSH, POP = ("gradient", "jacobian", "batch_jacobian"), "_push_tape", "_pop_tape"
     BACKWARD = CodeOf(backprop, *(f"GradientTape.{name}" for name in GIVING))
     CALLED_FUNCTION = ConcreteFunction, "_call_flat"
+    LEAVING = ops._EagerTensorBase, "_numpy"
     _ = ConcreteFunction._call_flat
+    _ = ops._EagerTensorBase._numpy
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:
     raise Unsupported(
@@ -51,19 +53,36 @@ except (ImportError, AttributeError) as error:
     ) from error  # fmt: skip
 
 
+OwnGradient = Callable[[Sequence[Any], Any], None]
+"""What hears the gradients that came to the outputs of a function, and those that it made of them."""
+
+
+def ignore(tensor: Any) -> None:
+    """Nothing has to be done about it."""
+
+
 @contextmanager
 def hearing_operations(
-    operation: Callable[..., None], recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], None]
+    operation: Callable[..., None],
+    recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], OwnGradient | None],
+    left: Callable[[Any], None] = ignore,
 ) -> Iterator[None]:
     """Within this context ``operation`` hears of each operation of this thread, as an operation callback does.
 
     ``recorded`` hears of what is differentiated by a function of its own, as (name, outputs, inputs, is that one of
-    ``tf.custom_gradient``).
+    ``tf.custom_gradient``), and may give what hears what that function is given and returns. ``left`` hears of each
+    tensor whose numbers are taken out of TensorFlow, as by ``numpy()`` or ``float()``; a buffer is taken unheard.
     """
 
     def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        recorded(str(kind), outputs, inputs, any(_is_own_gradient(function) for function in rest))
+        heard = recorded(str(kind), outputs, inputs, any(map(_is_own_gradient, rest)))
+        if heard is not None:
+            rest = tuple([_heard(own, heard) if _is_own_gradient(own) else own for own in rest])
         return following(kind, outputs, inputs, *rest, **named)
+
+    def leaving(following: Callable[..., Any], tensor: Any) -> Any:
+        left(tensor)
+        return following(tensor)
 
     def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return execute_with_callbacks(*args, **kwargs)
@@ -78,6 +97,7 @@ def hearing_operations(
     with (
         listening(execute, "execute", calling_back),
         listening(record, "record_operation", noting),
+        listening(*LEAVING, leaving),
         listening(pywrap_tfe, "TFE_Py_FastPathExecute", reading),
     ):
         thread.add_op_callback(operation)
@@ -85,6 +105,15 @@ def hearing_operations(
             yield
         finally:
             thread.remove_op_callback(operation)
+
+
+def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., Any]:
+    def backward(*given: Any) -> Any:
+        gradients = function(*given)
+        heard(given, gradients)
+        return gradients
+
+    return backward
 
 
 def _read(given: Any) -> Any:
@@ -212,6 +241,11 @@ def bound_function(function: Any) -> Callable[..., Any]:
             return MethodType(inner.__func__, held.target)
         inner = getattr(inner, "__wrapped__", None)
     return function.python_function  # type: ignore[no-any-return]  # TensorFlow has no types
+
+
+def is_of_forgotten_function(error: Any) -> bool:
+    """Is this the error of a ``tf.py_function`` whose gradient is taken again? Its token is gone from a dict."""
+    return "KeyError" in str(error) and "pyfunc_" in str(error)
 
 
 def has_own_gradient(function: Any) -> bool:

@@ -50,12 +50,15 @@ class KindsLog(OperationLog):
             self.kinds.add(kind.decode() if isinstance(kind, bytes) else str(kind))
         super().operation(kind, *args, **kwargs)
 
-    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
+    def recorded(
+        self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
+    ) -> private.OwnGradient | None:
         if is_by_hand and not self.is_muted:
             self.kinds.add(BY_HAND)
         before = len(self.flows)
-        super().recorded(name, outputs, inputs, is_by_hand)
+        heard = super().recorded(name, outputs, inputs, is_by_hand)
         self.flows[before:] = [(name, is_by_hand) for name, _ in self.flows[before:]]
+        return heard
 
     def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         super()._flow(name, flowing, outputs)

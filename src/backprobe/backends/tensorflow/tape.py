@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from backprobe.backends.capabilities import Versions
 from backprobe.backends.facts import Around, Backward, Effect, Options, Outcome, Ran
+from backprobe.backends.patching import listening
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow import private, tensors
@@ -181,7 +182,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return [(Reason("dtype", {"dtype": dtype}) if tf.as_dtype(dtype) not in tensors.DIFFERENTIABLE
                  else Reason("not_trainable"), source_at(*place)) for dtype, place in read]  # fmt: skip
 
-    is_compiled_by_keras = False  # has Keras traced a step of training, of which nothing is seen?
+    compiled_by = ""  # who has had a step of training traced, of which nothing is seen
+    counts = False  # see ``Differentiator``
     why_not: Reason | None = Reason("backward_unfinished")  # why backward has not run
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
@@ -198,10 +200,23 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def recorded(self) -> Iterator[Any]:
         """What runs within this context is on the gradient tape, and in the log."""
         with (
-            private.hearing_operations(self.log.operation, self.log.recorded),
+            private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
+            listening(*private.CALLED_FUNCTION, self._calling),
             tf.GradientTape(persistent=bool(self.options.partials or self.options.several)) as self.gradients,
         ):
             yield self.gradients
+
+    def _calling(self, following: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
+        """A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no
+        tape sees it. Only before it runs, and while a tape records, does TensorFlow find that out.
+        """
+        try:
+            return following(function, *args, **kwargs)
+        except LookupError:
+            if not tf.executing_eagerly():
+                raise
+        with self.gradients.stop_recording(), self.log.without_derivatives():
+            return following(function, *args, **kwargs)
 
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: find out what compiled functions have written."""

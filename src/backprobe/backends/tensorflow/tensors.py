@@ -85,6 +85,21 @@ def _device_name(device: str) -> str | None:
     return str(device).rpartition("device:")[2].lower() or None
 
 
+def is_zero(gradient: Any) -> bool:
+    """Has it numbers, and are all of them 0? No operation runs for that."""
+    return _any(gradient) is False
+
+
+def is_other_than_zero(gradient: Any) -> bool:
+    return bool(_any(gradient))
+
+
+def _any(gradient: Any) -> bool | None:
+    """Is any of its numbers other than 0? None where it has none, or they are not at hand."""
+    held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    return bool(held.numpy().any()) if is_eager(held) and held.shape.num_elements() else None
+
+
 def is_floating(dtype: Any) -> bool:
     return bool(dtype.is_floating or dtype.is_complex)
 

@@ -14,9 +14,9 @@ import tensorflow as tf
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import by_key
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.cuts import Severed
+from backprobe.backends.tensorflow.cuts import Edge, Severed
 from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
-from backprobe.backends.tensorflow.tensors import describe, identity, is_differentiable, is_tensor, variable_of
+from backprobe.backends.tensorflow.tensors import describe, identity, is_differentiable, is_tensor, is_zero, variable_of
 from backprobe.backends.tensorflow.trained_names import Owned, owned_by_layers
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import CutOperation, NoneGiven, WhyNone
@@ -34,7 +34,7 @@ class Recorded:
     """What one tape has seen: the spans of the log in which it recorded, and what the program had it watch."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
-    watched: set[int] = field(default_factory=set)
+    watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log at which it was first
 
     def has(self, position: int) -> bool:
         return any(start < position <= end for start, end in self.spans)
@@ -97,7 +97,8 @@ class UserTapes:
 
     def _watching(self, following: Callable[..., Any], tape: Any, tensor: Any) -> None:
         following(tape, tensor)
-        self._of(tape).watched |= {identity(one) for one in tf.nest.flatten(tensor) if is_tensor(one)}
+        for one in filter(is_tensor, tf.nest.flatten(tensor)):
+            self._of(tape).watched.setdefault(identity(one), self.log.length)
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
         """A tape has given these; of each that is None is noted why."""
@@ -105,16 +106,22 @@ class UserTapes:
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
         missing = [source for source, gradient in came if gradient is None and is_tensor(source)]
         self._count(came)
-        line = users_line(sys._getframe(1)) if missing or not came else None
+        with self.log.muted():
+            may_be = [*came] if self.log.cuts.zero else []
+            zero = [source for source, gradient in may_be if is_tensor(source) and is_zero(gradient)]
+        line = users_line(sys._getframe(1)) if missing or zero or not came else None
+        if any(gradient is None for _, gradient in came) or zero:
+            self.owned |= owned_by_layers()
         if line is None:
             return
         if not came:
             self.asked.append(Asked(0, 0, "", line, WhyNone.NOTHING, (), (), (), "", False))
         known = self._of(tape)
         targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
-        way = _Way(self.log, known, targets, known.watched | private.watched_by(tape))
-        for source in missing:
-            why, outside, cuts = way.why(source, private.watches_variables(tape))
+        way = _Way(self.log, known, targets, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched})
+        whys = [(source, way.why(source, private.watches_variables(tape))) for source in missing]
+        whys += [(source, (WhyNone.ZERO, (), cuts)) for source in zero if (cuts := way.zeros(identity(source)))]
+        for source, (why, outside, cuts) in whys:
             is_variable = variable_of(source) is not None
             self.asked.append(Asked(
                 identity(source), self.version(source) if is_variable else 0, self._label(source), line, why, outside,
@@ -126,8 +133,6 @@ class UserTapes:
             variable = variable_of(source)
             if variable is not None and variable.trainable:
                 self.trained[identity(source)] = self.trained.get(identity(source), False) or gradient is not None
-        if any(gradient is None for _, gradient in came):
-            self.owned |= owned_by_layers()
 
     def _label(self, value: Any) -> str:
         """What a value is called: as the program does, or as TensorFlow or Keras does."""
@@ -148,7 +153,7 @@ class UserTapes:
 
     def _untrained(self, one: Asked, captures: Sequence[Capture]) -> Untrained:
         name, module, kind, beside = self.owned.get(one.number, (one.label, "", "", ()))
-        is_told = one.why is not WhyNone.NO_WAY
+        is_told = one.why is not WhyNone.NO_WAY or bool(one.cuts)
         if is_told or self.log.is_read(one.number):
             carriers = self._carriers(one.number, captures)
             own = next((at for at, capture in enumerate(captures) if capture.number == one.number), None)
@@ -174,8 +179,9 @@ class UserTapes:
             versions.setdefault(capture.number, {}).setdefault(capture.version, at)
         recorded = by_key(captures)
 
-        def cut(one: Severed) -> CutOperation | None:
+        def cut(one: Severed, of: int) -> CutOperation | None:
             found = {at for number in one.inputs for at in self.log.nearest(number, recorded)}
+            found = {at for at in found if of in self.log.before([captures[at].number])}  # and no data beside it
             line = one.source
             return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))
 
@@ -185,8 +191,8 @@ class UserTapes:
         return tuple([
             NoneGiven(
                 _nearest(versions.get(asked.number, {}), asked.version), asked.label, asked.line, asked.why,
-                every(asked.outside), tuple(filter(None, map(cut, asked.cuts))), every(asked.targets), asked.dtype,
-                asked.is_variable,
+                every(asked.outside), tuple(filter(None, (cut(one, asked.number) for one in asked.cuts))),
+                every(asked.targets), asked.dtype, asked.is_variable,
             )
             for asked in self.asked
         ])  # fmt: skip
@@ -195,7 +201,7 @@ class UserTapes:
 class _Way:
     """The way from sources to targets as the log has it, and which parts of it a tape has seen."""
 
-    def __init__(self, log: OperationLog, tape: Recorded, targets: set[int], watched: set[int]) -> None:
+    def __init__(self, log: OperationLog, tape: Recorded, targets: set[int], watched: Mapping[int, int]) -> None:
         self.log, self.tape, self.targets, self.watched = log, tape, targets, watched
         self.before = {each: log.made.get(each, NEVER) for each in log.before(targets)}
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
@@ -213,12 +219,17 @@ class _Way:
         cuts = self._cuts(number)
         if cuts:
             return WhyNone.CUT, (), cuts
+        left = tuple([one for one in self.log.cuts.left.values()
+                      if self.tape.has(one.position) and number in self.log.before(one.inputs)])  # fmt: skip
         computed = [each for each in self.targets if each in self.log.made or each in self.log.cut]
         if not computed or (variable is None and number not in self.log.followed):
-            return WhyNone.UNKNOWN, (), ()
+            return WhyNone.UNKNOWN, (), left
         if number not in self.before:
-            return WhyNone.NO_WAY, (), ()
-        on_way = self._from(number)
+            return WhyNone.NO_WAY, (), left
+        on_way, since = self._from(number), self.watched.get(number, 0)
+        late = [each for each in self.order if each in on_way and self.before[each][0] <= since]
+        if late and all(self.tape.has(self.before[each][0]) for each in on_way):
+            return WhyNone.WATCHED_LATE, (late[0],), ()
         seen = {each for each in on_way if self.tape.has(self.before[each][0])}
         used = {given for each in seen for given in self.before[each][1]} | self.targets
         last = [each for each in self.order if each in on_way - seen and each in used]
@@ -229,12 +240,27 @@ class _Way:
         through; none where a way is open.
         """
         if number in self.before:
-            flat = self.log.cuts.flat
-            behind = reached(self.targets, lambda each: () if each in flat else self.log.inputs(each))
-            closing = [flat[each] for each in sorted(behind) if each in flat] if number not in behind else []
-        else:
-            closing = self.log.cuts.severed_behind(self.targets)
-        found = dict.fromkeys(severed for severed in closing if self.tape.has(severed.position))
+            return self._from_source(number, self._closing(number, self.log.cuts.closed))
+        return self._from_source(number, self.log.cuts.severed_behind(self.targets))
+
+    def zeros(self, number: int) -> tuple[Severed, ...]:
+        """The operations on the way from a source for which zeros came that have a derivative of 0; none where a way
+        goes past them.
+        """
+        cuts = self.log.cuts
+        found = self._from_source(number, self._closing(number, {**cuts.closed, **cuts.zero}))
+        return found if any(severed in cuts.zero.values() for severed in found) else ()
+
+    def _closing(self, number: int, closed: Mapping[Edge, Severed]) -> list[Severed]:
+        """What closes the ways from a source to the targets, where these edges let nothing through, if all are."""
+        inputs = self.log.inputs
+        behind = reached(self.targets, lambda each: [one for one in inputs(each) if (each, one) not in closed])
+        edges = [(each, one) for each in sorted(behind) for one in inputs(each)]
+        return [] if number in behind else [closed[edge] for edge in edges if edge in closed]
+
+    def _from_source(self, number: int, cuts: Sequence[Severed]) -> tuple[Severed, ...]:
+        """Those that the tape saw, and that the source leads to."""
+        found = dict.fromkeys(severed for severed in cuts if self.tape.has(severed.position))
         return tuple(severed for severed in found if number in self.log.before(severed.inputs))
 
     def _from(self, number: int) -> set[int]:
@@ -252,7 +278,7 @@ class _Way:
             position, flowing = self.log.made.get(one, NEVER)
             return flowing if self.tape.has(position) else ()
 
-        return not self.watched.isdisjoint(reached([number], seen))
+        return not self.watched.keys().isdisjoint(reached([number], seen))
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:

@@ -30,7 +30,8 @@ def explain_nonfinite(record: Record) -> Report:
     harming = [at for at in forward.origins if at in born or at in backward.owners]
     found = sorted([*forward.births(born, spoiled), *backward.births()], key=itemgetter(0))
     births = with_updates([one for _, one in found], record) or list(_unexplained(known))
-    notes = [*forward.notes(forward.origins.keys() - harming), *([] if known.was_asked else [say("late")])]
+    is_late = not known.was_asked and _clean(known) != say("unread")
+    notes = [*forward.notes(forward.origins.keys() - harming), *([say("late")] if is_late else [])]
     if not births:
         return Report(_clean(known), (), tuple(notes))
     places, healed = _grouped(births), _grouped(list(forward.healed(harming)))
