@@ -50,6 +50,8 @@ CAUSES = {
                   "or take the value at that position, whose gradient flows: {at_position}",
     "comparison": "{text} is true or false: it jumps or stays the same as {value} changes, so it has no derivative",
     "comparison_next": "select among differentiated values with {where} or a product, or use a smooth step, sigmoid",
+    "count": "{text} counts, and a count jumps or stays the same as {value} changes: it has no derivative",
+    "count_next": "sum a smooth step instead of counting: the sum of sigmoid((u - limit) / width)",
     "integer": "{text} converts {value} to integers, which have no derivative",
     "integer_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
     "not_float": "{target} has the dtype {dtype}: only floating-point and complex values have derivatives",
@@ -73,6 +75,9 @@ CAUSES = {
                       "there",
     "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
                            "differentiated; or compute the same with operations that are",
+    "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
+                     "there",
+    "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
     "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
     "inside.recorded_next": "the lines of {function} are recorded: give its result a name, out = ..., and ask again",
     "inside.handed": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
