@@ -313,6 +313,8 @@ SENTENCES = {
     "shape_only": "only what says nothing of its value, as its shape or its .grad, is used of {names}",
     "from_frozen": "computed from {at}, which does not require a gradient",
     # facts about gradients that are there
+    "own_rule": "the derivative of {function} is a rule of the program's own, {rule} ({at})",
+    "see_rule": "look at what that rule returns: it is what backward uses, whatever the function computes",
     "became_zero": "the gradient of {target} is not zero, that of {value} is zero everywhere",
     "value_is_zero": "{target} itself is zero everywhere: all of it is switched off for this input",
     "also_into": "{value} also goes into {others}: contributions may have cancelled",

@@ -43,6 +43,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # what a tensor is
 
     is_tensor = staticmethod(is_array)
+    partly_tensors = (jax.Array,)
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 

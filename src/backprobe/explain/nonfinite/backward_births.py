@@ -16,6 +16,7 @@ from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
+from backprobe.explain.own_rules import rules_in
 from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
@@ -271,6 +272,7 @@ class BackwardPass:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         if owner in known.bad_values:
             facts.append(known.value(owner))
+        facts += rules_in(known.record, self.entries[owner])
         is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
         masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
         facts += masked
