@@ -92,6 +92,8 @@ WITHOUT_DERIVATIVE = frozenset({
 INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTensor|BoolTensor)\b")
 
 
+OF_CONTAINERS = frozenset({*dir(dict), *dir(list), *dir(tuple), "_asdict", "_replace"})
+"""Methods of containers, which have to do with each of their leaves."""
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
 """Names of functions and methods that give nothing with a history of its own."""
 MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "keras", "jnp", "jax", "math", "random")
@@ -321,6 +323,12 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
                 is_conditional = True
             elif str(node.slice.value) != steps[0]:
                 return None  # another leaf
+            steps = steps[1:]
+            continue
+        is_step = isinstance(node, ast.Attribute) and child is node.value and node.attr not in OF_CONTAINERS | SHAPES
+        if steps and is_step:
+            if node.attr != steps[0]:  # type: ignore[attr-defined]  # of an attribute
+                return None  # another leaf, or a method, whose lines are its own
             steps = steps[1:]
             continue
         is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument

@@ -106,7 +106,7 @@ def _became_zero(
 def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:
     """Where a gradient becomes zero everywhere in a function with a derivative rule of its own, and that rule."""
     return [
-        "; ".join([f"{found.headline} ({location(found.source)})" if found.source else found.headline, *found.facts[1:]])
+        "; ".join([found.headline, *([location(found.source)] if found.source else ()), *found.facts[1:]])
         for target, entry in enumerate(flow.entries)
         if rules_in(flow.record, entry) and not _is_zero(arrays.summary(entry.held_grad))
         for source in flow.edges[target] if _is_zero(arrays.summary(flow.entries[source].held_grad))

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
+from operator import eq
 
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 
 LOOPS = ("for ", "async for ")
+STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
+"""A step from a container to one of its leaves, as programs write it."""
 
 
 def own_reads(
@@ -27,6 +30,7 @@ def own_reads(
     if entry.status is GradStatus.NOT_TENSOR and _is_of_loop(entry):
         return set()
     text = entry.source.expression if entry.source is not None else ""
+    read = {one: spelled for one, spelled in read.items() if not _is_of_other_leaf(text, spelled)}
     called = [one for one, spelled in read.items() if spelled.endswith("()")]
     parts = [one for one in {*inputs, *read} if one < at and _is_part(entries[one], entry)]
     if not text or not (called or parts):
@@ -68,10 +72,17 @@ def _is_part(part: Entry, whole: Entry) -> bool:
     return is_operation and bool(text) and text != _expression(whole) and text in _expression(whole)
 
 
+def _is_of_other_leaf(text: str, spelled: str) -> bool:
+    """Does a text mention a container, and each time by another leaf than this one?"""
+    name = re.split(r"[.\[]", spelled)[0]
+    return "." in spelled and not _mentions(text, spelled) and bool(_mentions(text, name))
+
+
 def _mentions(text: str, spelled: str) -> int:
-    """How often a text mentions a name, whatever is asked of it."""
-    name = spelled if spelled.startswith("self.") else re.split(r"[.\[]", spelled)[0]
-    return len(re.findall(rf"(?<![\w.]){re.escape(name)}\b", text))
+    """How often a text mentions a name, whatever is asked of it; of ``model.lin.bias`` another leaf does not count."""
+    name, *leaf = re.findall(r"\w+", spelled)
+    chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
+    return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)
 
 
 def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:
