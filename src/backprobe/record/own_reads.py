@@ -33,8 +33,11 @@ def own_reads(
     read = {one: spelled for one, spelled in read.items() if not _is_of_other_leaf(text, spelled)}
     called = [one for one, spelled in read.items() if spelled.endswith("()")]
     parts = [one for one in {*inputs, *read} if one < at and _is_part(entries[one], entry)]
-    if not text or not (called or parts):
+    modules = {call for call, _ in _module_calls(text, entries, inputs)}
+    if not text or not (called or parts or modules):
         return set(read)
+    for call in sorted(modules, key=len, reverse=True):
+        text = text.replace(call, " ")
     for part in sorted(parts, key=lambda one: -len(_expression(entries[one]))):
         text = text.replace(_expression(entries[part]), " ")
     without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
@@ -42,6 +45,36 @@ def own_reads(
     text = without
     return {one for one, spelled in read.items()
             if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)}  # fmt: skip
+
+
+def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[int, int]]:
+    """The values that a line gives to modules, each with what the module returned, which has no line of its own."""
+    text = entry.source.expression if entry.source is not None else ""
+    calls = _module_calls(text, entries, inputs)
+    read = [one for one in entry.reads if not one.spelled.endswith("()") and not _is_of_other_leaf(text, one.spelled)]
+    return [(one.at, module) for call, module in calls for one in read
+            if one.at < module and _mentions(call.partition("(")[2], one.spelled)]  # fmt: skip
+
+
+def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[str, int]]:
+    """The calls of modules in a text, each with what the module returned: where its name says which of them it is."""
+    returned: dict[str, list[int]] = {}
+    for one in inputs:
+        if entries[one].source is None and ":" not in entries[one].name:
+            returned.setdefault(re.findall(r"\w+", strip(entries[one].name))[-1], []).append(one)
+    if not returned or "(" not in text:
+        return []
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return []
+    calls: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        words = re.findall(r"\w+", ast.unparse(node.func)) if isinstance(node, ast.Call) else []
+        if words and words[-1] in returned:
+            calls.setdefault(words[-1], []).append(ast.get_source_segment(text.strip(), node) or "")
+    return [(found[0], returned[name][0]) for name, found in calls.items()
+            if len(found) == len(returned[name]) == 1 and found[0]]  # fmt: skip
 
 
 def _without_calls(text: str, functions: Set[str]) -> str:
