@@ -325,9 +325,8 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
                 return None  # another leaf
             steps = steps[1:]
             continue
-        is_step = isinstance(node, ast.Attribute) and child is node.value and node.attr not in OF_CONTAINERS | SHAPES
-        if steps and is_step:
-            if node.attr != steps[0]:  # type: ignore[attr-defined]  # of an attribute
+        if steps and isinstance(node, ast.Attribute) and node.attr not in OF_CONTAINERS | SHAPES:
+            if node.attr != steps[0]:
                 return None  # another leaf, or a method, whose lines are its own
             steps = steps[1:]
             continue

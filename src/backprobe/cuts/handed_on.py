@@ -10,7 +10,6 @@ from backprobe.cuts.cutting_operations import (
     MAPPING,
     NAMES,
     TRANSFORMING,
-    TRANSFORMS,
     applied,
     is_method,
     last_name,
@@ -57,7 +56,7 @@ def handed_to(call: str, read: Collection[str]) -> str:
     """
     match parsed(call):
         case ast.Module(body=[ast.Expr(value=ast.Call(args=[first, *_]) as node)]):
-            runs_it = last_name(node.func) in MAPPING | TRANSFORMING | TRANSFORMS | {"scan", "associative_scan"}
+            runs_it = last_name(node.func) in MAPPING | TRANSFORMING | {"scan", "associative_scan"}
             functions = [applied(node, first), *([first] if runs_it else [])]
         case _:
             return ""
