@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Advice, Failure
+from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.errors import BackprobeError
@@ -50,8 +50,10 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
     failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema_so_far([])))
-    if failure is None or isinstance(failure, str | Advice):
-        return failure and str(failure)
+    if failure is None:
+        return None
+    if not isinstance(failure, Failure):
+        return str(failure)
     at = _users(error.__traceback__)
     if failure.kind == "inference" and at is not None:
         failure = _mentioned(run, failure, at)
