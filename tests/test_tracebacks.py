@@ -81,3 +81,44 @@ def test_a_mistake_of_ours_keeps_every_frame(monkeypatch):
     monkeypatch.setattr(function, "leaves", None)
     error = raised(TypeError, lambda: bp.probe(divided)(1.0))
     assert sum(is_ours for _, is_ours in frames(error)) > 3
+
+
+def plain(function):
+    return function
+
+
+@plain
+def decorated(x):
+    y = x * 2
+    raise ValueError(y)
+
+
+@plain
+@torch.no_grad()
+def decorated_twice(
+    x,
+):
+    y = x * 2
+    raise ValueError(y)
+
+
+def around(x):
+    @plain
+    @plain
+    def inner(t):
+        y = t * 2
+        raise ValueError(y)
+
+    return inner(x)
+
+
+@pytest.mark.parametrize("program", [decorated, decorated_twice, around])
+def test_the_lines_of_a_decorated_function_are_those_of_the_file(program):
+    """Its code begins at its first decorator, and is compiled anew without any."""
+
+    def lines(error):
+        return [(step.name, step.lineno) for step in traceback.extract_tb(error.__traceback__)
+                if step.filename == __file__ and step.name not in ("raised", "<lambda>")]  # fmt: skip
+
+    bare = raised(ValueError, lambda: program(torch.ones(2)))
+    assert lines(raised(ValueError, lambda: bp.probe(program)(torch.ones(2)))) == lines(bare)

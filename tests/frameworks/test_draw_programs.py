@@ -6,13 +6,10 @@ import jax.numpy as jnp
 import keras
 import numpy
 import tensorflow as tf
+from drawn_edges import edges, pairs
 from flax import nnx
 
 import backprobe as bp
-from backprobe.backends.discover import load_arrays
-from backprobe.draw.circuit import View
-from backprobe.draw.fit import drawn
-from backprobe.draw.text import Captions
 
 
 def normal(*shape):
@@ -21,22 +18,6 @@ def normal(*shape):
 
 def square(y):
     return (y**2).mean() if not tf.is_tensor(y) else tf.reduce_mean(y**2)
-
-
-def edges(rec):
-    """The solid edges of a drawing, and the dashed ones, by the titles of their ends."""
-    captions = Captions(rec.record, load_arrays(rec.record.backend))
-    circuit = drawn(captions, View(9, frozenset(), False, 12, False), None).circuit
-    titles = {node.key: node.title for node in circuit.nodes}
-    found = {True: set(), False: set()}
-    for arrow in circuit.arrows:
-        found[arrow.carries].add((titles[arrow.source], titles[arrow.target]))
-    return found[True], found[False]
-
-
-def pairs(text):
-    """``a b>c d>e`` as pairs: everything before the sign leads to what stands behind it."""
-    return {(source, part.split(">")[1]) for part in text.split() for source in part.split(">")[0].split(",")}
 
 
 def test_a_loop_in_python_in_jax():

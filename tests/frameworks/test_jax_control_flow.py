@@ -71,7 +71,7 @@ def test_a_scan_without_items_has_a_length():
 @on(X, W).gives(
     {"/step:p": [6, 3, 1], "/step:c.0": [6, 6, 3]},
     statuses=dict.fromkeys(["/step:q", "/step:c.1", "b", "qs"], "not_connected"),
-    inputs_of={"a": ["/step:c.0", "/step:p", "/step:t", "w", "x"]},
+    inputs_of={"a": ["/step:p"], "/step:p": ["/step:c.0", "/step:t"], "/step:q": ["/step:c.1", "/step:p"]},
 )
 def test_what_is_carried_beside_the_output_is_not_connected(x, w):
     """JAX gives zeros for it: whether a gradient is 0 or not there only the structure of the loop tells."""

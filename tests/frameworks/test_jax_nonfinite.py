@@ -197,3 +197,71 @@ def test_a_gradient_taken_in_a_loop_is_born_in_its_step():
     report = bp.explain(bp.probe(train, nonfinite=True)(jnp.ones(2), xs))
     assert [(one.kind, one.name) for one in report.findings[:-1]] == [("born", "/step:g")]
     assert report.findings[-1].kind == "propagated"
+
+
+def masked_division(h, ts):
+    def step(h, t):
+        a = h / t  # here
+        k = jnp.where(t > 0, a, h)
+        return k, None
+
+    return jax.lax.scan(step, h, ts)[0]
+
+
+def masked_division_in_reverse(h, ts):
+    def step(h, t):
+        a = h / t  # here
+        k = jnp.where(t > 0, a, h)
+        return k, None
+
+    return jax.lax.scan(step, h, ts, reverse=True)[0]
+
+
+def a_norm_of_the_carry(h, ts):
+    def step(h, t):
+        v = h * t
+        n = jnp.sqrt((v * v).sum())  # here
+        return h * 0.5 + n, None
+
+    return jax.lax.scan(step, h, ts)[0].sum()
+
+
+def a_root_in_a_for_loop(h, ts):
+    def body(i, c):
+        d = jnp.maximum(c - 1.0, 0.0)
+        r = jnp.sqrt(d)  # here
+        return r
+
+    return jax.lax.fori_loop(0, 3, body, h) * ts.sum()
+
+
+def beside_the_carry(h, ts):
+    def step(h, t):
+        r = jnp.where(t > 0, jnp.sqrt(t), 0.0)  # here
+        return h * 0.5 + r, None
+
+    return jax.lax.scan(step, h, ts)[0]
+
+
+TS = [1.0, 2.0, 0.0, 1.0]
+BACKWARD_IN_LOOPS = [
+    (masked_division, 1.0, TS, "/step:a", "NaN", "the derivative of div is infinite at 0", 2),
+    (masked_division_in_reverse, 1.0, TS, "/step:a", "NaN", "the derivative of div is infinite at 0", 2),
+    (a_norm_of_the_carry, 1.0, TS, "/step:n", "Inf", "the derivative of sqrt is infinite at 0", 2),
+    (a_root_in_a_for_loop, 2.0, TS, "/body:r", "Inf", "the derivative of sqrt is infinite at 0", 2),
+    (beside_the_carry, 1.0, TS, "/step:sqrt()", "NaN", "the derivative of sqrt is infinite at 0", 2),
+]
+
+
+@pytest.mark.parametrize(("program", "h", "ts", "name", "word", "why", "step"), BACKWARD_IN_LOOPS)
+def test_a_gradient_is_born_in_the_step_that_backward_came_to_first(program, h, ts, name, word, why, step):
+    """In the steps before it, everything that is handed on has a bad gradient: no line there has made one."""
+    report = bp.explain(bp.probe(program, nonfinite=True)(jnp.array(h), jnp.array(ts)))
+    lines, first = inspect.getsourcelines(program)
+    known = first + next(at for at, line in enumerate(lines) if "# here" in line)
+    found = report.of_kind("born_backward")
+    assert {(one.name, one.source.line) for one in found if "finite gradient" in str(one.facts)} == {(name, known)}
+    assert found[0].headline.startswith(f"{word} is born in the backward of '{name}'") and why in found[0].headline
+    assert f"it begins in step {step} of the loop, counted from 0" in found[0].facts
+    assert not report.of_kind("apart")
+    assert "does no harm" not in str(report)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from backprobe.errors import labelled
+from backprobe.record.brief import path
 from backprobe.record.entries import GradStatus, NoneGiven
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.nonfinite import BackwardOp, Update
@@ -113,6 +115,19 @@ class Summary:
     nonfinite: int
     rms: float
     largest: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What is known of an error that the framework raised: what it means, the program's line, and what to write."""
+
+    what: str
+    line: Source | None
+    next: str
+
+    def __str__(self) -> str:
+        at = "" if self.line is None else f"{path(self.line.file, self.line.line)}: {self.line.text}"
+        return "\n".join([f"backprobe: {self.what}", *labelled([("at", at), ("next", self.next)])])
 
 
 @dataclass(frozen=True)

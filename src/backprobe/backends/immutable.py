@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,11 @@ def too_large(elements: int) -> Reason | None:
     return Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})
 
 
-def path_sums(outcomes: Sequence[Outcome], output: int | None) -> PathSums:
+def path_sums(outcomes: Sequence[Outcome], output: int | None, uncounted: Collection[int] = ()) -> PathSums:
     """Do the contributions of each captured value's consumers sum to its gradient?
 
-    ``output`` is the position of what was differentiated, whose gradient came from outside.
+    ``output`` is the position of what was differentiated, whose gradient came from outside. Of the ``uncounted`` not
+    all contributions are known.
     """
     gradients = [numpy.asarray(one.grad) if one.status is GradStatus.OK else None for one in outcomes]
     coarsest = [0.0 if each is None else rounding(each.dtype) for each in gradients]
@@ -49,10 +50,12 @@ def path_sums(outcomes: Sequence[Outcome], output: int | None) -> PathSums:
                 flowing.setdefault(edge.at, []).append(edge.contribution)
                 coarsest[edge.at] = max(coarsest[edge.at], epsilons[at])
                 residue[edge.at] = max(residue[edge.at], epsilons[at] * largest(gradients[at]))
-    return compared(
+    there = {at: gradient for at, gradient in enumerate(gradients) if gradient is not None}
+    sums = (
         GradientSum(at, gradient, flowing.get(at, ()), coarsest[at], residue[at], smallest_normal(gradient.dtype))
-        for at, gradient in enumerate(gradients) if gradient is not None
+        for at, gradient in there.items() if at not in uncounted
     )  # fmt: skip
+    return compared(sums, [at for at in there if at in uncounted])
 
 
 @dataclass(frozen=True)

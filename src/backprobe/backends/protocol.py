@@ -19,7 +19,7 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.capabilities import Models, ModuleObserver, Program
-from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
+from backprobe.backends.facts import Advice, Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
@@ -66,6 +66,9 @@ class Tape(Tensors, Callables, Protocol):
 
     disturbed: Callable[[], int] = int
     """Is something installed that sees what is read of tensors, ordinary ones too?"""
+
+    partly_tensors: tuple[type, ...] = ()
+    """Types of which some values are tensors and others are not, as arrays of random keys."""
 
     opened: Callable[[Any], Any] | None = None
     """(value) -> a container of what a model of the framework's libraries holds; any other value as it is."""
@@ -202,7 +205,7 @@ class Backend(Protocol):
     trials: Callable[[], Trials] | None = None
     """Makes what runs one program on many numbers."""
 
-    errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
+    errors: Callable[[BaseException, Any, Sequence[Any]], Failure | Advice | str | None] | None = None
     """(error, tape, captures) -> what the error is about, in facts or in a sentence; None where nothing is known."""
 
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None

@@ -17,7 +17,8 @@ from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
 
 MOST = 8  # names that are followed
-NOT_PASSED_ON = ("shape", "detach", "data", "number", "numpy", "copied", "parameter", "index", "integer", "comparison")
+NOT_PASSED_ON = ("shape", "detach", "data", "number", "numpy", "copied", "parameter", "index", "integer", "comparison",
+                 "count")  # fmt: skip
 LOOPS = ast.For | ast.AsyncFor | ast.While
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")

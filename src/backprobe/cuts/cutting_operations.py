@@ -33,6 +33,8 @@ CUTTERS = {
     "Variable": "parameter",
     "deepcopy": "copied",
     "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
+    "digitize": "index", "argpartition": "index", "argwhere": "index", "flatnonzero": "index", "lexsort": "index",
+    "count_nonzero": "count", "bincount": "count",
     "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index", "indices": "index",
     "eq": "comparison", "ne": "comparison", "lt": "comparison", "le": "comparison", "gt": "comparison",
     "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
@@ -43,6 +45,13 @@ CUTTERS = {
     "gradient": "differentiated", "batch_jacobian": "differentiated",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
+MAPPING = frozenset({"map", "tree_map", "map_structure", "vectorized_map", "map_fn"})
+"""What calls a function that it is given with each item of what it is given then."""
+TRANSFORMING = frozenset({
+    "vmap", "jit", "pmap", "checkpoint", "remat", "vectorize", "filter_jit", "filter_vmap", "filter_checkpoint",
+    "function", "compile", "partial",
+})  # fmt: skip
+"""What gives a function that computes the same as the one that it is given."""
 OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy"})
 """Those that are methods of the value itself: what an object's method of such a name is given is another matter."""
 TRANSFORMS = frozenset({"grad", "value_and_grad", "jacrev", "jacfwd", "jacobian", "hessian", "vjp", "jvp", "linearize"})
@@ -65,6 +74,8 @@ NUMPY = ("np", "numpy", "scipy")
 
 TAKING = frozenset({"data"})
 """Attributes of a value that take it out of the graph, and are no parts of an object."""
+PACKAGES = ("torch", "tensorflow", "keras", "jax", "numpy")
+"""Whose functions are a library's, also where they are imported by their names alone."""
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
                "byte": "integer", "char": "integer"}  # fmt: skip
@@ -77,10 +88,14 @@ LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_a
 """Methods that give the tensor that they belong to, with the dtype, device or shape of their argument."""
 WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
 """What gives a tensor without history, of which another cutter may make something that could have none."""
-WITHOUT_DERIVATIVE = frozenset({"number", "numpy", "copied", "parameter", "index", "comparison", "integer", "sample"})
+WITHOUT_DERIVATIVE = frozenset({
+    "number", "numpy", "copied", "parameter", "index", "comparison", "count", "integer", "sample"
+})  # fmt: skip
 INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTensor|BoolTensor)\b")
 
 
+OF_CONTAINERS = frozenset({*dir(dict), *dir(list), *dir(tuple), "_asdict", "_replace"})
+"""Methods of containers, which have to do with each of their leaves."""
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
 """Names of functions and methods that give nothing with a history of its own."""
 MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "keras", "jnp", "jax", "math", "random")
@@ -134,8 +149,8 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
         return _differentiated(tree, local)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    called = {_last(function) for function in calls}
-    library = {_last(function) for function in calls if _root(function) in MODULES}
+    called = {last_name(function) for function in calls}
+    library = {last_name(function) for function in calls if _root(function) in MODULES}
     # where none is called by its own name, it may be any of the others
     reporting = called - library - LIBRARY if set(followed) - called else set(followed)
     found = (_use(node, leaf, above, reporting) for node in places)
@@ -163,16 +178,29 @@ def as_called(use: Use, calls: Sequence[str]) -> Use:
     >>> as_called(Use("numpy", "np.sign(u)"), ["jax.sign"]).kind  # import jax.numpy as np
     ''
     """
+    if not use.kind and not use.flat and use.call and len(calls) == 1:
+        return _by_its_own_name(use, calls[0])
     is_by_name = use.kind == "numpy" and use.text.partition(".")[0] in NUMPY
     is_other = bool(calls) and not any(call.partition(".")[0] in NUMPY for call in calls)
     return replace(use, kind="", text="") if is_by_name and is_other else use
 
 
+def _by_its_own_name(use: Use, called: str) -> Use:
+    """The use, where a library's function that cuts goes by another name: ``f = jnp.round``, and then ``f(u)``."""
+    package, _, name = called.rpartition(".")
+    own = use.call.partition("(")[0]
+    if package.partition(".")[0] not in PACKAGES or name == own.rpartition(".")[2]:
+        return use
+    if name in STEPS:
+        return replace(use, flat=name + use.call[len(own) :])
+    return replace(use, kind=CUTTERS.get(name, ""), text=use.call if name in CUTTERS else "")
+
+
 def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
     """The use of what a function returns that is not called by its name, but given to what differentiates it."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last(node.func) in TRANSFORMS)
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in TRANSFORMS)
     for call in calls if local.endswith("()") else ():
-        if any(_last(given) == local.removesuffix("()") for given in call.args):
+        if any(last_name(given) == local.removesuffix("()") for given in call.args):
             return (Use("differentiated", ast.unparse(call), ast.unparse(call)),)
     return None
 
@@ -205,7 +233,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
     """Is it the result of a call, or an object with a name, that is not known where it stands?"""
     around = above.get(node)
     if isinstance(node, ast.Call):
-        name = _last(node.func)
+        name = last_name(node.func)
         if f"{name}()" in known or name in library or name in LIBRARY:
             return False
         return isinstance(node.func, ast.Name) or _root(node.func) not in (*known, *MODULES, "")
@@ -214,7 +242,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
     is_called = isinstance(around, ast.Call) and around.func is node
     is_owner = isinstance(around, ast.Attribute) and around.attr not in (*TAKING, *OWN_METHODS)
     is_taking = isinstance(node, ast.Attribute) and node.attr in TAKING
-    is_part = is_called or is_owner or is_taking or _last(node) in SHAPES
+    is_part = is_called or is_owner or is_taking or last_name(node) in SHAPES
     root = _root(node)
     return not is_part and not {ast.unparse(node), root} & known and root not in (*MODULES, *dir(builtins), "")
 
@@ -271,10 +299,10 @@ def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:
 def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
     """The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    named = [node for node in calls if _last(node.func) == function]
+    named = [node for node in calls if last_name(node.func) == function]
     users = [
         node for node in calls
-        if (_last(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, ""))
+        if (last_name(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, ""))
         or isinstance(node.func, ast.Call)  # a module that is made in that place: nn.Dense(3)(x)
     ]  # fmt: skip
     return named or (users if len(users) == 1 else [])
@@ -301,8 +329,13 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
                 return None  # another leaf
             steps = steps[1:]
             continue
+        if steps and isinstance(node, ast.Attribute) and node.attr not in OF_CONTAINERS | SHAPES:
+            if node.attr != steps[0]:
+                return None  # another leaf, or a method, whose lines are its own
+            steps = steps[1:]
+            continue
         is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
-        if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]  # of a call
+        if is_taken and last_name(node.func) in followed:  # type: ignore[attr-defined]  # of a call
             return None
         if isinstance(node, ast.comprehension) and child is node.iter:
             return _of_items(node, _items(node.target, node.iter, value, above), above, call, is_conditional)
@@ -322,7 +355,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
 def _joins(node: ast.AST, child: ast.AST, is_item: bool) -> bool:
     """Is it a call that makes one tensor of those in a container?"""
     is_container = is_item or isinstance(child, ast.List | ast.Tuple | ast.ListComp)
-    is_joining = isinstance(node, ast.Call) and _last(node.func) in JOINING and _root(node.func) not in NUMPY
+    is_joining = isinstance(node, ast.Call) and last_name(node.func) in JOINING and _root(node.func) not in NUMPY
     return is_container and is_joining
 
 
@@ -339,9 +372,11 @@ def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collectio
 
 def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.expr:
     """The part of a comprehension's target that holds the items of a value: of ``a, b`` one, where that is zipped."""
-    zipped = over.args if isinstance(over, ast.Call) and _last(over.func) in ("zip", "enumerate") else []
+    zipped = over.args if isinstance(over, ast.Call) and last_name(over.func) in ("zip", "enumerate") else []
     parts = target.elts if isinstance(target, ast.Tuple) else []
-    parts = parts[1:] if isinstance(over, ast.Call) and _last(over.func) == "enumerate" else parts
+    if len(parts) == 2 and is_method(over, "items"):
+        return parts[1]
+    parts = parts[1:] if isinstance(over, ast.Call) and last_name(over.func) == "enumerate" else parts
     for part, given in zip(parts, zipped, strict=False):
         if _is_inside(value, given, above):
             return _items(part, given, value, above)
@@ -356,9 +391,21 @@ def _of_items(
     items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
     named = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
     each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
-    kinds = {use.kind for use in each if use is not None and use.kind != "shape"}
-    kind = kinds.pop() if len(kinds) == 1 else ""
-    return Use(kind, ast.unparse(whole) if kind else "", call, False, is_conditional)
+    found = [use for use in each if use is not None and use.kind != "shape"]
+    firm = [use for use in found if not use.is_conditional]  # beside one of two that may be taken
+    kinds = {use.kind for use in found if use.kind or use in firm}
+    flats = {use.flat for use in firm}
+    kind, flat = (kinds.pop() if len(kinds) == 1 else ""), (flats.pop() if len(flats) == 1 else "")
+    is_conditional |= len(firm) < len(found)
+    return Use(kind, ast.unparse(whole) if kind else "", call, False, is_conditional, "" if kind else flat)
+
+
+def is_method(node: ast.AST, name: str) -> bool:
+    """Is it a call of a method of this name, without arguments?"""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=attribute), args=[]):
+            return attribute == name
+    return False
 
 
 def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
@@ -372,8 +419,9 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
     match node:
         case ast.Attribute(attr=name):
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
-        case ast.Call(func=function, args=given, keywords=named) if child is not function or _last(function) in CASTS:
-            name = _last(function)
+        case ast.Call(args=given, keywords=named) if child is not node.func or last_name(node.func) in CASTS:
+            function = applied(node, child)
+            name = last_name(function)
             if _is_like_argument(function, child, given):
                 return "shape"
             of_numpy = "numpy" if _root(function) in NUMPY and child is not function else ""
@@ -391,7 +439,9 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             if name in ASSIGNING:
                 return "assigned"
             return "shape" if name in SHAPES else CUTTERS.get(name, of_numpy)
-        case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=1)) if _last(function) in POSITIONS:
+        case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=1)) if (
+            last_name(function) in POSITIONS
+        ):
             return "index"
         case ast.Compare(ops=operators):
             return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"
@@ -400,16 +450,33 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
     return ""
 
 
+def applied(call: ast.Call, child: ast.AST) -> ast.expr:
+    """The function that a call applies to one of its parts: that inside a transformed one, and one that is mapped.
+
+    >>> whole = ast.parse("jax.vmap(jnp.argmax)(u)", mode="eval").body
+    >>> ast.unparse(applied(whole, whole.args[0]))
+    'jnp.argmax'
+    """
+    function, given = call.func, call.args
+    if len(given) > 1 and child is not given[0] and last_name(function) in MAPPING and isinstance(given[0], NAMES):
+        return given[0]
+    while isinstance(function, ast.Call) and last_name(function.func) in TRANSFORMING and function.args:
+        if not isinstance(function.args[0], (ast.Call, ast.Lambda, *NAMES)):
+            break
+        function = function.args[0]
+    return function
+
+
 def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.expr]) -> bool:
     """Does a call read the dtype, device or shape of what it is given, and none of its numbers?"""
     is_method = isinstance(function, ast.Attribute) and _root(function) not in MODULES
     is_first = bool(given) and child is given[0]
     return child is not function and (
-        (is_method and _last(function) in LIKE_ARGUMENT) or (_last(function) == "full_like" and is_first)
+        (is_method and last_name(function) in LIKE_ARGUMENT) or (last_name(function) == "full_like" and is_first)
     )
 
 
-def _last(function: ast.AST) -> str:
+def last_name(function: ast.AST) -> str:
     """The last part of the name of what is called: ``relu`` of ``torch.relu``, ``0`` of ``layers[0]``."""
     match function:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -426,8 +493,10 @@ def flat_operation(node: ast.AST | None) -> str:
             return flat_operation(inside)
         case ast.BinOp(op=ast.FloorDiv()):
             return "floordiv"
-        case ast.Call(func=function) if _last(function) in STEPS:
-            return _last(function)
+        case ast.Call(args=given) if given and (name := last_name(applied(node, given[-1]))) in STEPS:
+            return name
+        case ast.Call(func=ast.Attribute(attr=name)) if name in STEPS:
+            return name
     return ""
 
 
@@ -439,7 +508,7 @@ def called_in(line: str, names: Collection[str]) -> str:
     """
     tree = parsed(line)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    found = [ast.unparse(call) for call in calls if _last(call.func) in names]
+    found = [ast.unparse(call) for call in calls if last_name(call.func) in names]
     return found[0] if len(found) == 1 else ""
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from backprobe.cuts.cutting_operations import Use, as_called, uses
+from backprobe.cuts.handed_on import is_by_key, keys_bound
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.unrecorded import FIRM
 from backprobe.record.entries import Entry
+from backprobe.record.names import strip
 from backprobe.record.source import Source
 
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
@@ -67,11 +69,21 @@ def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
     An object may hold a value with its history, until the entry's line cuts it.
     """
     for read in entry.reads:
-        yield read.at, entry.source, _uses(entry.source, read.spelled, followed)
+        if not _is_of_other_key(entry, read.spelled):
+            yield read.at, entry.source, _uses(entry.source, read.spelled, followed)
     for way in entry.indirect:
+        if way.through in keys_bound(way.source.statement):
+            continue
         known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
         cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])
         yield (way.at, entry.source, own) if cuts_here else (way.at, way.source, known)
+
+
+def _is_of_other_key(entry: Entry, spelled: str) -> bool:
+    """Is a leaf read where a dictionary is made of another, for a value with another key than this one has?"""
+    local, dot, key = spelled.partition(".")
+    own = strip(entry.name).rpartition(":")[2].partition(".")[2]
+    return bool(dot and own and key != own and entry.source is not None and is_by_key(entry.source.expression, local))
 
 
 def _is_own(use: Use, through: str) -> bool:

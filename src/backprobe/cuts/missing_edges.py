@@ -147,6 +147,13 @@ class Dataflow:
         """The cuts between values of a set that would have to be mended: gradients come by none of them otherwise."""
         return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
 
+    def cut_off_by(self, cuts: Collection[Cut]) -> set[int]:
+        """The values before some cuts, but for those that flow past each of them: mending these brings them nothing."""
+        before = self.before([cut.mention.source for cut in cuts])
+        if any(cut.is_silent for cut in cuts):
+            return before
+        return {at for at in before if not all(cut.target in self._descendants(at) for cut in cuts)}
+
     def beside(self, values: set[int]) -> list[Mention]:
         """The cuts between values of a set that take nothing away: the value cut off flows on past them."""
         return [cut.mention for cut in self.among(values) if self._is_beside(cut, self.ends)]

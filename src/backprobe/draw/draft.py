@@ -242,7 +242,8 @@ class Draft:
         if len(levels - {None}) > 1:
             yield from self.captions.legend()
         if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
-            yield "line without a number: several values flow along it"
+            in_loops = any(entry.axes for entry in self.entries)
+            yield "line without a number: several values flow along it" + ", or it leads into a loop" * in_loops
         if any(not arrow.carries for arrow in arrows):
             yield "dashed line: read, but nothing flows back"
 

@@ -12,7 +12,8 @@ from backprobe.cuts.missing_edges import Dataflow
 from backprobe.errors import BadOption
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.overview import explain_all
-from backprobe.explain.present_gradient import explain_present
+from backprobe.explain.own_rules import rules_of
+from backprobe.explain.present_gradient import explain_present, zero_by_rule
 from backprobe.explain.several_outputs import explain_in_each, explain_outputs
 from backprobe.explain.text import say
 from backprobe.explain.without_recording import explain_tensor
@@ -97,7 +98,11 @@ def _explain_whole(record: Record) -> Report:
     """NaN and Inf come first: they spoil every gradient, also those that are there."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
-    missing = explain_all(Dataflow(record))
+    flow = Dataflow(record)
+    missing = explain_all(flow)
+    if rules_of(record):
+        zero = zero_by_rule(flow, load_arrays(record.backend))
+        missing = Report(missing.heading, missing.findings, (*missing.notes, *zero))
     born = explain_nonfinite(record)
     if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer
         note = () if missing.ok else (say("see_names", heading=missing.heading),)

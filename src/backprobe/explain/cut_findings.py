@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import MODULES, POSITIONS, STEPS, flat_operation, parsed
+from backprobe.cuts.cutting_operations import MODULES, PACKAGES, POSITIONS, STEPS, flat_operation, parsed
+from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
@@ -22,8 +23,6 @@ from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 
-PACKAGES = ("torch", "tensorflow", "keras", "jax", "numpy")
-"""Whose functions are a library's, also where they are imported by their names alone."""
 NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
@@ -45,7 +44,9 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
     elif kind == "inside" and _is_of_library(function, target):
-        cause = "inside.library"
+        own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
+        cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
+        function = own or function
     if kind == "number" and gives_list(text):
         cause = "number.list"
     inside = converted(text) if kind == cause == "number" else ""

@@ -22,7 +22,7 @@ from backprobe.explain.about_entries import (
     scopes_of,
     with_fact,
 )
-from backprobe.explain.cut_findings import cut_findings, lost_beside
+from backprobe.explain.cut_findings import cut_finding, cut_findings, lost_beside
 from backprobe.explain.loaded import lines_below, loaded
 from backprobe.explain.module_calls import of_call
 from backprobe.explain.text import say
@@ -224,11 +224,11 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     """Another entry of the same name, from another run of the same code, has a gradient."""
-    entry, own = flow.entries[at], names_of(flow, at)
-    others = {
-        flow.entries[position].name: None for full, position in flow.record.names.items()
-        if position != at and strip(full) in own and flow.entries[position].status is GradStatus.OK
-    }  # fmt: skip
+    entry = flow.entries[at]
+    others = [
+        one.name for one in flow.entries
+        if one is not entry and strip(one.name) == strip(entry.name) and one.status is GradStatus.OK
+    ]  # fmt: skip
     if others:
         yield about(flow, "other_call", entry, entry.source, facts=_ends(flow, at, after),
                     others=listed([f"rec[{name!r}]" for name in others]))  # fmt: skip
@@ -245,7 +245,9 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     """No recorded value leads on, as far as the selection lets see."""
-    end, facts = _last(flow, after), [*_ends(flow, at, after), *_replaced(flow)]
+    end = _last(flow, after)
+    lost = [cut_finding(flow, cut).headline for cut in flow.among({*after}) if cut.mention.use.kind]
+    facts = [*_ends(flow, at, after), *lost[:1], *_replaced(flow)]
     chain = flow.chain(after, end) if end != at else ()
     if end != at and is_returned(flow, end) and not any(entry.source for entry in flow.entries):
         yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
@@ -269,7 +271,8 @@ def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
     if not ends:
         nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
         return [nothing] if flow.entries[at].source is not None else [nothing, say("callers")]
-    return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))]
+    ends = [each for each in ends if each not in flow.record.outputs]  # which a line mentions it for, and that is all
+    return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))] if ends else []
 
 
 def _replaced(flow: Dataflow) -> list[str]:
@@ -279,7 +282,8 @@ def _replaced(flow: Dataflow) -> list[str]:
 
 
 def _last(flow: Dataflow, after: After) -> int:
-    return next((each for each in after if not flow.consumers[each]), next(iter(after)))
+    ends = [each for each in after if not flow.consumers[each]]
+    return next((each for each in ends if each not in flow.record.outputs), next(iter(ends or after)))
 
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (

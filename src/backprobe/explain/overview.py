@@ -123,7 +123,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
-        behind = flow.before([cut.mention.source for cut in group]) & lost
+        behind = flow.cut_off_by(group) & lost
         is_settled = settled.issuperset(cut.mention.source for cut in group)  # as a mask that is data
         if not behind and (is_settled or any(cut.is_silent for cut in group)):
             continue
@@ -375,9 +375,10 @@ def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
 
     What an earlier step of training has computed is: what it wrote into the Variables is meant to stay.
     """
-    there = {strip(full) for full, at in flow.record.names.items() if flow.entries[at].status is GradStatus.OK}
-    later = {at for full, at in flow.record.names.items()
-             if strip(full) in there or flow.entries[at].is_because(*WRITTEN_SINCE)}  # fmt: skip
+    own = [strip(entry.name) for entry in flow.entries]  # other names, as that of a loop's variable, are many values'
+    there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
+    later = {at for at, entry in enumerate(flow.entries)
+             if own[at] in there or entry.is_because(*WRITTEN_SINCE)}  # fmt: skip
     return lambda lost: all(at in later for at in lost if not lost & flow.sources(at).keys())
 
 

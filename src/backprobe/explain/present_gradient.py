@@ -10,9 +10,10 @@ from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
 from backprobe.explain.about_entries import about, merged
 from backprobe.explain.cut_findings import cut_finding, lost_beside
+from backprobe.explain.own_rules import rules_in
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
-from backprobe.findings.phrasing import listed, plural
+from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.reasons import Note
@@ -95,9 +96,22 @@ def _became_zero(
     if others:
         facts.append(say("also_into", value=repr(value.name), others=plural(len(others), "other value")))
     line = None if entry.source is None else line_of(entry.source, entry.source.expression)
-    instead = instead_of_flat(entry.op, flow.record.framework) or say("see_partials")
+    rules = rules_in(flow.record, entry)
+    facts += rules
+    instead = say("see_rule") if rules else instead_of_flat(entry.op, flow.record.framework) or say("see_partials")
     return about(flow, "zero_derivative", entry, line, facts=facts, chain=flow.chain(before, target),
                  value=repr(value.name), instead=instead)  # fmt: skip
+
+
+def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:
+    """Where a gradient becomes zero everywhere in a function with a derivative rule of its own, and that rule."""
+    return [
+        "; ".join([found.headline, *([location(found.source)] if found.source else ()), *found.facts[1:]])
+        for target, entry in enumerate(flow.entries)
+        if rules_in(flow.record, entry) and not _is_zero(arrays.summary(entry.held_grad))
+        for source in flow.edges[target] if _is_zero(arrays.summary(flow.entries[source].held_grad))
+        for found in [_became_zero(flow, source, target, {source: None, target: source}, arrays)]
+    ]  # fmt: skip
 
 
 def _is_zero(known: Summary | None) -> bool:

@@ -56,6 +56,8 @@ CAUSES = {
                   "or take the value at that position, whose gradient flows: {at_position}",
     "comparison": "{text} is true or false: it jumps or stays the same as {value} changes, so it has no derivative",
     "comparison_next": "select among differentiated values with {where} or a product, or use a smooth step, sigmoid",
+    "count": "{text} counts, and a count jumps or stays the same as {value} changes: it has no derivative",
+    "count_next": "sum a smooth step instead of counting: the sum of sigmoid((u - limit) / width)",
     "integer": "{text} converts {value} to integers, which have no derivative",
     "integer_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
     "not_float": "{target} has the dtype {dtype}: only floating-point and complex values have derivatives",
@@ -79,6 +81,9 @@ CAUSES = {
                       "there",
     "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
                            "differentiated; or compute the same with operations that are",
+    "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
+                     "there",
+    "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
     "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
     "inside.recorded_next": "the lines of {function} are recorded: give its result a name, out = ..., and ask again",
     "inside.handed": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
@@ -340,6 +345,8 @@ SENTENCES = {
     "shape_only": "only what says nothing of its value, as its shape or its .grad, is used of {names}",
     "from_frozen": "computed from {at}, which does not require a gradient",
     # facts about gradients that are there
+    "own_rule": "the derivative of {function} is a rule of the program's own, {rule} ({at})",
+    "see_rule": "look at what that rule returns: it is what backward uses, whatever the function computes",
     "became_zero": "the gradient of {target} is not zero, that of {value} is zero everywhere",
     "value_is_zero": "{target} itself is zero everywhere: all of it is switched off for this input",
     "also_into": "{value} also goes into {others}: contributions may have cancelled",

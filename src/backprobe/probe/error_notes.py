@@ -50,8 +50,10 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
     failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema_so_far([])))
-    if failure is None or isinstance(failure, str):
-        return failure
+    if failure is None:
+        return None
+    if not isinstance(failure, Failure):
+        return str(failure)
     at = _users(error.__traceback__)
     if failure.kind == "inference" and at is not None:
         failure = _mentioned(run, failure, at)

@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from backprobe.backends.facts import Advice
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BackprobeError, NothingToDifferentiate
-from backprobe.findings.report import Report
+from backprobe.findings.report import Finding, Report
 from backprobe.probe.error_notes import unconnected
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
@@ -25,6 +26,8 @@ from backprobe.record.reasons import Reason
 from backprobe.record.training import Ran, Training, Untrained
 from backprobe.recording import Recording
 
+RAISED = "where JAX traces this line, it raises {}"
+UNCOMPILED = "the script was run uncompiled, which hides this"
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
 
@@ -90,14 +93,25 @@ class ScriptGradients:
         if why is None:
             request = Request(asked.function, of=asked.of, wrt=asked.wrt, options=self.probe.options)
             args, kwargs = asked.arguments()
+            run = _Run(request, self.backend)
             try:
                 with asked.restored():
-                    record = _Run(request, self.backend).record(args, kwargs).record
+                    record = run.record(args, kwargs).record
                     unused = asked.unused()
                 return self.judge(Recording(counted(record, asked.wrt, unused, asked.trained)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
-                return Report(NOT_AGAIN.format(asked.asked, first_line(error)))
+                found = _where_traced(error, self.backend, run)
+                return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found)
         return Report(NOT_AGAIN.format(asked.asked, why))
+
+
+def _where_traced(error: Exception, backend: Backend, run: FunctionRun) -> tuple[Finding, ...]:
+    """What the program raises when it is not run uncompiled, if the framework's error is known."""
+    said = None if backend.errors is None else backend.errors(error, run.tape, ())
+    if not isinstance(said, Advice):
+        return ()
+    headline = RAISED.format(type(error).__name__)
+    return (Finding("raised", "", headline, said.line, (said.what, UNCOMPILED), remedy=said.next),)
 
 
 def _is_any(name: str) -> bool:

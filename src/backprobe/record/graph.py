@@ -17,7 +17,7 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split
 from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, returned_by
-from backprobe.record.own_reads import own_reads
+from backprobe.record.own_reads import given_to_modules, own_reads
 
 TAKING = ("gradient", "jacobian", "batch_jacobian", "grad", "vjp")
 NO_DERIVATIVE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.FROZEN, GradStatus.DETACHED,
@@ -104,6 +104,9 @@ class Graph:
             for source in sorted(read - inputs.keys()):
                 if cut or self.entries[source].status in NO_DERIVATIVE or self._is_taken_of(target, source):
                     yield Flow(source, target, None)
+            for source, module in given_to_modules(entry, self.entries, inputs) if entry.reads else ():
+                if source not in self.inputs[module] and self.entries[source].status in NO_DERIVATIVE:
+                    yield Flow(source, module, None)
 
     def _is_taken_of(self, at: int, loss: int) -> bool:
         """Is it a gradient that the program has taken of a loss, and does nothing flow into it from that?"""

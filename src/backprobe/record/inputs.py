@@ -90,8 +90,8 @@ class PathSums:
 
     By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
     is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
-    ``unjudged`` names those that cannot be compared: one of your hooks changes them, they are nested tensors,
-    or terms cancel in them, or underflow, and only rounding is left.
+    ``unjudged`` names those that cannot be compared: one of your hooks changes them, they are nested tensors, a loop of
+    JAX goes on from them, or terms cancel in them, or underflow, and only rounding is left.
     ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
 
     >>> import torch, backprobe as bp

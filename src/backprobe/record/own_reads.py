@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Sequence, Set
+from operator import eq
 
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 
 LOOPS = ("for ", "async for ")
+STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
+"""A step from a container to one of its leaves, as programs write it."""
 
 
 def own_reads(
@@ -27,10 +30,14 @@ def own_reads(
     if entry.status is GradStatus.NOT_TENSOR and _is_of_loop(entry):
         return set()
     text = entry.source.expression if entry.source is not None else ""
+    read = {one: spelled for one, spelled in read.items() if not _is_of_other_leaf(text, spelled)}
     called = [one for one, spelled in read.items() if spelled.endswith("()")]
     parts = [one for one in {*inputs, *read} if one < at and _is_part(entries[one], entry)]
-    if not text or not (called or parts):
+    modules = {call for call, _ in _module_calls(text, entries, inputs)}
+    if not text or not (called or parts or modules):
         return set(read)
+    for call in sorted(modules, key=len, reverse=True):
+        text = text.replace(call, " ")
     for part in sorted(parts, key=lambda one: -len(_expression(entries[one]))):
         text = text.replace(_expression(entries[part]), " ")
     without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
@@ -38,6 +45,36 @@ def own_reads(
     text = without
     return {one for one, spelled in read.items()
             if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)}  # fmt: skip
+
+
+def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[int, int]]:
+    """The values that a line gives to modules, each with what the module returned, which has no line of its own."""
+    text = entry.source.expression if entry.source is not None else ""
+    calls = _module_calls(text, entries, inputs)
+    read = [one for one in entry.reads if not one.spelled.endswith("()") and not _is_of_other_leaf(text, one.spelled)]
+    return [(one.at, module) for call, module in calls for one in read
+            if one.at < module and _mentions(call.partition("(")[2], one.spelled)]  # fmt: skip
+
+
+def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[str, int]]:
+    """The calls of modules in a text, each with what the module returned: where its name says which of them it is."""
+    returned: dict[str, list[int]] = {}
+    for one in inputs:
+        if entries[one].source is None and ":" not in entries[one].name:
+            returned.setdefault(re.findall(r"\w+", strip(entries[one].name))[-1], []).append(one)
+    if not returned or "(" not in text:
+        return []
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return []
+    calls: dict[str, list[str]] = {}
+    for node in ast.walk(tree):
+        words = re.findall(r"\w+", ast.unparse(node.func)) if isinstance(node, ast.Call) else []
+        if words and words[-1] in returned:
+            calls.setdefault(words[-1], []).append(ast.get_source_segment(text.strip(), node) or "")
+    return [(found[0], returned[name][0]) for name, found in calls.items()
+            if len(found) == len(returned[name]) == 1 and found[0]]  # fmt: skip
 
 
 def _without_calls(text: str, functions: Set[str]) -> str:
@@ -68,10 +105,17 @@ def _is_part(part: Entry, whole: Entry) -> bool:
     return is_operation and bool(text) and text != _expression(whole) and text in _expression(whole)
 
 
+def _is_of_other_leaf(text: str, spelled: str) -> bool:
+    """Does a text mention a container, and each time by another leaf than this one?"""
+    name = re.split(r"[.\[]", spelled)[0]
+    return "." in spelled and not _mentions(text, spelled) and bool(_mentions(text, name))
+
+
 def _mentions(text: str, spelled: str) -> int:
-    """How often a text mentions a name, whatever is asked of it."""
-    name = spelled if spelled.startswith("self.") else re.split(r"[.\[]", spelled)[0]
-    return len(re.findall(rf"(?<![\w.]){re.escape(name)}\b", text))
+    """How often a text mentions a name, whatever is asked of it; of ``model.lin.bias`` another leaf does not count."""
+    name, *leaf = re.findall(r"\w+", spelled)
+    chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
+    return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)
 
 
 def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:

@@ -146,6 +146,7 @@ SENTENCES = {
     "already_probed": "{name} was not followed: it is already being probed",
     "compiled_not_followed": "{name} was not followed: it is compiled, and runs as a whole",
     "hidden_in_object": "{name} was not followed: it is hidden in an object of type {kind}",
+    "own_rule": "{name} was not followed: its derivative is a rule of the program's own, {rule} ({at})",
     "locals_unseen": "the locals of {name} cannot be seen: {why}",
     "binding_unseen": "{name} (line {line}) cannot be seen in a block: give it a name",
     "pipeline_divides": "the pipeline schedule divided .grad by {number} after backward(): the entry of a parameter is "

@@ -53,6 +53,13 @@ class Callables(Protocol):
         except AttributeError:
             return None
 
+    def rule(self, function: Any) -> CodeType | None:
+        """The code of the derivative rule that the program gave to a function of its own; None where that is not known.
+
+        The function has no lines then: its derivative is what the rule says.
+        """
+        return None
+
 
 class Note(Protocol):
     """Takes the code of a note on what was not followed, and its fields."""
@@ -158,8 +165,14 @@ class FollowedCalls(Generic[Caller]):
 
     def _note_held(self, held: Any, by: Any) -> None:
         wrapped = innermost(held)
-        if wrapped is not None and self.is_followed(held, wrapped):
-            self.note("hidden_in_object", name=wrapped.__qualname__, kind=type(by).__name__)
+        if wrapped is None or not self.is_followed(held, wrapped):
+            return
+        rule, name = self.callables.rule(by), wrapped.__qualname__
+        if rule is None:
+            self.note("hidden_in_object", name=name, kind=type(by).__name__)
+        else:
+            at = f"{rule.co_filename}:{rule.co_firstlineno}"
+            self.note("own_rule", name=name, rule=rule.co_name, at=at)
 
     def is_followed(self, function: Any, inner: FunctionType) -> bool:
         """Is it the user's, or part of the program's own package? ``inner`` is its innermost function."""

@@ -77,6 +77,9 @@ def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> Code
     free = [name for name in code.co_freevars if name != "__class__"]
     original = node.name
     node.name = "@body"
+    if code.co_firstlineno < node.lineno:  # code begins at its decorators, and its lines are counted from there
+        first = ast.Constant(None, lineno=code.co_firstlineno, col_offset=0, end_lineno=None, end_col_offset=None)
+        node.decorator_list = [first]
     inner: ast.stmt = node
     for name in reversed(classes):
         inner = untyped(ast.copy_location(ast.ClassDef(name, [], [], [inner], []), node))
@@ -90,7 +93,7 @@ def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> Code
     body = _find_code(compiled, "@body")
     assert body is not None
     body = _as_inside(body, body.co_qualname, code.co_qualname, {_stand(own): own for own in _definitions(code)})
-    return body.replace(co_name=original, co_firstlineno=code.co_firstlineno)
+    return body.replace(co_name=original)
 
 
 def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, CodeType]) -> CodeType:

@@ -114,7 +114,8 @@ class Codes:
         if self.tape.opened is not None:
             value = self.tape.opened(value)
         if not holds(value, is_tensor):
-            if LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES and not is_container(kind):
+            is_known = not (is_container(kind) or isinstance(value, self.tape.partly_tensors))
+            if is_known and LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES:
                 self.bare.add(kind)
             return ()
         return [

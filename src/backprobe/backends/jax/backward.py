@@ -44,18 +44,24 @@ def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequ
     skipped = {tap.key for tap in captures if _was_skipped(tap)}
     outcomes, notes = [], []
     for at, tap in enumerate(captures):
-        found = program.flows_into(tap.key) if tap.key in program.marks else []
-        own = {key: position[key] for key in sorted(found, key=position.__getitem__) if key not in skipped}
+        own = {key: at for key, at in _sources(program, tap, position).items() if key not in skipped}
         edges, note = tuple(map(Edge, own.values())), None
-        if own and options.partials:
+        if own and options.partials and tap.key not in program.inside:
             edges, note = _edges(program, tap, own, gradients.get(tap.key), options.partials == "full")
         outcomes.append(_outcome(tap, program, gradients, edges))
         notes += [(at, why) for why in (note, _partly(tap)) if why is not None]
     order = tuple(position[key] for key in program.live if key in position)
     output = next((at for at, tap in enumerate(captures) if tap.tapped is root.output), None)
     is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
-    sums = path_sums(outcomes, output) if options.partials and not is_traced else None
+    sums = path_sums(outcomes, output, _uncounted(program, position)) if options.partials and not is_traced else None
     return Backward(outcomes, order, sums, tuple(notes), inputs=inputs)
+
+
+def _uncounted(program: LinearProgram, position: Mapping[int, int]) -> set[int]:
+    """The values inside loops and the like, and what flows into them: no number tells what comes back along a line."""
+    inside = program.inside & position.keys()
+    into = (key for each in inside for key in program.flows.get(each, ()))
+    return {position[key] for key in (*inside, *into)}
 
 
 def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:
@@ -64,12 +70,20 @@ def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backwar
     program = program.of_captured(position)
     outcomes = []
     for tap in captures:
-        found = program.flows_into(tap.key) if tap.key in program.marks else []
-        outcome = _outcome(tap, program, {}, tuple([Edge(position[key]) for key in found if key in position]))
+        outcome = _outcome(tap, program, {}, tuple(map(Edge, _sources(program, tap, position).values())))
         if outcome.status is GradStatus.NOT_CONNECTED:
             outcome = replace(outcome, status=GradStatus.BACKWARD_NOT_RUN, why=UNFINISHED)
         outcomes.append(outcome)
     return Backward(outcomes, ())
+
+
+def _sources(program: LinearProgram, tap: Tap, position: Mapping[int, int]) -> dict[int, int]:
+    """The captured values that flow into one, by key, in the order of the record.
+
+    What comes round a loop from later in the step before would be a circle: that is left out.
+    """
+    found = {key: position[key] for key in program.flows.get(tap.key, ())}
+    return {key: found[key] for key in sorted(found, key=found.__getitem__) if found[key] < position[tap.key]}
 
 
 def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Edge, ...]) -> Outcome:

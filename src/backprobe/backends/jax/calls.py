@@ -6,7 +6,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from backprobe.backends.framework_code import Known
 from backprobe.backends.jax import equinox_wrappers, private
 from backprobe.backends.jax.arguments import as_given
 from backprobe.source.followed_calls import Callables
-from backprobe.source.user_code import innermost
+from backprobe.source.user_code import innermost, package
 from backprobe.source.wrappers import rebuilt
 
 TRACING = Known(
@@ -29,6 +29,9 @@ CALLING = Known(
     jax.linearize,
 )  # fmt: skip
 """These call functions as Python does."""
+
+RULES = {jax.custom_vjp: "bwd", jax.custom_jvp: "jvp"}
+"""What has a derivative rule of the program's own, and where that is."""
 
 
 class JaxCallables(Callables):
@@ -59,6 +62,11 @@ class JaxCallables(Callables):
     def hidden(self, function: Any) -> Any:
         inside = equinox_wrappers.hidden(function)
         return super().hidden(function) if inside is None else inside
+
+    def rule(self, function: Any) -> CodeType | None:
+        given = next((getattr(function, name) for kind, name in RULES.items() if isinstance(function, kind)), None)
+        code = getattr(innermost(given), "__code__", None)
+        return code if code is None or package(code.co_filename) is None else None
 
     def is_compiled(self, function: Any) -> bool:
         return equinox_wrappers.is_converted(function)

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.primitives import mark_p
+from backprobe.backends.jax.linear_flow import flows
+from backprobe.backends.jax.primitives import mark_p, within_p
 from backprobe.record.graph import reached
 
 
@@ -53,6 +54,7 @@ class LinearProgram:
         """The same program with the marks of these values alone: what flows into one goes through all others."""
         other = copy(self)
         vars(other).pop("live", None)
+        vars(other).pop("flows", None)
         other.marks = {key: at for key, at in self.marks.items() if key in captured}
         other.marked = {at: key for key, at in other.marks.items()}
         return other
@@ -63,10 +65,16 @@ class LinearProgram:
         marks = [equation.params["key"] for equation in self.connected.eqns if equation.primitive is mark_p]
         return [key for key in reversed(marks) if key in self.marks]
 
-    def flows_into(self, key: int) -> list[int]:
-        """The marks that a marked value depends on with no other between."""
-        reached = self._needed(self._before(key))
-        return [self.marked[at] for at in reached if at in self.marked]
+    @cached_property
+    def flows(self) -> Mapping[int, Collection[int]]:
+        """By the key of each marked value, those that flow into it with no other between."""
+        return flows(self.jaxpr, self.marks)
+
+    @cached_property
+    def inside(self) -> frozenset[int]:
+        """The marked values inside loops, branches and checkpoints, which cannot be held still by themselves."""
+        within = (one.params["key"] for one in private.equations(self.jaxpr) if one.primitive is within_p)
+        return frozenset(within)
 
     def gradients(self, cotangent: Any) -> tuple[dict[int, Any], list[Any]]:
         """What flows back from the output to each live mark, and to each input."""

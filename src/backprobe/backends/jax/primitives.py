@@ -2,7 +2,8 @@
 
 ``tap`` marks a value. Where the program is linearized it leaves ``mark`` in the linear program, where the value's
 tangent passes; ``mark`` may keep the cotangent that comes to it. ``peek`` reports a value. ``perturb`` adds a tangent
-to a value's own, wherever it has one.
+to a value's own, wherever it has one, and leaves ``within``: where the value stands inside a loop, a checkpoint or a
+branch of the linear program.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def primitive(name: str) -> Primitive:
     return made
 
 
-tap_p, mark_p, peek_p, perturb_p = map(primitive, ("tap", "mark", "peek", "perturb"))
+tap_p, mark_p, peek_p, perturb_p, within_p = map(primitive, ("tap", "mark", "peek", "perturb", "within"))
 
 
 def _is_ours(key: int, primal: Any) -> bool:
@@ -132,7 +133,7 @@ def _perturb_jvp(primals: Any, tangents: Any, *, key: int) -> Any:
     if type(tangent) is ad.Zero or type(own) is ad.Zero or tap is None:
         return perturb_p.bind(x, eps, key=key), tangent
     tap.has_tangent = True
-    return perturb_p.bind(x, eps, key=key), ad.add_tangents(tangent, own)
+    return perturb_p.bind(x, eps, key=key), within_p.bind(ad.add_tangents(tangent, own), key=key)
 
 
 def _leading(primitive: Primitive) -> Callable[..., Any]:
@@ -170,8 +171,10 @@ ad.primitive_jvps[tap_p] = _tap_jvp
 ad.primitive_jvps[peek_p] = _peek_jvp
 ad.primitive_jvps[perturb_p] = _perturb_jvp
 ad.deflinear2(mark_p, _mark_transposed)
+ad.deflinear2(within_p, lambda cotangent, tangent, *, key: [cotangent])
 private.linearized_by(tap_p, _tap_linearized)
 batching.primitive_batchers[tap_p] = _leading(tap_p)
 batching.primitive_batchers[peek_p] = _leading(peek_p)
 batching.primitive_batchers[perturb_p] = _perturb_batched
 batching.primitive_batchers[mark_p] = lambda operands, axes, **params: (mark_p.bind(*operands, **params), axes[0])
+batching.primitive_batchers[within_p] = lambda operands, axes, **params: (within_p.bind(*operands, **params), axes[0])

@@ -43,6 +43,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # what a tensor is
 
     is_tensor = staticmethod(is_array)
+    partly_tensors = (jax.Array,)
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 
@@ -101,7 +102,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def _carried(self, captures: Sequence[Tap]) -> list[Any]:
         """What of these depends on what is differentiated."""
-        seen = [tap.tapped for tap in captures if tap.captured and not tap.lost and not tap.opaque]
+        known = [tap for tap in captures if tap.captured and not tap.lost and not tap.opaque]
+        seen = [tap.tapped if tap.outside is None else tap.outside for tap in known]
         others = [private.carried(tensor, self.level) for tensor in seen]
         return [other for other in others if other is not None]
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
+from backprobe.explain.own_rules import rules_in
 from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
@@ -83,11 +84,21 @@ class BackwardPass:
     def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
         """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
         for at in order:
-            state, following = self.known.grads[at], self._differentiated(consumers[at])
-            given = self.known.worst_grad(following)
+            state, following = self._arrived(at, at), self._differentiated(consumers[at])
+            given = max((self._arrived(one, at) for one in following), default=State.FINITE)
             if state.is_bad and following and state > given:
                 for owner, *others in self._suspects(at, following):
                     yield Birth(owner, self._operation(owner, at), at, given, state, tuple(others))
+
+    @cached_property
+    def _arrivals(self) -> Mapping[int, loops.Arrival]:
+        return loops.arrivals(self.known)
+
+    def _arrived(self, one: int, at: int) -> State:
+        """How bad the gradient of a value is beside that of another: within a loop, in one step of it."""
+        arrivals = self._arrivals
+        is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
+        return arrivals[one].state if is_beside else self.known.grads[one]
 
     @cached_property
     def followers(self) -> Sequence[Sequence[int]]:
@@ -178,11 +189,14 @@ class BackwardPass:
     def spread(self, starts: Set[int]) -> set[int]:
         """The bad gradients that paths lead to from these entries, against the direction of the program.
 
-        What is multiplied by a bad value gets a bad gradient, too.
+        What is multiplied by a bad value gets a bad gradient, too, and so does what a loop hands on to a step with one.
         """
         bad, direct = set(self.known.bad_grads), self.known.direct
         beside = {one for at in starts for consumer in (at, *self.known.consumers[at]) for one in direct[consumer]}
-        return reached((beside | starts) & bad, lambda at: bad.intersection(direct[at]))
+        found = reached((beside | starts) & bad, lambda at: bad.intersection(direct[at]))
+        in_loops = {self._arrivals[at].loop for at in found if at in self._arrivals}
+        handed = {at for at, one in self._arrivals.items() if one.loop in in_loops and not one.state.is_bad}
+        return reached(found | handed, lambda at: bad.intersection(direct[at]))
 
     def _is_consequence(self, birth: Birth) -> bool:
         """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
@@ -251,10 +265,14 @@ class BackwardPass:
         known, owner, why = self.known, birth.owner, self._why(birth)
         made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
         facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
+        arrival = None if birth.wrt is None else self._arrivals.get(birth.wrt)
+        if arrival is not None and arrival.step is not None and arrival.state.is_bad:
+            facts.append(say("begins", step=arrival.step))
         if birth.wrt is not None:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         if owner in known.bad_values:
             facts.append(known.value(owner))
+        facts += rules_in(known.record, self.entries[owner])
         is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
         masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
         facts += masked

@@ -96,7 +96,7 @@ class ForwardPass:
 
     @cached_property
     def _in_loops(self) -> Sequence[tuple[loops.Loop, Mapping[int, list[int]], Set[int]]]:
-        return [(loop, *loops.origins(loop, self.known)) for loop in loops.loops(self.known, self._came_in)]
+        return [(loop, *loops.origins(loop, self.known)) for loop in loops.loops(self.known)]
 
     @cached_property
     def following(self) -> Set[int]:
@@ -161,12 +161,22 @@ class ForwardPass:
         Where no output and no gradient is bad, only what stays in a parameter or buffer does harm.
         """
         known, spread = self.known, self.spread(start)
-        if spread & self.harmful or spread & read:
+        if spread & self.harmful or spread & read or self._meets_bad_gradients(start):
             return False
         loose = [at for at in spread if not known.consumers[at] and not known.is_number(at)]
         if known.record.outputs and not known.bad_outputs and not known.bad_backward:
             return not any(map(self._is_written_over, loose))
         return not loose and (bool(self._ends(start)) or all(map(known.is_number, spread)))
+
+    def _meets_bad_gradients(self, start: int) -> bool:
+        """Is what a value in a loop is computed from given a bad gradient in a step in which that value is bad?"""
+        known, axes = self.known, self.entries[start].axes
+        if loops.STEP not in axes:
+            return False
+        bad = loops.by_step(known.numbers(start), axes)
+        beside = [one for one in known.direct[start] if known.grads[one].is_bad and self.entries[one].axes == axes]
+        masks = (loops.by_step(known.grad_numbers(one), axes) for one in beside)
+        return bad is not None and any(bool((bad & mask).any()) for mask in masks if mask is not None)
 
     def _is_written_over(self, at: int) -> bool:
         """Is it a later version of what was there before, as a parameter that is updated? Others may read that."""

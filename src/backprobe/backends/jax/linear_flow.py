@@ -1,0 +1,84 @@
+"""Flow between marked values of a linear program: through its loops, branches and calls, and around no mark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, Literal
+
+from backprobe.backends.jax import private
+from backprobe.backends.jax.primitives import mark_p, within_p
+
+Keys = frozenset[int]
+NONE: Keys = frozenset()
+
+
+def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
+    """By the key of each marked value, those that it is computed from with no other between.
+
+    In a loop they are those of the same step, and of the one before where that hands them on.
+    """
+    walk = _Walk(captured)
+    walk.through(jaxpr, [NONE] * len(jaxpr.invars))
+    return walk.into
+
+
+class _Walk:
+    """Goes through a jaxpr in order, and knows of each variable the marks that it comes from."""
+
+    def __init__(self, captured: Collection[int]) -> None:
+        self.captured = captured
+        self.into: dict[int, set[int]] = {}
+
+    def through(self, jaxpr: Any, given: Iterable[Keys]) -> list[Keys]:
+        """What the outputs of a jaxpr come from, by what its inputs do."""
+        jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+        known: dict[Any, Keys] = dict(zip(jaxpr.invars, given, strict=True))
+        for equation in jaxpr.eqns:
+            known.update(zip(equation.outvars, self._equation(equation, known), strict=True))
+        return [_of(var, known) for var in jaxpr.outvars]
+
+    def _equation(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
+        if self._is_mark(equation):
+            key = equation.params["key"]
+            self.into.setdefault(key, set()).update(_of(equation.invars[0], known) - {key})
+            return [frozenset([key])]
+        if any(map(self._is_mark, private.inner_equations(equation))):
+            found = self._entered(equation, [_of(var, known) for var in equation.invars])
+            if found is not None:
+                return found
+        outputs = range(len(equation.outvars))
+        return [NONE.union(*(_of(var, known) for var in private.sources(equation, at))) for at in outputs]
+
+    def _is_mark(self, equation: Any) -> bool:
+        return equation.primitive in (mark_p, within_p) and equation.params["key"] in self.captured
+
+    def _entered(self, equation: Any, given: list[Keys]) -> list[Keys] | None:
+        """What the outputs of an equation with marks inside come from; None of one that is not known."""
+        inside = private.inner_jaxprs(equation)
+        if equation.primitive.name == private.SCAN:
+            return self._looped(inside[0], given, *private.scan_parts(equation.params))
+        if equation.primitive.name == "cond":
+            taken = [self.through(branch, given[1:]) for branch in inside]
+            return [NONE.union(*each) for each in zip(*taken, strict=True)]
+        return self.through(inside[0], given) if len(inside) == 1 and _takes(inside[0], given) else None
+
+    def _looped(self, body: Any, given: list[Keys], constants: int, carried: int) -> list[Keys]:
+        """Of a loop: its steps hand on what they carry until nothing new comes of it."""
+        fixed, carry, along = given[:constants], given[constants : constants + carried], given[constants + carried :]
+        while True:
+            outputs = self.through(body, [*fixed, *carry, *along])
+            handed = [first | last for first, last in zip(carry, outputs[:carried], strict=True)]
+            if handed == carry:
+                return outputs
+            carry = handed
+
+
+def _of(var: Any, known: dict[Any, Keys]) -> Keys:
+    return NONE if isinstance(var, Literal) else known.get(var, NONE)
+
+
+def _takes(jaxpr: Any, given: Sequence[Keys]) -> bool:
+    inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    return len(inner.invars) == len(given)

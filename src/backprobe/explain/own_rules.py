@@ -1,0 +1,24 @@
+"""Functions whose derivative is a rule of the program's own, which is what backward uses."""
+
+from __future__ import annotations
+
+import re
+
+from backprobe.explain.text import say
+from backprobe.record.entries import Entry, Record
+from backprobe.record.reasons import Note
+
+OWN_RULE = "own_rule"
+
+
+def rules_of(record: Record) -> list[Note]:
+    """The notes on all such functions that the program called."""
+    return [note for note in record.notes if note.code == OWN_RULE]
+
+
+def rules_in(record: Record, entry: Entry) -> list[str]:
+    """A sentence for each that the line of a value calls: its rule, and where that is."""
+    text = "" if entry.source is None else entry.source.expression
+    called = set(re.findall(r"(\w+)\(", text))
+    found = [note.fields for note in rules_of(record) if note.fields["name"].rpartition(".")[2] in called]
+    return [say(OWN_RULE, function=one["name"], rule=one["rule"], at=one["at"]) for one in found]

@@ -1,0 +1,38 @@
+"""A value without a gradient that a line gives to a module is read by the module, and not by the rest of the line."""
+
+import torch
+from torch import nn
+
+import backprobe as bp
+from backprobe.record.graph import Graph
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 3), nn.Linear(3, 1)
+        self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(2)])
+
+    def forward(self, x, mask):
+        h = torch.relu(self.a(x))
+        g = self.a(h) * mask
+        k = self.layers[0](x + 1) + x
+        t = self.layers[1](x) + self.layers[1](h)
+        return self.b(g + k + t).sum()
+
+
+def dashed(rec):
+    names = [entry.name for entry in rec.record.entries]
+    return {(names[flow.source], names[flow.target]) for flow in Graph.of(rec.record).flows if flow.edge is None}
+
+
+def test_a_frozen_input_leads_to_the_module_that_it_is_given_to():
+    rec = bp.probe(Net(), ["**", ":*"])(torch.ones(2, 3), torch.ones(3))
+    assert dashed(rec) == {("x", "a#0"), ("x", "layers.0"), ("x", "k"), ("mask", "g")}
+
+
+def test_a_differentiated_input_has_its_edge():
+    x = torch.ones(2, 3, requires_grad=True)
+    rec = bp.probe(Net(), ["**", ":*"])(x, torch.ones(3))
+    assert dashed(rec) == {("mask", "g")}
+    assert "x" in [edge.name for edge in rec["a#0"].inputs]
