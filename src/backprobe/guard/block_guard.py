@@ -63,9 +63,9 @@ class GuardedBlock(Part):
         self.guards.after_backward(tensors, self._left)
         return super()._began(tensors)
 
-    def _left(self, bad: Found) -> None:
-        """A pass has left these in gradients."""
-        self._look(text.after_backward(bad, self.guards.backward))
+    def _left(self, bad: Found, is_begun: bool) -> None:
+        """A pass has left these in gradients, or has begun at them."""
+        self._look(text.after_backward(bad, self.guards.backward, is_begun))
 
     def look(self) -> None:
         """No pass has run in this part, which is over."""
