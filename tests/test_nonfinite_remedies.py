@@ -67,6 +67,14 @@ CHAINS = [
     ("(x - x.mean(0)) / x.std(0)", [[1.0, 2.0]],
      "(x - x.mean(0)) / torch.sqrt(torch.var(x, dim=0, correction=0) + 1e-12)"),
     ("torch.log(torch.prod(x))", [1e-30, 1e-30], "torch.sum(torch.log(x))"),
+    ("torch.log(torch.cumsum(torch.exp(x), dim=0))", [200.0, 0.0], "torch.logcumsumexp(x, dim=0)"),
+    ("hazard = x.exp(); x - torch.log(hazard.cumsum(1))", [[0.0, 200.0]], "torch.logcumsumexp(x, dim=1)"),
+    ("e = torch.exp(x); -torch.log(e.diagonal() / e.sum(1))", [[200.0, 0.0], [0.0, 1.0]],
+     "torch.log_softmax(x, dim=1).diagonal()"),
+    ("e = x.exp(); own = torch.diagonal(e); torch.log(own / e.sum(0))", [[200.0, 0.0], [0.0, 1.0]],
+     "torch.diagonal(torch.log_softmax(x, dim=0))"),
+    ("torch.log(x / (1 - x))", [1.0, 0.5], "torch.logit(torch.clamp(x, 1e-06, 1 - 1e-06))"),
+    ("odds = x / (1 - x); odds.log()", [1.0, 0.5], "torch.logit(torch.clamp(x, 1e-06, 1 - 1e-06))"),
     ("torch.sqrt(x ** 2)", [0.0, -2.0], "torch.abs(x)"),
     ("torch.sqrt(x * x)", [0.0, -2.0], "torch.abs(x)"),
     ("x * torch.log(x)", [0.0, 1.0], "torch.log(torch.clamp(x, min=1e-12))"),
@@ -109,6 +117,14 @@ SINGLE = [
     ("torch.reciprocal(x)", [0.0, -2.0], "torch.where(x == 0, 0.0, 1 / torch.where(x == 0, 1.0, x))"),
     ("torch.reciprocal(x.square())", [0.0, 2.0], "1 / torch.clamp(x.square(), min=1e-12)"),
     ("torch.erfinv(x)", [1.0, 0.5], "torch.erfinv(torch.clamp(x, -1 + 1e-06, 1 - 1e-06))"),
+    ("torch.logit(x)", [0.0, 0.5], "torch.logit(torch.clamp(x, 1e-06, 1 - 1e-06))"),
+    ("torch.lgamma(x)", [0.0, 0.5], "torch.lgamma(torch.clamp(x, min=1e-12))"),
+    ("h = x * 2; h /= x; h", [0.0, 2.0], "h = torch.where(x == 0, 0.0, h / torch.where(x == 0, 1.0, x))"),
+    ("h = x * 2; h /= x.abs().sum(); h", [0.0, 0.0], "h = h / torch.clamp(x.abs().sum(), min=1e-12)"),
+    ("h = x * 2; h[0] /= x[0]; h", [0.0, 2.0],
+     "h[0] = torch.where(x[0] == 0, 0.0, h[0].clone() / torch.where(x[0] == 0, 1.0, x[0]))"),
+    ("x.sum() / x.numel() if x.min() > 0 else x / x.abs().sum()", [0.0, 0.0],
+     "x / torch.clamp(x.abs().sum(), min=1e-12)"),
     ("torch.xlogy(x, x)", [0.0, 1.0], "x * torch.log(torch.clamp(x, min=1e-12))"),
     ("x ** 0.5", [0.0, 2.0], "(x + 1e-12) ** 0.5"),
     ("torch.pow(x, 0.3)", [0.0, 2.0], "(x + 1e-12) ** 0.3"),
@@ -171,6 +187,8 @@ OTHERS = [
     ("torch.std(x)", [INF, 1.0], "correction"),
     ("torch.softmax(x, dim=0)", [INF, 1.0], "clamp"),
     ("x * torch.log(x + 1)", [-1.0, 1.0], "zero"),
+    ("torch.log(x / (x - 1))", [1.0, 3.0], "where"),  # the logarithm of 0 instead
+    ("q = torch.exp(x) / x; torch.log(q)", [0.0, 3.0], "where"),
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.nonfinite import Nonfinite, Update
 from backprobe.record.reasons import Reason
 
 Found = Mapping[str, Nonfinite]
@@ -177,6 +177,10 @@ class BlockGuards(Protocol):
 
     def after_backward(self, roots: Sequence[Any], over: Over) -> None:
         """A pass has begun at these; ``over`` is called as it ends, if it has left something that is not finite."""
+
+    def held(self) -> Sequence[Update]:
+        """The parameters of the program's models that are not finite now, in a framework that does not record them."""
+        return ()
 
     @abstractmethod
     def needed(self, tape: Any, captures: Sequence[Any], tensors: Sequence[Any]) -> int:

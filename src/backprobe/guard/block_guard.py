@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType, MappingProxyType, TracebackType
 from typing import Any
 
@@ -78,7 +79,8 @@ class GuardedBlock(Part):
             super().differentiate(self.tape)
         self.is_spent = True
         record = self.recording.record
-        report = explain_nonfinite(judged(record, self.backend.arrays))
+        held = self.guards.held() if headline and self.passes == 1 else ()
+        report = explain_nonfinite(replace(judged(record, self.backend.arrays), updates=(*record.updates, *held)))
         if not headline and self._is_of_scaled(report, record):
             return
         if not report.ok and not self.allowed.has_all(report, ""):

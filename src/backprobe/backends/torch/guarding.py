@@ -29,7 +29,10 @@ from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import COMPILED, GuardedModule, State, TorchGuardedCall, floating
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
+from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.structure import parts
+from backprobe.backends.user_lines import users_frames
+from backprobe.record.nonfinite import Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +198,9 @@ class TorchBlockGuards(BlockGuards):
 
     def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[None]:
         return scales_noted(scaled)
+
+    def held(self) -> Sequence[Update]:
+        return held_now(list(users_frames(sys._getframe(1))))
 
     def needed(self, tape: Any, captures: Sequence[Capture], tensors: Sequence[Any]) -> int:
         held = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
