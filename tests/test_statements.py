@@ -1,7 +1,8 @@
 """Statements of every kind, in every form: the program does what it does without a probe, and names hold their values.
 
 Each program runs bare, in a block of a module, of a function, of a generator and of a forward, as a probed function and
-model, as a notebook cell and as a script. What it leaves in its variables is compared, and each gradient with autograd's own.
+model, as a notebook cell and as a script. What it leaves in its variables is compared, and each gradient with
+autograd's own.
 """
 
 import ast
