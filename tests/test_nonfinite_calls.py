@@ -75,6 +75,25 @@ def test_the_reason_is_read_off_the_numbers(program, given, kind, said, explaine
     assert explained(program, given).of_kind(kind)[0].headline.endswith(f": {said}")
 
 
+def of_sigmoid(x):
+    p = torch.sigmoid(x)
+    return torch.sqrt(1 - p).sum()
+
+
+def of_tanh(x):
+    p = torch.tanh(x)
+    return torch.sqrt(1 - p).sum()
+
+
+@in_both
+@pytest.mark.parametrize("program", [of_sigmoid, of_tanh])
+def test_an_infinite_gradient_that_meets_a_derivative_of_zero(program, explained):
+    report = explained(program, tensor([60.0, 1.0]))
+    first, second = report.of_kind("born_backward")
+    assert first.headline.endswith(": the derivative of sqrt is infinite at 0")
+    assert second.headline.endswith(": 0 · Inf: a gradient of Inf")
+
+
 def beside_another(x):
     z = 1 / x
     y = torch.log1p(z * z) + torch.log(x)

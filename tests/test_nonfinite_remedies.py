@@ -132,6 +132,8 @@ SINGLE = [
     ("1 / x", [0.0, -2.0], "torch.where(x == 0, 0.0, 1 / torch.where(x == 0, 1.0, x))"),
     ("h = x.masked_fill(x < 5, -1e+400); torch.exp(torch.logsumexp(h, dim=-1))", [[1.0, 2.0], [0.0, 9.0]],
      "torch.logsumexp(torch.clamp(h, min=-1e+09), dim=-1)"),
+    ("h = x.masked_fill(x < 5, -1e+400); torch.logsumexp(h, dim=-1)", [[1.0, 2.0], [0.0, 9.0]],
+     "torch.logsumexp(torch.clamp(h, min=-1e+09), dim=-1)"),
     ("torch.exp(x)", [100.0, 2.0], "torch.exp(torch.clamp(x, max=40))"),
     ("torch.cosh(x)", [-100.0, 2.0], "torch.cosh(torch.clamp(x, -80, 80))"),
     ("torch.softmax(x, dim=-1)", [[-INF, -INF], [0.0, 1.0]], "torch.softmax(torch.clamp(x, min=-1e+09), dim=-1)"),

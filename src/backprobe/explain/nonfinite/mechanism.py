@@ -228,7 +228,9 @@ STEADY = GROWING - POLES.keys()
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is not finite wherever they are not."""
 
-PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
+PRODUCTS = frozenset({
+    "mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh",
+})  # fmt: skip
 """Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
 
 
