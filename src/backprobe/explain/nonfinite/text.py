@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.explain.nonfinite.states import WORDS, State
+from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.brief import place
@@ -117,6 +118,8 @@ SENTENCES = {
     "begins": "it begins in step {step} of the loop, counted from 0",
     "begins_again": "{begins}, and again in {steps}, where its inputs are finite",
     "buffer_held": "the buffer {buffer} held {count} before the model ran",
+    "carried": "an earlier iteration left it, where it came to no output yet; this one began with it in {name}",
+    "left": "an earlier iteration left it in {name}: {birth}{line}",
     "held_before": "{names} held {word} before anything was seen to write to it",
     "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
     "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
@@ -228,6 +231,12 @@ def finding(
 def born(state: State, given: State) -> str:
     """What is born, and of what."""
     return say("is_born_of_inf" if given is State.INF else "is_born", word=WORDS[state])
+
+
+def heading(births: Sequence[Finding]) -> str:
+    """Of a report: in how many places it begins, and where first."""
+    first = births[0]
+    return say("begins_at", places=plural(len(births), "place"), first=repr(first.name) + at_line(first.source))
 
 
 def given(state: State) -> str:
