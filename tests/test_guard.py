@@ -86,6 +86,38 @@ def test_without_a_model_the_line_of_the_loss_is_found():
     assert scale == 0.0
 
 
+def all_ignored(weight):
+    logits = weight * torch.ones(2, 3)
+    return nn.functional.cross_entropy(logits, torch.tensor([-100, -100]))
+
+
+def mean_of_none(weight):
+    picked = weight[weight < 0]
+    return picked.mean()
+
+
+def overflow(weight):
+    out = weight + 1e20
+    return out.square().mean()
+
+
+@pytest.mark.parametrize(
+    ("objective", "born"),
+    [(all_ignored, "every target is ignored"), (mean_of_none, "of too few numbers"), (overflow, "overflow: float32")],
+)
+def test_a_bad_loss_raises_though_its_gradients_are_finite(objective, born):
+    weight, seen = torch.ones(3, requires_grad=True), []
+    with pytest.raises(bp.NotFinite) as caught, bp.guard():
+        for loss_of in (torch.sum, objective):
+            loss = loss_of(weight)
+            loss.backward()
+            seen.append(weight.grad)
+    assert len(seen) == 1
+    assert weight.grad.isfinite().all()
+    assert caught.value.headline.endswith(" in what backward() ran from")
+    assert born in caught.value.report.findings[0].headline
+
+
 def test_without_a_model_and_without_backward_the_end_of_the_block_raises():
     with pytest.raises(bp.NotFinite, match="'ratio': 0/0"), bp.guard():
         x = torch.zeros(2)

@@ -54,6 +54,86 @@ def test_the_reason_of_a_function(program, said, explained):
     assert said in explained(program, X).of_kind("born")[0].headline
 
 
+SINGULAR = tensor([[1.0, 2.0], [2.0, 4.0]])
+MIRROR = tensor([[0.0, 1.0], [1.0, 0.0]])
+
+
+@in_both
+@pytest.mark.parametrize(("program", "given", "kind", "said"), [
+    (lambda x: (x / x if x.numel() > 1 else x).sum(), X, "born", "0/0"),
+    (lambda x: (x if x.ndim > 1 else 1 / x).sum(), X, "born", "division by zero"),
+    (lambda x: torch.min((x * 200).exp() * (x - 1), x).sum(), X, "born", "overflow: float32 ends at 3.40e38"),
+    (lambda x: torch.max(x / x, x).sum(), X, "born", "0/0"),
+    (lambda x: x.prod() ** (1 / x.numel()), X, "born_backward", "the derivative of pow is infinite at 0"),
+    (lambda x: x.sum() ** (1 / (2 * x.dim())), X - X, "born_backward", "the derivative of pow is infinite at 0"),
+    (lambda x: (1 / (x + 1e-39)).sum(), X, "born", "overflow: float32 ends at 3.40e38"),
+    (lambda x: ((x * 1e-30) / (x + 1e-39)).sum(), X, "born_backward", "overflow: float32 ends at 3.40e38"),
+    (lambda x: torch.logdet(x), SINGULAR, "born", "log(0): the determinant is 0"),
+    (lambda x: x.logdet() * 2, MIRROR, "born", "log of a number below 0: the determinant is negative"),
+])  # fmt: skip
+def test_the_reason_is_read_off_the_numbers(program, given, kind, said, explained):
+    assert explained(program, given).of_kind(kind)[0].headline.endswith(f": {said}")
+
+
+def of_sigmoid(x):
+    p = torch.sigmoid(x)
+    return torch.sqrt(1 - p).sum()
+
+
+def of_tanh(x):
+    p = torch.tanh(x)
+    return torch.sqrt(1 - p).sum()
+
+
+@in_both
+@pytest.mark.parametrize("program", [of_sigmoid, of_tanh])
+def test_an_infinite_gradient_that_meets_a_derivative_of_zero(program, explained):
+    report = explained(program, tensor([60.0, 1.0]))
+    first, second = report.of_kind("born_backward")
+    assert first.headline.endswith(": the derivative of sqrt is infinite at 0")
+    assert second.headline.endswith(": 0 · Inf: a gradient of Inf")
+
+
+def beside_another(x):
+    z = 1 / x
+    y = torch.log1p(z * z) + torch.log(x)
+    return y.sum()
+
+
+def squared(x):
+    once = x * x
+    twice = once * once
+    return twice.sum()
+
+
+@in_both
+def test_a_birth_of_finite_numbers_is_not_said_to_be_of_an_inf_that_the_line_reads(explained):
+    first, second, *_ = explained(beside_another, X).of_kind("born")
+    assert first.headline.startswith("Inf is born at ") and first.headline.endswith("z': division by zero")
+    assert second.headline.startswith("Inf is born at ") and second.headline.endswith(": log(0)")
+
+
+def test_an_overflow_beside_an_inf_that_came_is_named():
+    first, second = in_function(squared, tensor([1e10, 1e30])).of_kind("born")
+    assert first.headline == "Inf is born at 'once': overflow: float32 ends at 3.40e38"
+    assert second.headline == "Inf is born at 'twice': overflow: float32 ends at 3.40e38"
+
+
+def normalised(h):
+    squares = h.pow(2)
+    y = h / torch.sqrt(squares.mean())
+    return y.float().sum()
+
+
+@in_both
+def test_an_overflow_that_a_division_heals_is_not_called_harmless(explained):
+    report = explained(normalised, tensor([300.0, 200.0], dtype=torch.float16))
+    assert report.ok
+    (note,) = [one for one in report.notes if "squares" in one]
+    assert "(overflow: float16 ends at 65504) is finite again at " in note
+    assert note.endswith("what is computed from it need not be right")
+
+
 def test_only_known_functions_are_evaluated():
     assert load_arrays("torch").evaluate("logit", [X.numpy()], {}).tolist() == [-float("inf"), float("inf")]
     for name in ("load", "save", "rand_like", "compile", "__class__", "set_default_dtype", "eval"):

@@ -164,10 +164,12 @@ def test_the_backward_of_a_loss_that_is_nan_is_no_hook():
 
 
 def test_a_module_that_a_line_calls_may_hold_it():
-    net = nn.Linear(3, 1)
-    net.weight.data.fill_(float("nan"))
+    nets = {"first": nn.Linear(3, 1)}
+    nets["first"].weight.data.fill_(float("nan"))
     with bp.probe(nonfinite=True) as rec:
+        net = nets.pop("first")
         p = net(INPUT)
+        del net
         p.sum().backward()
     found = bp.explain(rec).findings[0]
     assert (found.kind, found.name) == ("unknown", "p")

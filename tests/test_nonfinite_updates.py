@@ -206,3 +206,78 @@ def test_no_leaf_is_held_when_the_block_is_over():
     gc.collect()
     assert len(rec.record.updates) == 1
     assert weight() is None
+
+
+# what models held before anything was seen to write to it
+
+
+def spoiled(path, number):
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).eval()
+    with torch.no_grad():
+        dict([*net.named_parameters(), *net.named_buffers()])[path].view(-1)[0] = number
+    return net
+
+
+class Evaluated:
+    def __init__(self, net):
+        self.net = net
+
+    def step(self, x):
+        out = self.net(x)
+        out.sum().backward()
+
+
+def by_a_variable(net):
+    with bp.probe(nonfinite=True) as rec:
+        out = net(torch.ones(2, 3))
+        loss = out.sum()
+        loss.backward()
+    return rec, bp.explain(rec), "net"
+
+
+def by_an_attribute(net):
+    evaluated = Evaluated(net)
+    with bp.probe(nonfinite=True) as rec:
+        evaluated.step(torch.ones(2, 3))
+    return rec, bp.explain(rec), "self.net"
+
+
+def in_a_guard(net):
+    with pytest.raises(bp.NotFinite) as caught, bp.guard():
+        out = net(torch.ones(2, 3))
+        loss = out.sum()
+        loss.backward()
+    return None, caught.value.report, "net"
+
+
+@pytest.mark.parametrize("path", ["0.weight", "0.bias", "1.weight"])
+@pytest.mark.parametrize("explained", [by_a_variable, by_an_attribute, in_a_guard])
+def test_nan_in_a_parameter_of_a_model_that_a_block_calls(path, explained):
+    _, report, prefix = explained(spoiled(path, float("nan")))
+    first = report.findings[0]
+    assert (first.kind, first.name.endswith("out")) == ("came_in", True)
+    assert first.headline.startswith(f"NaN comes in with '{prefix}.{path}', at ")
+    assert f"'{prefix}.{path}' held NaN before anything was seen to write to it" in first.facts
+
+
+@pytest.mark.parametrize(("path", "number"), [("1.running_mean", float("inf")), ("1.running_var", float("nan"))])
+def test_nan_in_a_buffer_of_a_model_that_a_block_calls(path, number, tmp_path):
+    rec, report, _ = by_a_variable(spoiled(path, number))
+    assert report.findings[0].headline.endswith(f"comes in with 'net.{path}', at 'out'")
+    assert bp.explain(round_trip(rec, tmp_path)).findings[0].headline == report.findings[0].headline
+
+
+def test_a_model_that_was_well_when_it_began_is_not_blamed_for_what_it_is_given():
+    net = nn.Linear(3, 1)
+    with bp.probe(nonfinite=True) as rec:
+        x = torch.zeros(2, 3)
+        share = x / x.sum()
+        loss = net(share).sum()
+        loss.backward()
+    assert bp.explain(rec).findings[0].headline == "NaN is born at 'share': 0/0"
+    assert rec.record.updates == ()
+
+
+def test_what_was_written_in_the_block_is_not_said_to_have_been_there_before():
+    rec, report = trained(lr=float("inf"), turns=2)
+    assert not [one for one in report.findings if "before anything was seen" in str(one)]

@@ -1,7 +1,8 @@
 """Statements of every kind, in every form: the program does what it does without a probe, and names hold their values.
 
-Each program runs bare, in a block of a module, of a function and of a generator, as a probed function, as a notebook
-cell and as a script. What it leaves in its variables is compared, and each gradient with autograd's own.
+Each program runs bare, in a block of a module, of a function, of a generator and of a forward, as a probed function and
+model, as a notebook cell and as a script. What it leaves in its variables is compared, and each gradient with
+autograd's own.
 """
 
 import ast
@@ -57,6 +58,10 @@ def gradients(names):
     wanted = {name: value for name, value in names.items() if isinstance(value, torch.Tensor) and value.requires_grad}
     found = torch.autograd.grad(names["loss"], [*wanted.values()], allow_unused=True, retain_graph=True)
     return {name: None if grad is None else grad.tolist() for name, grad in zip(wanted, found, strict=True)}
+
+
+def without_self(names):
+    return {name: value for name, value in names["kept"][0].items() if name != "self"}
 
 
 def compiled(*given):
@@ -118,6 +123,19 @@ class Runs:
         rec = bp.probe(names["main"])(names["x"])
         return names["kept"][0], rec
 
+    def of_model(self):
+        head = "kept = []\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        tail = "        kept.append(dict(locals()))\n        return loss\nmodel = Model()\n"
+        names = self.inside(head, 8, tail)
+        rec = bp.probe(names["model"], ["**", "**:*"])(names["x"])
+        return without_self(names), rec
+
+    def in_a_forward(self):
+        head = "kept = []\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        with bp.probe() as rec:\n"
+        tail = "            loss.backward()\n        kept.append(dict(locals()))\nModel()(x)\n"
+        names = without_self(self.inside(head, 12, tail))
+        return names, names["rec"]
+
     def cell(self):
         file = self.folder / "cell.py"
         file.write_text(self.body)
@@ -168,7 +186,7 @@ def test_a_program_does_in_every_form_what_it_does_without_a_probe(program, tmp_
     in_module, in_function = runs.bare_module(), runs.bare_function()
     for form in (runs.of_module, runs.cell, runs.script):
         assert_same(form.__name__, *form(), in_module)
-    for form in (runs.of_function, runs.of_generator, runs.function):
+    for form in (runs.of_function, runs.of_generator, runs.function, runs.of_model, runs.in_a_forward):
         assert_same(form.__name__, *form(), in_function)
 
 

@@ -60,6 +60,14 @@ def moved(ran, bare):
     return names + (["what it printed"] if ran.printed != bare.printed else [])
 
 
+@pytest.mark.parametrize(("name", "model"), FORMS, ids=lambda part: part or "block")
+def test_a_guard_around_each_step(name, model, bare, tmp_path):
+    text = read(name)
+    guarded = training_forms.with_guard(text, model)
+    assert f"guarding({model}):" in guarded
+    assert moved(training_forms.run(guarded, tmp_path / f"{name}.py"), bare(name, text)) == []
+
+
 OBJECTIVES = [name for name in PROGRAMS if training_forms.has_objective(read(name))]
 
 

@@ -49,6 +49,11 @@ def has_objective(text: str) -> bool:
     return any(OBJECTIVE.match(line) for line in text.splitlines())
 
 
+def with_guard(text: str, model: str = "") -> str:
+    """The program with a guard around each step: around a model, or without one."""
+    return with_block(text, model).replace(f"probing({model}) as kept.recording:", f"guarding({model}):")
+
+
 def with_block(text: str, model: str = "") -> str:
     """The program with a block around each step: around a model, or without one."""
     lines, depth = [], None
@@ -84,7 +89,7 @@ def run(text: str, path: Path, **options: object) -> Ran:
     path.write_text(text)
     kept, printed, module = Kept(), io.StringIO(), types.ModuleType("__main__")
     vars(module).update(__file__=str(path), kept=kept, probed=partial(probed, kept, options),
-                        probing=partial(bp.probe, **options))  # fmt: skip
+                        probing=partial(bp.probe, **options), guarding=bp.guard)  # fmt: skip
     before, sys.modules["__main__"] = sys.modules["__main__"], module
     try:
         seed()

@@ -50,6 +50,31 @@ def test_a_tape_that_gives_nan_raises_with_the_operation_before_the_update():
     assert first.source.text.strip() == "root = tf.sqrt(tf.reduce_sum(h))"
 
 
+def mean_of_none(w):
+    picked = tf.boolean_mask(w, w < 0)
+    return tf.reduce_mean(picked)
+
+
+def overflow(w):
+    out = w + 1e20
+    return tf.reduce_mean(tf.square(out))
+
+
+@pytest.mark.parametrize(
+    ("objective", "born"), [(mean_of_none, "0/0: of too few numbers"), (overflow, "overflow: float32 ends at 3.40e38")]
+)
+def test_a_bad_loss_raises_though_its_gradients_are_finite(objective, born):
+    w, seen = tf.Variable([1.0, 2.0]), []
+    with pytest.raises(bp.NotFinite) as caught, bp.guard():
+        for loss_of in (tf.reduce_sum, objective):
+            with tf.GradientTape() as tape:
+                loss = loss_of(w)
+            seen.append(tape.gradient(loss, w))
+    assert len(seen) == 1
+    assert caught.value.headline.endswith(" in what tape.gradient() ran from")
+    assert caught.value.report.findings[0].headline.endswith(born)
+
+
 def test_the_line_of_the_loss_is_found_where_a_keras_model_is_called():
     net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(bp.NotFinite) as caught, bp.guard():

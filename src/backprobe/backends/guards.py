@@ -12,11 +12,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.nonfinite import Nonfinite, Update
 from backprobe.record.reasons import Reason
 
 Found = Mapping[str, Nonfinite]
 """Values that hold NaN or Inf, by name."""
+
+Over = Callable[[Found, bool], None]
+"""(the gradients that a pass has left and that are not finite; or, where those are finite and what the pass began at
+is not, that, and True)"""
 
 EVERYTHING = ("**", "**:*", "**:*()")
 
@@ -166,13 +170,17 @@ class BlockGuards(Protocol):
         ``scaled`` is called as one is scaled, with what says whether an overflow is handled.
         """
 
-    def hear(self, tape: Any, over: Callable[[Found], None]) -> None:
-        """A part of the block begins, with this tape: ``over`` is called as each pass ends that has left gradients
-        which are not finite, in a framework where that does not go by what backward has begun at.
+    def hear(self, tape: Any, over: Over) -> None:
+        """A part of the block begins, with this tape: ``over`` is called as each pass ends that has left something
+        which is not finite, in a framework where that does not go by what backward has begun at.
         """
 
-    def after_backward(self, roots: Sequence[Any], over: Callable[[Found], None]) -> None:
-        """A pass has begun at these; ``over`` is called as it ends, if it has left gradients that are not finite."""
+    def after_backward(self, roots: Sequence[Any], over: Over) -> None:
+        """A pass has begun at these; ``over`` is called as it ends, if it has left something that is not finite."""
+
+    def held(self) -> Sequence[Update]:
+        """The parameters of the program's models that are not finite now, in a framework that does not record them."""
+        return ()
 
     @abstractmethod
     def needed(self, tape: Any, captures: Sequence[Any], tensors: Sequence[Any]) -> int:

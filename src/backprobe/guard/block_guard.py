@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType, MappingProxyType, TracebackType
 from typing import Any
 
@@ -63,9 +64,9 @@ class GuardedBlock(Part):
         self.guards.after_backward(tensors, self._left)
         return super()._began(tensors)
 
-    def _left(self, bad: Found) -> None:
-        """A pass has left these in gradients."""
-        self._look(text.after_backward(bad, self.guards.backward))
+    def _left(self, bad: Found, is_begun: bool) -> None:
+        """A pass has left these in gradients, or has begun at them."""
+        self._look(text.after_backward(bad, self.guards.backward, is_begun))
 
     def look(self) -> None:
         """No pass has run in this part, which is over."""
@@ -78,7 +79,8 @@ class GuardedBlock(Part):
             super().differentiate(self.tape)
         self.is_spent = True
         record = self.recording.record
-        report = explain_nonfinite(judged(record, self.backend.arrays))
+        held = self.guards.held() if headline and self.passes == 1 else ()
+        report = explain_nonfinite(replace(judged(record, self.backend.arrays), updates=(*record.updates, *held)))
         if not headline and self._is_of_scaled(report, record):
             return
         if not report.ok and not self.allowed.has_all(report, ""):

@@ -38,8 +38,8 @@ def in_backward(call: GuardedCall, found: Found) -> str:
     return f"{word(found)}{f' in the gradient of {names}' if names else ''} after {call.backward}"
 
 
-def after_backward(found: Found, backward: str) -> str:
-    return f"{word(found)} in gradients after {backward}"
+def after_backward(found: Found, backward: str, is_begun: bool) -> str:
+    return f"{word(found)} in what {backward} ran from" if is_begun else f"{word(found)} in gradients after {backward}"
 
 
 def in_gradient(asked: GuardedGradient, found: Found, is_value: bool) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.protocol import Backend
 from backprobe.explain import explain
+from backprobe.explain.nonfinite.carried import Carried
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.probe.request import Request
@@ -100,6 +101,7 @@ class Script:
         self.last: Report | None = None  # of what ran without a backward
         self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
         self.iterations = self.values = self.gradients = 0
+        self.carried = Carried()
 
     def frameworks(self) -> list[str]:
         """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
@@ -161,11 +163,20 @@ class Script:
         if self.probe.options.nonfinite and self._is_clean(record):
             return False
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
+        if self.probe.options.nonfinite:
+            report = self._with_earlier(report, record)
         if record.outputs or error is not None:
             is_enough = self._explained(report) and error is None and not self._is_open(report, record)
             return is_enough and not (report.ok and self.iterations < self.steps)
         self._explained_before(report, record)
         return False
+
+    def _with_earlier(self, report: Report, record: Record) -> Report:
+        """A report, with what earlier iterations have left in variables."""
+        report = self.carried.explained(report, record)
+        if report.ok:
+            self.carried.keep(record)
+        return report
 
     def _still_lacking(self, record: Record) -> Record:
         """The record with those parameters alone that lacked their gradient in each iteration so far."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
@@ -11,8 +11,9 @@ from backprobe.record.source import Source
 Kind = Literal["finite", "inf", "nan"]
 """The worst among the numbers of a tensor."""
 
-GradientKind = Literal["finite", "inf", "nan", "none"]
-"""The same of a gradient, which may be missing."""
+BEFORE: Final = "before"
+GradientKind = Literal["finite", "inf", "nan", "none", "before"]
+"""The same of a gradient, which may be missing, or may have played no part."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Update:
     ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
     type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,
     and ``made`` what they hold now: ``finite``, ``inf``, or ``nan`` where a NaN was among it; ``none`` where there was
-    no gradient. ``source`` is the line and ``after`` the position of the last entry before it, None where that is
+    no gradient, and ``before`` where nothing was seen to write it: they held it by the first ``backward()``.
+    ``source`` is the line and ``after`` the position of the last entry before it, None where that is
     not known.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.guards import BlockGuards, Found
+from backprobe.backends.guards import BlockGuards, Found, Over
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.capture import Capture
@@ -54,19 +54,24 @@ class TensorflowBlockGuards(BlockGuards):
     def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[object]:
         return self.scaled.listening()
 
-    def hear(self, tape: TensorflowBlockTape, over: Callable[[Found], None]) -> None:
+    def hear(self, tape: TensorflowBlockTape, over: Over) -> None:
         def heard(targets: Sequence[Any], gradients: Any) -> None:
-            numbers = [numbers_of(one) for one in flat(gradients)]
-            found = [one for one in numbers if is_eager(one) and is_differentiable(one)]
-            bad = unfit({str(at): one for at, one in enumerate(found)})
-            if bad and not self.scaled.any_of(targets):
-                over(bad)
+            bad = _unfit(gradients)
+            begun = {} if bad else _unfit(targets)
+            if (bad or begun) and not self.scaled.any_of(targets):
+                over(bad or begun, bool(begun))
 
         tape.heard = heard
 
     def needed(self, tape: TensorflowBlockTape, captures: Sequence[Capture], tensors: Sequence[Any]) -> int:
         known = tape.log.before(identity(one) for one in tensors if is_eager(one))
         return sum(one.number in known for one in captures)
+
+
+def _unfit(tensors: Any) -> Found:
+    numbers = [numbers_of(one) for one in flat(tensors)]
+    found = [one for one in numbers if is_eager(one) and is_differentiable(one)]
+    return unfit({str(at): one for at, one in enumerate(found)})
 
 
 def numbers_of(gradient: Any) -> Any:

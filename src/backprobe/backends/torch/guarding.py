@@ -22,14 +22,17 @@ from torch.nn import Module
 from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from backprobe.backends.guards import BlockGuards, Found, GuardListener, Guards, Repeating
+from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over, Repeating
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, innermost_call, queue_callback
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import COMPILED, GuardedModule, State, TorchGuardedCall, floating
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
+from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.structure import parts
+from backprobe.backends.user_lines import users_frames
+from backprobe.record.nonfinite import Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +199,15 @@ class TorchBlockGuards(BlockGuards):
     def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[None]:
         return scales_noted(scaled)
 
+    def held(self) -> Sequence[Update]:
+        return held_now(list(users_frames(sys._getframe(1))))
+
     def needed(self, tape: Any, captures: Sequence[Capture], tensors: Sequence[Any]) -> int:
         held = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
         nodes = set(all_nodes([tensor.grad_fn for tensor in held if tensor.grad_fn is not None]))
         return sum(one.edge is not None and one.edge.node in nodes for one in captures)
 
-    def after_backward(self, roots: Sequence[Tensor], over: Callable[[Found], None]) -> None:
+    def after_backward(self, roots: Sequence[Tensor], over: Over) -> None:
         found = leaves(all_nodes([root.grad_fn for root in roots if root.grad_fn is not None]))
 
         def ended(again: bool) -> None:
@@ -209,8 +215,9 @@ class TorchBlockGuards(BlockGuards):
                 queue_callback(partial(ended, False))
                 return
             bad = unfit({str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None})
-            if bad and not is_handled(roots):
-                over(bad)
+            begun = {} if bad else unfit({str(at): root.detach() for at, root in enumerate(roots)})
+            if (bad or begun) and not is_handled(roots):
+                over(bad or begun, bool(begun))
 
         queue_callback(partial(ended, True))
 

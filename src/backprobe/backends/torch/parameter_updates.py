@@ -8,7 +8,7 @@ nothing is asked of a device before all is over.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -67,12 +67,24 @@ class Updates:
         self.names: dict[int, str] = {}  # by identity of the leaf
         self.judged = Judged()
         self.statements: list[Statement] = []
+        self.first: dict[int, int] = {}  # of each leaf and buffer in doubt, how it was judged when it was first seen
+        self._first_seen(buffers(list(users_frames(sys._getframe(1)))))
 
     def backward(self, nodes: Iterable[Node]) -> None:
         """Backward is about to run through these nodes."""
         self.look(None)
         self.awaited, self.has_begun = [self._leaf(tensor) for tensor in leaves(nodes)], False
+        doubted = [leaf for leaf in self.awaited if leaf.look >= 0 and id(leaf.tensor) not in self.names]
+        if doubted:
+            self.names |= _names(list(users_frames(sys._getframe(1))))
         queue_callback(self._arrived)
+
+    def _first_seen(self, named: Mapping[str, Tensor]) -> None:
+        with self.quiet(), torch.no_grad():
+            for name, tensor in named.items():
+                look = self.judged.add(tensor)
+                if look >= 0:
+                    self.first[id(tensor)], self.names[id(tensor)] = look, name
 
     def _arrived(self) -> None:
         """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
@@ -108,6 +120,7 @@ class Updates:
         if known is None or known.version != version(tensor):
             with self.quiet(), torch.no_grad():
                 known = self.leaves[id(tensor)] = UpdatedLeaf(tensor, version(tensor), self.judged.add(tensor))
+            self.first.setdefault(id(tensor), known.look)
         return known
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
@@ -115,7 +128,7 @@ class Updates:
         self.look(None)
         kind = self.judged.kinds()
         positions = {id(capture): at for at, capture in enumerate(captures)}
-        found = []
+        found = held_before((self.names.get(leaf, ""), kind[look]) for leaf, look in self.first.items() if look >= 0)
         for statement in self.statements:
             groups: dict[tuple[GradientKind, Kind], list[str]] = {}
             for leaf, before, gradient, made in statement.written:
@@ -137,6 +150,35 @@ class Updates:
                 for (came, after), names in groups.items()
             ]
         return tuple(found)
+
+
+def held_before(named: Iterable[tuple[str, Kind]]) -> list[Update]:
+    """What held NaN or Inf before anything was seen to write it, where the program has a name for it."""
+    found: dict[Kind, list[str]] = {}
+    for name, kind in named:
+        if name and BADNESS[kind]:
+            found.setdefault(kind, []).append(name)
+    return [
+        Update(tuple(names), len(names), optimizer="", gradient="before", made=kind, source=None, after=None)
+        for kind, names in found.items()
+    ]
+
+
+def held_now(frames: Sequence[FrameType]) -> list[Update]:
+    """The same of the parameters of models, as they are now: a pass has ended, and nothing has written since."""
+    models = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
+    named = [pair for prefix, one in models for pair in one.named_parameters(prefix=prefix)]
+    judged = Judged()
+    with torch.no_grad():
+        looks = [(name, judged.add(parameter)) for name, parameter in named]
+        kinds = judged.kinds()
+    return held_before((name, kinds[look]) for name, look in looks)
+
+
+def buffers(frames: Sequence[FrameType]) -> dict[str, Tensor]:
+    """The buffers of the models in the user's variables."""
+    modules = [(name, value) for name, value in variables(frames) if isinstance(value, torch.nn.Module)]
+    return {name: buffer for prefix, one in modules for name, buffer in one.named_buffers(prefix=prefix)}
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:

@@ -11,7 +11,7 @@ from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.explain.nonfinite.states import WORDS
-from backprobe.explain.nonfinite.text import at_line, finding, say
+from backprobe.explain.nonfinite.text import finding, heading, say
 from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Finding, Report
@@ -36,7 +36,7 @@ def explain_nonfinite(record: Record) -> Report:
         return Report(_clean(known), (), tuple(notes))
     places, healed = _grouped(births), _grouped(list(forward.healed(harming)))
     rest = [*healed, *_propagated(forward, backward, births), *spread(record, births)]
-    return Report(_heading(places), (*places, *rest), tuple(notes))
+    return Report(heading(places), (*places, *rest), tuple(notes))
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
@@ -74,11 +74,6 @@ def _clean(known: Evidence) -> str:
     if not values and not grads:
         return say("unread")
     return say("clean", values=plural(values, "value"), grads=plural(grads, "gradient"))
-
-
-def _heading(born: Sequence[Finding]) -> str:
-    first = born[0]
-    return say("begins_at", places=plural(len(born), "place"), first=repr(first.name) + at_line(first.source))
 
 
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:

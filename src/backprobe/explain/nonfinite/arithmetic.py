@@ -138,6 +138,7 @@ ELEMENTWISE: Mapping[str, Callable[..., Array]] = {
     "gt": numpy.greater, "ge": numpy.greater_equal, "lt": numpy.less, "le": numpy.less_equal, "eq": numpy.equal,
     "ne": numpy.not_equal, "and": numpy.logical_and, "or": numpy.logical_or,
     "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)), "softplus": softplus, "log_sigmoid": lambda x: -softplus(-x),
+    "logit": lambda x: numpy.log(x / (1 - x)),
     "relu": lambda x: numpy.maximum(x, 0), "clamp": clamp, "masked_fill": masked_fill,
     "nan_to_num": lambda x, nan=0.0, posinf=None, neginf=None: numpy.nan_to_num(x, True, nan, posinf, neginf),
     "detach": lambda x: x, "clone": lambda x: x, "contiguous": lambda x: x, "stop_gradient": lambda x: x,
@@ -155,6 +156,7 @@ OTHERS: Mapping[str, Callable[..., Array]] = {
     "logsumexp": logsumexp, "log_of_others": log_of_others, "softmax": softmax, "log_softmax": log_softmax,
     "norm": norm, "cdist": cdist,
     "cross_entropy": cross_entropy, "nll_loss": nll_loss,
+    "diagonal": lambda x: numpy.diagonal(x, axis1=-2, axis2=-1),
     "matmul": numpy.matmul, "getitem": lambda x, index: x[index], "setitem": setitem, "slice": slice,
     "T": lambda x: x.T, "t": lambda x: x.T, "mT": lambda x: x.swapaxes(-1, -2), "real": numpy.real, "imag": numpy.imag,
     "unsqueeze": numpy.expand_dims, "expand_dims": lambda x, dim: numpy.expand_dims(x, int(dim)),
@@ -162,7 +164,8 @@ OTHERS: Mapping[str, Callable[..., Array]] = {
     "view": lambda x, *shape: x.reshape(*shape), "reshape": lambda x, *shape: x.reshape(*shape),
     **dict.fromkeys(("tensor", "constant", "as_tensor", "array"), lambda x, dtype=None: made(numpy.asarray(x), dtype)),
     **dict.fromkeys(("to", "cast", "type", "astype"), lambda x, dtype: numpy.asarray(x).astype(str(dtype))),
-    "shape": lambda x: x.shape, "size": lambda x, dim=None: x.shape if dim is None else x.shape[int(dim)], "len": len,
+    "shape": lambda x: x.shape, **dict.fromkeys(("numel", "nelement"), numpy.size),
+    **dict.fromkeys(("ndim", "dim", "rank"), numpy.ndim), "len": len,
     "range": range, "arange": numpy.arange, "one_hot": lambda x, depth: numpy.eye(int(depth), dtype="float32")[x],
     "take_along_axis": lambda x, index, dim: numpy.take_along_axis(x, index, int(dim)),
     "index_select": lambda x, dim, index: numpy.take(x, index, int(dim)),
@@ -179,10 +182,14 @@ OTHERS: Mapping[str, Callable[..., Array]] = {
 }  # fmt: skip
 
 
-def _with_position(function: Callable[..., Array], position: Callable[..., Array]) -> Callable[..., Array]:
-    """PyTorch's ``max`` and ``min``, which give values and positions along a dimension."""
+def _with_position(
+    function: Callable[..., Array], position: Callable[..., Array], of_two: Callable[..., Array]
+) -> Callable[..., Array]:
+    """PyTorch's ``max`` and ``min``, which give values and positions along a dimension, or one value of each two."""
 
     def extreme(x: Array, dim: Any = None, keepdim: Any = False) -> Array:
+        if isinstance(dim, numpy.ndarray | numpy.generic):
+            return of_two(x, dim)
         made = function(x, axis=_axes(dim), keepdims=bool(keepdim))
         return made if dim is None else (made, position(x, axis=dim, keepdims=bool(keepdim)))
 
@@ -195,13 +202,20 @@ OF_FRAMEWORK: Mapping[str, Mapping[str, Callable[..., Array]]] = {
         "transpose": lambda x, one, other: numpy.swapaxes(x, int(one), int(other)),
         "cumsum": lambda x, dim: numpy.cumsum(x, int(dim)), "cumprod": lambda x, dim: numpy.cumprod(x, int(dim)),
         "std": _spread(True, 1), "var": _spread(False, 1),
-        "max": _with_position(numpy.max, numpy.argmax), "min": _with_position(numpy.min, numpy.argmin),
+        "max": _with_position(numpy.max, numpy.argmax, numpy.maximum),
+        "min": _with_position(numpy.min, numpy.argmin, numpy.minimum),
+        "size": lambda x, dim=None: x.shape if dim is None else x.shape[int(dim)],
+        "logcumsumexp": lambda x, dim: numpy.logaddexp.accumulate(x, int(dim)),
     },
     "jax": {
+        "size": numpy.size, "cumsum": lambda x, dim=None: numpy.cumsum(x, dim),
+        "logcumsumexp": lambda x, dim=0: numpy.logaddexp.accumulate(x, int(dim)),
         "transpose": lambda x, perm=None: numpy.transpose(x, perm),
         "std": _spread(True, 0), "var": _spread(False, 0), "max": _reduced(numpy.max), "min": _reduced(numpy.min),
     },
     "tensorflow": {
+        "size": numpy.size, "cumsum": lambda x, dim=0: numpy.cumsum(x, int(dim)),
+        "logcumsumexp": lambda x, dim=0: numpy.logaddexp.accumulate(x, int(dim)),
         "gather": lambda x, index, dim=0: numpy.take(x, index, int(dim)),
         "gather_nd": lambda x, index: x[tuple(numpy.moveaxis(numpy.asarray(index), -1, 0))],
         "transpose": lambda x, perm=None: numpy.transpose(x, perm),

@@ -201,13 +201,18 @@ class BackwardPass:
     def _is_consequence(self, birth: Birth) -> bool:
         """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
         if not self.forward.harmful.isdisjoint((birth.owner, *self.known.direct[birth.owner])):
-            return True
+            return not self._is_of_masked_row(birth)
         if birth.given is State.FINITE:
             return False
         behind = reached([birth.owner], self.followers.__getitem__)  # whose gradients came to this one
         return not any(
             one.given is State.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
         )
+
+    def _is_of_masked_row(self, birth: Birth) -> bool:
+        """Is it of a row of −Inf alone, whose logarithm of a sum is −Inf rightly, and has no derivative?"""
+        why = self._why(birth).mechanism if birth.given is State.FINITE else None
+        return why is not None and why.code == "pole_of_result"
 
     @cached_property
     def _kept(self) -> Sequence[Birth]:

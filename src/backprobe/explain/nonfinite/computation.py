@@ -56,6 +56,9 @@ class Computation:
             return term.constant
         if not term.op:
             return None if term.at is None else self._numbers(term.at)
+        if term.op == "chosen":
+            taken = self._taken(term)
+            return None if taken is None else self.value(taken)
         function = arithmetic.function(term.op, self._framework)
         args = [self.value(one) for one in term.args]
         words = {word: self.value(one) for word, one in term.keywords.items()}
@@ -74,6 +77,12 @@ class Computation:
                 return self._others(term.op, args, words)  # not as NumPy calls it
         is_plain = all(isinstance(one, int | float) for one in args)  # computed before any array: in Python's precision
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
+
+    def _taken(self, term: Term) -> Term | None:
+        """What ``one if test else other`` is; None where the test is not known. The other was never computed."""
+        test, one, other = term.args
+        known = self.value(test)
+        return None if known is None or numpy.size(known) != 1 else one if known else other
 
     def state(self, term: Term) -> State:
         """How bad a part is; UNKNOWN where that cannot be computed, or only that it is not finite."""
@@ -146,7 +155,10 @@ class Computation:
 
     def _flowing(self, term: Term, places: Array) -> Iterator[tuple[Term, Array]]:
         """The operands whose NaN and Inf come to a part, and at which of their places."""
-        if term.op == "where" and len(term.args) == 3 and self.value(term.args[0]) is not None:
+        if term.op == "chosen":
+            taken = self._taken(term)
+            yield from self._at([(taken, None)] if taken is not None else [], places)
+        elif term.op == "where" and len(term.args) == 3 and self.value(term.args[0]) is not None:
             mask = numpy.asarray(self.value(term.args[0]), bool)
             yield from self._at(((term.args[1], mask), (term.args[2], ~mask)), places)
         elif term.op in arithmetic.ELEMENTWISE:
@@ -188,6 +200,24 @@ class Computation:
         if own is None or not own.any() or numpy.shape(value) != own.shape:
             return self.state(term)
         return of_numbers(numpy.asarray(value)[own])
+
+    def with_value(self, parts: Sequence[Term], made: Array) -> Computation:
+        """The same with another value of some parts."""
+        other = Computation(self.term, self._numbers, None, self._framework, self._others)
+        other._known = dict.fromkeys(parts, made)
+        whole = other.value(self.term)
+        other.result = None if whole is None or isinstance(whole, tuple | slice | str) else numpy.asarray(whole)
+        return other
+
+    def is_born_around(self, parts: Sequence[Term]) -> bool:
+        """Does NaN or Inf begin in what this expression computes from some parts of it?"""
+        around = [one for one in self.term if one not in parts and not set(one).isdisjoint(parts)]
+        return any(self.is_bad(one) and self.is_of_finite(one) for one in around)
+
+    def is_of_finite(self, term: Term) -> bool:
+        """Are the operands of a birth finite where it is?"""
+        flowing = list(self._flowing(term, None))
+        return self._is_made_here(term, None, flowing)
 
     def _state_at(self, term: Term, places: Array) -> State:
         value = self.result if term is self.term else self.value(term)

@@ -20,7 +20,7 @@ from backprobe.source.sites import operation as operation_of
 TRANSPARENT = frozenset({
     "getitem", "gather", "take", "index_select", "view", "reshape", "squeeze", "unsqueeze", "expand_dims", "flatten",
     "t", "mt", "transpose", "permute", "contiguous", "identity", "clone", "item", "cast", "to", "float", "double",
-    "take_along_axis", "gather_nd", "stridedslice", "gatherv2",
+    "take_along_axis", "gather_nd", "stridedslice", "gatherv2", "diagonal",
 })  # fmt: skip
 BOUNDING = frozenset({
     "abs", "clamp", "maximum", "minimum", "relu", "tile", "expand", "expand_as", "broadcast_to",
@@ -191,7 +191,7 @@ def written(text: str, found: Match, numbers: Mapping[str, float]) -> Term:
 OVER_ONE, OVER_SEVERAL, SPREADS = ("dim",), ("dim", "keepdim"), ("dim", "keepdim", "correction")
 GIVEN: Mapping[str, Sequence[str]] = {
     "softmax": OVER_ONE, "log_softmax": OVER_ONE, "sum": OVER_SEVERAL, "logsumexp": OVER_SEVERAL, "norm": OVER_SEVERAL,
-    "prod": OVER_SEVERAL, "std": SPREADS, "var": SPREADS,
+    "logcumsumexp": OVER_ONE, "prod": OVER_SEVERAL, "std": SPREADS, "var": SPREADS,
 }  # fmt: skip
 """What functions over a dimension may be given of what the program gave to the one that they replace."""
 

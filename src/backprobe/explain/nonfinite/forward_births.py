@@ -20,7 +20,7 @@ from backprobe.explain.nonfinite.sources import NONFINITE, parsed, reads_gradien
 from backprobe.explain.nonfinite.states import WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, say, scaled, see_inside
-from backprobe.explain.nonfinite.unrecorded import brought, unrecorded
+from backprobe.explain.nonfinite.unrecorded import brought, held, unrecorded
 from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
@@ -51,6 +51,7 @@ class Why:
     is_certain: bool = False
     term: Term | None = None
     state: State = State.UNKNOWN  # how bad it is where its operands are finite
+    is_of_finite: bool = False  # are they, where it begins?
 
     @property
     def is_overflow(self) -> bool:
@@ -200,7 +201,7 @@ class ForwardPass:
             state = why.state  # the rest came from what went in, or of that part
         finding = partial(
             known.finding, at, part=why.part, facts=facts, chain=self._chain(at), word=WORDS[state],
-            born=born(state, given),
+            born=born(state, State.FINITE if why.is_of_finite else given),
         )  # fmt: skip
         if self._came_in(at):
             return finding("came_in")
@@ -215,6 +216,10 @@ class ForwardPass:
             is_statistic = any(one.rpartition(".")[2].startswith("running_") for one in buffers)
             remedy = say("reset_statistics") if is_statistic else ""
             return finding("came_in_buffer", buffers=quoted(buffers, MOST), remedy=remedy)
+        parameters = [] if is_certain else held(known, at, others, state)
+        if parameters:
+            facts.append(say("held_before", names=quoted(parameters, MOST), word=WORDS[state]))
+            return finding("came_in_held", held=quoted(parameters, MOST))
         facts += why.facts
         is_computed = entry.source is not None and (entry.source.expression or entry.op or known.term(at).op)
         if entry.name == OF or not is_computed:
@@ -301,7 +306,8 @@ class ForwardPass:
         part = "" if term is computed.term else term.text
         is_known = bool(computed.births)
         state = computed.born(term) if is_known else State.UNKNOWN
-        return Why(because, part, tuple(said), because is not None and is_known, term, state)
+        is_of_finite = is_known and computed.is_of_finite(term)
+        return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
 
     def _is_finite_by_recorded(self, at: int) -> bool:
         """Would it be finite, computed from the values that were recorded, in the precision that they have?"""
@@ -392,7 +398,9 @@ class ForwardPass:
             ends = {healer: bad for bad, healer in self._ends(at).items()}
             healers = [known.by_op(healer, bad) + known.at_line(healer) for healer, bad in ends.items()]
             said = {"word": WORDS[known.values[at]], "at": known.name(at) + known.at_line(at)}
-            yield say("harmless_healed" if healers else "harmless", **said, healers=", ".join(healers))
+            why = self.why(at)
+            code = "harmless" if not healers else "overflow_healed" if why.is_overflow else "harmless_healed"
+            yield say(code, **said, healers=", ".join(healers), why=why.mechanism)
 
 
 def _are_of_one_write(one: Entry, other: Entry) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE
 from backprobe.explain.nonfinite.states import State
 from backprobe.explain.nonfinite.terms import known_as
 from backprobe.explain.nonfinite.text import Mechanism
@@ -68,6 +69,9 @@ GROWING = SUMMING | {
 }  # fmt: skip
 """Operations by which finite numbers leave the range of their dtype, where they are at no pole."""
 
+LOGARITHMS_OF_MATRICES = frozenset({"logdet", "slogdet"})
+OF_MATRICES = LOGARITHMS_OF_MATRICES | {"cholesky", "inv", "inverse", "matrix_inverse", "solve"}
+
 LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
 
 
@@ -108,16 +112,29 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
         return None
     if op in ("cross_entropy", "nll_loss") and len(operands) > 1 and _is_one_label(operands[1]):
         return Mechanism("all_ignored")
+    if op in OF_MATRICES:
+        return _of_matrix(op, operands, made)
     if op in MEANS and numpy.isnan(made).all():
         return Mechanism("too_few") if operands and operands[0].size <= result.size else None
     return None
 
 
 def _beyond(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> Mechanism | None:
-    """A finite operation of finite numbers, all of them known, that gives Inf."""
-    if op not in GROWING or not operands or any(one is None or numpy.isinf(one).any() for one in operands):
+    """A finite operation of finite numbers, all of them known, that gives Inf.
+
+    One that goes number by number may do so at some places, and be given Inf at others.
+    """
+    known = [one for one in operands if one is not None]
+    if op not in GROWING or not known or len(known) < len(operands):
         return None
-    return _overflow(dtype) if numpy.isinf(result[~numpy.isfinite(result)]).all() else None
+    bad = ~numpy.isfinite(result)
+    made = result[bad]
+    if any(numpy.isinf(one).any() for one in known):
+        given = [one for one in (_at(one, bad) for one in known) if one is not None]
+        if op not in ELEMENTWISE or len(given) < len(operands):
+            return None
+        made = made[numpy.isfinite(numpy.stack(given)).all(0)]
+    return _overflow(dtype) if made.size and numpy.isinf(made).all() else None
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
@@ -132,6 +149,22 @@ def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mech
     if above is None or not numpy.isfinite(above).all():
         return None
     return Mechanism("by_nearly_zero") if numpy.isinf(result[bad]).all() else None
+
+
+def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | None:
+    """What a matrix is that has no logarithm of its determinant, no inverse, or no Cholesky factor."""
+    matrix = operands[0].astype(float) if operands and operands[0].dtype.kind == "f" else numpy.empty(0)
+    if matrix.ndim < 2 or len({*matrix.shape[-2:]}) > 1 or not matrix.size:
+        return None
+    if op == "logdet" and (numpy.linalg.det(matrix) < 0).any() and numpy.isnan(made).all():
+        return Mechanism("determinant_below")
+    if op in LOGARITHMS_OF_MATRICES:
+        return Mechanism("determinant_zero") if numpy.isneginf(made).all() else None
+    if op == "cholesky":
+        lowest = numpy.linalg.eigvalsh((matrix + matrix.swapaxes(-1, -2)) / 2).min()
+        return Mechanism("not_definite") if lowest <= 0 else None
+    rank = numpy.linalg.matrix_rank(matrix)
+    return Mechanism("singular") if (rank < matrix.shape[-1]).any() else None
 
 
 def _is_one_label(labels: Array) -> bool:
@@ -195,7 +228,9 @@ STEADY = GROWING - POLES.keys()
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is not finite wherever they are not."""
 
-PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
+PRODUCTS = frozenset({
+    "mul", "pow", "square", "exp", "exp2", "expm1", "div", "sigmoid", "tanh", "sin", "cos", "sinh", "cosh",
+})  # fmt: skip
 """Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
 
 
@@ -224,6 +259,12 @@ class Received:
 
 def poles(one: Received) -> Array | None:
     """The numbers at which the derivative of an operation is not finite; None where there are none."""
+    found = _at_poles(one)
+    return found if found is not None and found.size else None
+
+
+def _at_poles(one: Received) -> Array | None:
+    """The same; empty where it is known that there are none, and None where that is not known."""
     op = known_as(one.operation)
     pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
     if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
@@ -236,7 +277,7 @@ def poles(one: Received) -> Array | None:
     bad = one.bad if one.bad is not None and one.bad.any() else None  # none where backward went on to leave it out
     if bad is not None and bad.shape == places.shape and op not in SUMS:
         places = places & bad
-    return shown[places] if places.any() else None
+    return shown[places]
 
 
 def backward(one: Received) -> Mechanism | None:
@@ -263,7 +304,9 @@ def backward(one: Received) -> Mechanism | None:
             return Mechanism("infinite_gradient")
     if fields:
         return Mechanism("pole" if one.made is State.INF else "pole_nan", fields)
-    return _overflow(one.dtype) if one.made is State.INF and op in STEADY else None
+    at_poles = _at_poles(one) if one.is_seen and one.given is State.FINITE else None
+    is_steady = op in STEADY or (at_poles is not None and not at_poles.size)  # as 1/x is near 0, and not at it
+    return _overflow(one.dtype) if one.made is State.INF and is_steady else None
 
 
 def _has_negative(base: Array, bad: Array | None) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.cuts.cutting_operations import MODULES
+from backprobe.cuts.cutting_operations import MODULES, parsed
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
@@ -23,7 +23,7 @@ from backprobe.explain.nonfinite.signs import Signs, clamps_divisor
 from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, say
 from backprobe.findings.phrasing import shorten
-from backprobe.record.entries import GradStatus
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.source.sites import operation as operation_of
 from backprobe.source.user_code import package
 
@@ -85,10 +85,23 @@ class Remedies:
             made = computed.value(written(row.instead, found, self._numbers(at, found)))
             before = computed.result if root is computed.term else computed.value(root)
             is_cured = made is None or (numpy.isfinite(made).all() and _is_kept(row, before, made))
+            is_cured = is_cured and not (made is not None and self._moves_on(at, root, made))
             dimension = self._dimension(row, found, computed)
             if is_cured and dimension is not None and self._is_for_divisor(row, found, computed):
                 found.words |= {"dim": Term(text=dimension)} if dimension else {}
                 yield found
+
+    def _moves_on(self, at: int, root: Term, made: Any) -> bool:
+        """Would NaN or Inf then begin in what is computed from it, as where a quotient becomes 0 before a logarithm?"""
+        changed = self.known.computation(at).with_value([root], made)
+        if changed.is_born_around([root]) or changed.result is None:
+            return changed.result is not None
+        for one in self.known.consumers[at]:
+            computed = self.known.computation(one)
+            parts = [part for part in computed.term if part.at == at]
+            if parts and computed.with_value(parts, changed.result).is_born_around(parts):
+                return True
+        return False
 
     def _is_for_divisor(self, row: Remedy, found: Match, computed: Computation) -> bool:
         """Does a remedy of a division suit what it divides by? A constant stays what it is, a count is never negative,
@@ -152,8 +165,14 @@ class Remedies:
         if _writes(found.root):
             target = found.root.args[0].text
             tree = _as_tree(f"{target}.copy_({_with_copy(tree, target)})")
-        before = shorten(found.root.text, 2 * LONGEST)
-        said = say("instead", instead=ast.unparse(tree), formula=before, because=say(row.because))
+        instead, before = ast.unparse(tree), found.root.text
+        augmented = _augmented(self.known.entries[at], before)
+        if augmented is not None:
+            target = ast.unparse(augmented.target)
+            instead = instead if isinstance(augmented.target, ast.Name) else _with_copy(tree, target)
+            instead, before = f"{target} = {instead}", ast.unparse(augmented)
+        before = shorten(before, 2 * LONGEST)
+        said = say("instead", instead=instead, formula=before, because=say(row.because))
         also = row.also.get(self.framework, "").format_map(letters)
         said = say("or_else", said=said, also=also) if also else said
         return "; ".join([said, *named])
@@ -263,6 +282,16 @@ def _writes(term: Term, *, is_nested: bool = False) -> bool:
     target = _as_tree(term.args[0].text)
     is_into_nothing_else = isinstance(target, ast.BinOp | ast.UnaryOp | ast.Compare)  # (x * 2).div_(y) is x * 2 / y
     return not is_into_nothing_else and (not is_nested or "(" in term.args[0].text)
+
+
+def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
+    """The statement ``h /= s`` of an entry, if that is where the program computes ``h / s``."""
+    tree = None if entry.source is None else parsed(entry.source.statement.strip())
+    match tree:
+        case ast.Module(body=[ast.AugAssign(target=target, op=op, value=value) as statement]):
+            computed = ast.BinOp(_as_tree(ast.unparse(target)), op, value)
+            return statement if ast.unparse(computed) == text else None
+    return None
 
 
 def _with_copy(tree: ast.expr, target: str) -> str:

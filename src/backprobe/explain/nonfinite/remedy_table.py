@@ -51,6 +51,15 @@ CHAINS = (
     Remedy("log(1 - softmax(a))", "log_of_others(a)", "sum_of_others"),
     Remedy("log1p(-softmax(a))", "log_of_others(a)", "sum_of_others"),
     Remedy("log(sigmoid(a) / (1 - sigmoid(a)))", "a", "inverse_of_sigmoid"),
+    Remedy(
+        "log(a / (1 - a))", "logit(clamp(a, small, 1 - small))", "logit_at_one", frameworks=frozenset({"torch", "jax"})
+    ),
+    Remedy(
+        "log(a / (1 - a))",
+        "log(clamp(a, small, 1 - small)) - log1p(-clamp(a, small, 1 - small))",
+        "logit_at_one",
+        frameworks=frozenset({"tensorflow"}),
+    ),
     Remedy("sqrt(softmax(a))", "exp(log_softmax(a) / 2)", "root_of_rounded"),
     Remedy("sqrt(sigmoid(a))", "exp(log_sigmoid(a) / 2)", "root_of_rounded"),
     Remedy("log(1 - exp(a))", "log(-expm1(a))", "cancelled_exp"),
@@ -63,6 +72,7 @@ CHAINS = (
     Remedy("log(1 + tanh(a))", "0.6931471805599453 - softplus(-2 * a)", "rounded_tanh"),
     Remedy("log(1 / (1 + exp(-a)))", "log_sigmoid(a)", "overflowing_exp", also=BINARY_FROM_LOGITS),
     Remedy("log(sum(exp(a)))", "logsumexp(a)", "overflowing_exp"),
+    Remedy("log(cumsum(exp(a)))", "logcumsumexp(a)", "overflowing_exp"),
     Remedy("log(1 + exp(a))", "softplus(a)", "overflowing_exp"),
     Remedy("log1p(exp(a))", "softplus(a)", "overflowing_exp"),
     Remedy("log(exp(a))", "a", "overflowing_exp"),
@@ -109,6 +119,10 @@ SINGLE = (
     Remedy("atanh(a)", "atanh(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
     Remedy("erfinv(a)", "erfinv(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE,
            frameworks=frozenset({"torch"})),
+    Remedy("logit(a)", "logit(clamp(a, small, 1 - small))", "logit_at_one", OUTSIDE,
+           frameworks=frozenset({"torch", "jax"})),
+    Remedy("lgamma(a)", "lgamma(maximum(a, tiny))", "lgamma_at_zero", ZERO,
+           frameworks=frozenset({"torch", "tensorflow"})),
     Remedy("xlogy(a, b)", "a * log(maximum(b, tiny))", "zero_log_zero", ZERO),
     Remedy("acosh(a)", "acosh(maximum(a, 1 + small))", "inverse_at_one", OUTSIDE),
     Remedy("atan2(a, b)", "atan2(a, where((a == 0) & (b == 0), 1.0, b))", "angle_of_zero", ZERO),
@@ -167,6 +181,9 @@ SPELLED: Mapping[str, Mapping[str, str]] = {
     "sigmoid": {"jax": "jax.nn.sigmoid({0})"},
     "softplus": {"torch": "torch.nn.functional.softplus({0})", "tensorflow": "tf.nn.softplus({0})",
                  "jax": "jax.nn.softplus({0})"},
+    "logcumsumexp": {"tensorflow": "tf.math.cumulative_logsumexp({0}{words})",
+                     "jax": "jax.lax.cumlogsumexp({0}{words})"},
+    "logit": {"jax": "jax.scipy.special.logit({0})"}, "lgamma": {"tensorflow": "tf.math.lgamma({0})"},
     "log_of_others": {
         "torch": "torch.logsumexp({0}.unsqueeze(-2).masked_fill(torch.eye({0}.shape[-1], dtype=torch.bool), "
                  "-torch.inf), dim=-1) - torch.logsumexp({0}, dim=-1, keepdim=True)",

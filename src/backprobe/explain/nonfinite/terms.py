@@ -26,7 +26,8 @@ ALSO = {
     "logical_not": "invert", "logicaland": "and", "logical_and": "and", "logicalor": "or", "logical_or": "or",
     "clip": "clamp", "clip_by_value": "clamp", "clamp_min": "clamp", "clipbyvalue": "clamp",
     "reduceprod": "prod", "broadcastto": "broadcast_to", "concat": "cat", "concatenate": "cat", "concatv2": "cat",
-    "squareddifference": "squared_difference", "cross_entropy_loss": "cross_entropy", "nllloss": "nll_loss",
+    "diag_part": "diagonal", "squareddifference": "squared_difference",
+    "cross_entropy_loss": "cross_entropy", "nllloss": "nll_loss",
 }  # fmt: skip
 """What frameworks call operations, in small letters and without marks of their own, by their one name here."""
 
@@ -36,7 +37,7 @@ FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value",
 """Keywords for the first operand."""
 NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
-ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape"})
+ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape", "size", "ndim"})
 UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}
 """The methods of JAX's ``x.at[index]``, and the operation that each computes there."""
 BUILTINS = ("abs", "float", "max", "min", "len", "range")
@@ -150,6 +151,8 @@ class _Reader:
                 return self._applied("tuple", elements, text)
             case ast.ListComp(elt=each, generators=[turns]) | ast.GeneratorExp(elt=each, generators=[turns]):
                 return self._turns(each, turns, text)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                return self._applied("chosen", [test, one, other], text)
             case ast.Attribute(value=value, attr=name):
                 return self._attribute(value, name, text)
             case ast.Call():

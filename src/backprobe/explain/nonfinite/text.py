@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.explain.nonfinite.states import WORDS, State
+from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.brief import place
@@ -20,6 +21,7 @@ SENTENCES = {
     # headlines of the forward pass
     "came_in": "{word} comes in with {name}",
     "came_in_buffer": "{word} comes in with the buffer {buffers}, at {name}",
+    "came_in_held": "{word} comes in with {held}, at {name}",
     "born": "{born} at {name}",
     "born_inside": "{born} inside {name}, which is finite again",
     "born_or_from": "{word} is born at {name}, or came there from {lost}, whose value is not known",
@@ -72,6 +74,10 @@ SENTENCES = {
     "infinite_row": "Inf − Inf: a row that is Inf or all −Inf",
     "infinite_terms": "0 · Inf or Inf − Inf",
     "too_few": "0/0: of too few numbers",
+    "determinant_zero": "log(0): the determinant is 0",
+    "determinant_below": "log of a number below 0: the determinant is negative",
+    "not_definite": "the matrix is not positive definite",
+    "singular": "the matrix is singular",
     "all_ignored": "0/0: every target is ignored",
     "overflow": "overflow",
     "overflow_of": "overflow: {dtype} ends at {limit}",
@@ -112,6 +118,9 @@ SENTENCES = {
     "begins": "it begins in step {step} of the loop, counted from 0",
     "begins_again": "{begins}, and again in {steps}, where its inputs are finite",
     "buffer_held": "the buffer {buffer} held {count} before the model ran",
+    "carried": "an earlier iteration left it, where it came to no output yet; this one began with it in {name}",
+    "left": "an earlier iteration left it in {name}: {birth}{line}",
+    "held_before": "{names} held {word} before anything was seen to write to it",
     "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
     "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
               "then: it skips the step and lowers the scale",
@@ -162,6 +171,8 @@ SENTENCES = {
     "divided_by_root": "a small number inside the root keeps it, and what its derivative divides by, from 0",
     "norm_at_zero": "a small number inside the root keeps it from 0, where the derivative is 0/0",
     "one_element": "one number alone has no estimate of its spread: this divides by n, not by n − 1",
+    "logit_at_one": "it is infinite at 0 and at 1, and beyond them it is NaN",
+    "lgamma_at_zero": "a small number keeps it from 0, where it is infinite",
     "inverse_at_one": "its derivative is infinite at the ends of its range, and beyond them it is NaN",
     "angle_of_zero": "0 has no angle; this gives the same value, and a finite derivative",
     "log_of_zero": "a small number keeps it from 0, where the logarithm and its derivative are infinite",
@@ -177,12 +188,14 @@ SENTENCES = {
     "late": "recorded without nonfinite=True: checked only now, and the operations of backward are not known",
     "harmless": "{word} at {at} does no harm: no output and no gradient holds NaN or Inf because of it",
     "harmless_healed": "{word} at {at} does no harm: finite again at {healers}",
+    "overflow_healed": "{word} at {at} ({why}) is finite again at {healers}: no output and no gradient holds it, but "
+                       "what is computed from it need not be right",
     "by_op": "{name}, by {op}",
 }  # fmt: skip
 
 
 KINDS = {
-    "came_in_buffer": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
+    "came_in_buffer": "came_in", "came_in_held": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
     "born_inside": "born", "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
     "born_in_output": "unknown", "born_or_written": "unknown",
     "born_backward_of_one": "unknown", "started_bad": "came_in_backward", "came_on_the_way": "unknown",
@@ -218,6 +231,12 @@ def finding(
 def born(state: State, given: State) -> str:
     """What is born, and of what."""
     return say("is_born_of_inf" if given is State.INF else "is_born", word=WORDS[state])
+
+
+def heading(births: Sequence[Finding]) -> str:
+    """Of a report: in how many places it begins, and where first."""
+    first = births[0]
+    return say("begins_at", places=plural(len(births), "place"), first=repr(first.name) + at_line(first.source))
 
 
 def given(state: State) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from backprobe.cuts.cutting_operations import MODULES
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed
-from backprobe.explain.nonfinite.states import State, of_count
+from backprobe.explain.nonfinite.states import RECORDED, State, of_count
 from backprobe.record.names import split, strip
+from backprobe.record.nonfinite import BEFORE
 
 
 def unrecorded(known: Evidence, at: int) -> list[str]:
@@ -37,6 +38,18 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: State) -> lis
         module = split(strip(entry.name))[0]
         spelled = [name for name in buffers if name.rpartition(".")[0] == module]
     return [name for name in spelled if name in buffers and of_count(buffers[name]) >= state]
+
+
+def held(known: Evidence, at: int, names: Sequence[str], state: State) -> list[str]:
+    """The parameters and buffers of modules that a line calls which were as bad, by the first ``backward()``.
+
+    Nothing is said of later lines: the program may have written to them.
+    """
+    if at > min(known.record.outputs, default=-1):
+        return []
+    before = [one for one in known.record.updates if one.gradient == BEFORE and RECORDED[one.made] >= state]
+    parameters = [name for one in before for name in one.parameters]
+    return [one for one in parameters if any(one.startswith(f"{name}.") for name in names)]
 
 
 def _modules(known: Evidence, at: int) -> list[str]:

@@ -11,7 +11,7 @@ from backprobe.findings.phrasing import plural, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
-from backprobe.record.nonfinite import Update
+from backprobe.record.nonfinite import BEFORE, Update
 from backprobe.record.source import Source
 
 FORWARD = ("born", "came_in", "unknown")
@@ -26,7 +26,8 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     """
     positions = Graph.of(record).positions
     certain = [one for one in births if one.kind == "born" and one.source is not None and one.source.expression]
-    updates = [one for one in record.updates if not _stands_at(one.source, [birth.source for birth in certain])]
+    written = [one for one in record.updates if one.gradient != BEFORE]
+    updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
     lines = [update.source for update in updates]
     found = [one for one in births if one in certain or one.kind not in FORWARD or not _stands_at(one.source, lines)]
     for update in reversed(updates):
