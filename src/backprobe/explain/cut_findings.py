@@ -61,8 +61,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     by_hand = source.why.fields if kind == "silent" and source.why is not None else {}
     if "functions" in by_hand:
         cause = "silent.custom"
-        own = line_in(by_hand)
-        facts += [] if own is None else [say("backward_at", at=location(own))]
+        defined = line_in(by_hand)
+        facts += [] if defined is None else [say("backward_at", at=location(defined))]
     if kind in ("checkpoint", "limited"):  # which are not part of the line that computes the value
         text = "the checkpoint" if line is None else uncommented(line)
     found = about(
