@@ -6,16 +6,8 @@ import ast
 from collections.abc import Collection
 from functools import lru_cache
 
-from backprobe.cuts.cutting_operations import (
-    MAPPING,
-    NAMES,
-    TRANSFORMING,
-    applied,
-    is_method,
-    last_name,
-    parsed,
-    parts_of,
-)
+from backprobe.cuts.cutting_operations import NAMES, applied, is_method, last_name, parsed, parts_of
+from backprobe.cuts.operation_names import MAPPING, TRANSFORMING
 
 
 @lru_cache(4096)

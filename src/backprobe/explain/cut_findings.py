@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import MODULES, PACKAGES, POSITIONS, STEPS, flat_operation, parsed
+from backprobe.cuts.cutting_operations import flat_operation, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
+from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
-from backprobe.cuts.cutting_operations import MODULES, parsed
+from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from string import Formatter
 
-from backprobe.cuts.cutting_operations import STEPS
+from backprobe.cuts.operation_names import STEPS
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.findings.report import Finding
 from backprobe.record import reasons

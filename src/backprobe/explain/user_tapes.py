@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import ASSIGNING, argument_of, called_in, names_bound, names_in
+from backprobe.cuts.cutting_operations import argument_of, called_in, names_bound, names_in
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.text import finding, instead_of_flat, say

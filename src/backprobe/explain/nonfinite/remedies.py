@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy
 
-from backprobe.cuts.cutting_operations import MODULES, parsed
+from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.cuts.cutting_operations import MODULES, parsed
+from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.operation_names import MODULES
 from backprobe.source.sites import operation as operation_of
 
 ALSO = {

@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Sequence
 
-from backprobe.cuts.cutting_operations import MODULES
+from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed
 from backprobe.explain.nonfinite.states import RECORDED, State, of_count
