@@ -76,7 +76,7 @@ class Trace:
             self.runs_once, self.running_pass = tape.runs_once, tape.running_pass
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
-        self.record(True)
+        self.is_recording, self.takes_all = True, self.tap is None
         self.log = Log()
         self.events, self.say = self.log.events, self.log.events.extend
         self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
@@ -270,7 +270,7 @@ class Trace:
 
     def close(self) -> None:
         """Nothing more is recorded."""
-        self.record(False)
+        self.is_recording = self.takes_all = False
 
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
