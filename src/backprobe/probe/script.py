@@ -15,7 +15,6 @@ from typing import Any
 from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.protocol import Backend
 from backprobe.explain import explain
-from backprobe.explain.nonfinite.carried import Carried
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.probe.request import Request
@@ -101,6 +100,8 @@ class Script:
         self.last: Report | None = None  # of what ran without a backward
         self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
         self.iterations = self.values = self.gradients = 0
+        from backprobe.explain.nonfinite.carried import Carried  # which imports NumPy
+
         self.carried = Carried()
 
     def frameworks(self) -> list[str]:
