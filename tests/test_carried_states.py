@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from commands import invoked
 from remedied import defined
 
 HEAD = """
@@ -304,3 +305,93 @@ def test_two_losses_of_one_step_are_no_carried_state():
         first.backward()
         second.backward()
     assert "next:     sum losses and call backward() once: (a + b).backward();" in caught.value.__notes__[-1]
+
+
+# where each step is recorded by itself, as those of a script are
+
+STEP_BY_STEP = """
+def train(block, steps=3):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(steps):
+        with block():
+            optimizer.zero_grad()
+            loss = step()
+            loss.backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("case", [case for case, (_, remedy) in STATES.items() if remedy.startswith("self.")])
+def test_what_was_freed_before_the_recording_has_the_same_remedy(tmp_path, case):
+    text, remedy = STATES[case]
+    with pytest.raises(RuntimeError) as caught:
+        defined(HEAD + text + STEP_BY_STEP, tmp_path).train(bp.probe)
+    note = caught.value.__notes__[-1]
+    assert "an earlier backward() or grad(), not seen here, used and freed" in note
+    assert f"next:     {remedy} before it is used again" in note
+    line = next(line for line in text.splitlines() if line.strip() == "# again")
+    cured = text.replace(line, textwrap.indent(remedy, line[: len(line) - len(line.lstrip())]))
+    defined(HEAD + cured + STEP_BY_STEP, tmp_path).train(bp.probe)
+
+
+def test_variables_that_a_script_carries_into_its_next_iteration(tmp_path):
+    script = tmp_path / "rnn.py"
+    script.write_text(
+        HEAD
+        + """
+rnn = nn.LSTM(3, 4)
+h, c = torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)
+for _ in range(3):
+    out, (h, c) = rnn(sequence, (h, c))
+    out.square().mean().backward()
+"""
+    )
+    status, printed, _ = invoked("explain", str(script), "--steps", "3")
+    assert status == 3
+    assert "survived: 'h#0'" in printed
+    assert "next:     h, c = h.detach(), c.detach() before it is used again" in printed
+
+
+def test_what_was_computed_once_before_the_recording_is_to_be_computed_again():
+    w = torch.ones(3, requires_grad=True)
+    unit = w / w.norm()
+    unit.sum().backward()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        loss = (unit * 2).sum()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "survived: 'unit'" in note
+    assert "next:     compute unit again before each backward()" in note
+
+
+def test_a_part_from_before_that_was_not_freed_is_not_blamed():
+    w = torch.ones(3, requires_grad=True)
+    kept, freed = w.exp(), w.exp()
+    freed.sum().backward()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        loss = (kept * freed).sum()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "survived: 'freed'" in note
+    assert "'kept'" not in note
+
+
+def test_an_attribute_that_is_computed_once_is_not_said_to_be_carried():
+    class Table:
+        def __init__(self, w):
+            self.rows = w.exp()
+
+        def step(self):
+            u = self.rows * 2
+            return u.sum()
+
+    table = Table(torch.ones(3, requires_grad=True))
+    table.step().backward()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        loss = table.step()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "survived: a value without a name" in note
+    assert "used:     '/Table.step:u'" in note or "used:     '/step:u'" in note
+    assert "or compute it again" in note
+    assert "detach" not in note

@@ -44,6 +44,19 @@ def users_of(record: Record, value: Entry) -> list[Entry]:
     return [record.entries[each] for each in sorted(consumers) if each >= later]
 
 
+def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
+    """The attributes that these lines read as an earlier step had left them, out of sight, by what they hold now."""
+    found: dict[str, None] = {}
+    for user in users:
+        known = {ITEM.sub("", read.spelled) for read in user.reads}
+        for entry in record.entries[record.entries.index(user) :]:
+            for name in map(own_name, (entry.name, *entry.aliases)):
+                held = ITEM.sub("", name)
+                if "." in held and held not in known and _reads(user, held.partition("[")[0]):
+                    found[name] = None
+    return [*found]
+
+
 def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -> str:
     """What cuts values off before the next step uses them again; empty where there are none.
 
@@ -54,6 +67,15 @@ def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -
     spelled = [next(_spelled(record, value, used), "") for value in values]
     if not all(spelled):
         return say("detach_kept", values=quoted([value.name for value in values], len(values)))
+    return detached(spelled)
+
+
+def detached(spelled: Iterable[str]) -> str:
+    """The statement that detaches what is spelled like this.
+
+    >>> detached(["h", "self.state.0", "self.state.1"])
+    'h = h.detach(); self.state = tuple(part.detach() for part in self.state)'
+    """
     depths = {ITEM.sub("", name): (ITEM.search(name) or [""])[0].count(".") for name in spelled}
     plain = [name for name, depth in depths.items() if not depth]
     alone = f"{', '.join(plain)} = {', '.join(f'{name}.detach()' for name in plain)}" if plain else ""

@@ -14,7 +14,7 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
-from backprobe.explain.carried import detaching, has_earlier, is_bound_again, users_of
+from backprobe.explain.carried import detached, detaching, has_earlier, is_bound_again, unrecorded, users_of
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.loaded import loaded
@@ -100,7 +100,7 @@ def note(
     if failure.kind.startswith(GRAD_NONE):
         return _grad_none(context)
     outputs = [captured[at] for at in failure.outputs]
-    is_known = failure.kind in ("in_place", "integer_leaf") or failure.earlier is not None or bool(failure.text)
+    is_known = failure.kind in ("in_place", "integer_leaf") or bool(failure.earlier or failure.text or failure.users)
     if not context.values and not is_known:
         return None
     if failure.kind == "freed":
@@ -232,13 +232,15 @@ def _module(record: Record, entry: Entry) -> str:
 
 
 def _freed(context: FailureContext) -> str:
-    earlier = context.failure.earlier
+    earlier, parts = context.failure.earlier, []
     if earlier is None:
-        call, parts = "backward() or grad(), not seen here,", []
+        call = "backward() or grad(), not seen here,"
     else:
         call = "grad()" if "grad(" in earlier.text and "backward(" not in earlier.text else "backward()"
+        parts.append(("freed", location(earlier)))
+    if earlier is not None or context.users:
         survived = [_at(value) for value in context.values] or ["a value without a name"]
-        parts = [("freed", location(earlier)), *(("survived", each) for each in survived)]
+        parts += [("survived", each) for each in survived]
     is_itself = bool(context.values) and not context.users
     code, fields = _once_more(context)
     usual = "freed" if call == "backward()" else "freed_by_grad"
@@ -250,14 +252,17 @@ def _freed(context: FailureContext) -> str:
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
     """The remedy where a later step goes back into what an earlier one has freed, and its fields; else empty."""
     record, failure, values = context.record, context.failure, context.values
-    is_carried = not values or any(is_bound_again(record, value) for value in values)
-    if failure.is_one_forward:
+    is_before = failure.earlier is None
+    if failure.is_one_forward or (is_before and not context.users):
         return "", {}
-    if is_carried:
-        return "freed_carried", {"detach": detaching(record, values, context.users) if values else "detach() it"}
-    if not spelling(record, values[0]):
+    if any(is_bound_again(record, value) for value in values):
+        return "freed_carried", {"detach": detaching(record, values, context.users)}
+    kept = unrecorded(record, context.users) if is_before and not values else []
+    if kept or not (values or is_before):
+        return "freed_carried", {"detach": detached(kept) or "detach() it"}
+    if not values or not spelling(record, values[0]):
         return "", {}
-    is_loop = failure.earlier is not None and failure.earlier in failure.lines
+    is_loop = is_before or failure.earlier in failure.lines
     return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), {}
 
 

@@ -84,7 +84,7 @@ class TorchBackend(Backend):
     def errors(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | str | None:
         of_none = empty_grads.failure(error, captures, tape.passed)
         written = [target for target, *_ in tape.pending]
-        return of_none or errors.failure(error, captures, written, tape.freed, tape.steps.last)
+        return of_none or errors.failure(error, captures, written, tape.freed, tape.steps.last, tape.start)
 
 
 BACKEND: Backend = TorchBackend()

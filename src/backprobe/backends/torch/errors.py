@@ -44,18 +44,20 @@ KINDS = {
 }
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
+FREED = "second time"
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 WRITTEN = "modified by an inplace operation"
 
 
 def failure(
     error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[BackwardCall],
-    steps: Iterable[Step],
+    steps: Iterable[Step], start: int = 0,
 ) -> Failure | str | None:  # fmt: skip
     """What an error is about, by positions of captures, or a note on it; None where nothing is known of it here.
 
     ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that have freed
-    what they went through, ``steps`` those of optimizers' ``step()``.
+    what they went through, ``steps`` those of optimizers' ``step()``, and ``start`` is the engine's count of nodes when
+    the recording began.
     """
     if "Expected to have finished reduction" in str(error):
         return unused_parameters.of_reduction(error)
@@ -67,7 +69,7 @@ def failure(
     roots = _tensors(call, "tensors", "outputs")
     if kind == "in_place":
         return _in_place(str(error), known, roots, steps)
-    freed = _freed(known, roots, earlier) if kind == "freed" else None
+    freed = (_freed(known, roots, earlier) or _freed_before(known, roots, start)) if kind == "freed" else None
     if freed is not None:
         return replace(freed, lines=_line(error))
     if kind == "not_in_graph":
@@ -269,6 +271,28 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall])
     ]
     survivors |= dict.fromkeys(beside)  # as the second state of an LSTM
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
+
+
+def _freed_before(known: Known, roots: Sequence[Tensor], start: int) -> Failure | None:
+    """The same where no recorded call has freed anything: then what is older than the recording was freed before it.
+
+    The failing call itself frees what it runs through, but comes to no node behind one that was freed.
+    """
+    survivors: dict[int, None] = {}
+    users: dict[int, None] = {}
+    seen: set[Node] = set()
+    pending: list[tuple[Node, int | None]] = [(node, None) for node in graph.roots(roots)]
+    for node, user in pending:
+        if node in seen:
+            continue
+        seen.add(node)
+        at = known.nodes.get(node)
+        if node._sequence_nr() >= start:
+            pending += [(one, user if at is None else at) for one, _ in node.next_functions if one is not None]
+        elif any(list(broken(one, FREED)) for one in graph.all_nodes([node])):
+            survivors |= {} if at is None else {at: None}
+            users |= {} if user is None else {user: None}
+    return Failure("freed", tuple(survivors), users=tuple(users)) if users else None
 
 
 def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:

@@ -377,7 +377,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
     ) -> tuple[Any, Sequence[Backward]]:
-        start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
+        self.start = start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
         ran = program(lift(inputs, wrt, undo))
         with self.quiet():
             self.settle(ran.captures)
@@ -404,6 +404,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         for handle in births.handles:
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
+    start = 0  # the engine's count of nodes when the program began
     freed: Sequence[BackwardCall] = ()  # by the program's own calls that were seen
     passed: Passing | None = None  # in those calls
 
