@@ -39,6 +39,7 @@ from forms import (
     least,
     recorded,
 )
+from instructions import instructions, own
 from memory import bytes_behind, peak
 from models import MODELS, SIZES, Program, Size, gpt2
 from python_calls import python_calls
@@ -98,6 +99,17 @@ def count_calls() -> None:
             print(f"  GPT-2 small, {form.title + ':':34} {name:{WIDTH}} {calls}")
     calls = python_calls(FunctionForm.step(*arguments)).beyond(python_calls(FunctionForm.bare(*arguments)))
     print(f"  a function of 200 values, {FunctionForm.title}: {calls}")
+
+
+def count_instructions() -> None:
+    """Bytecode instructions of the small models, in a block."""
+    print("Bytecode instructions: of the bare step, and of backprobe's own functions beside it")
+    print("| model | bare step | outputs | everything |\n|---|---|---|---|")
+    for name, make in MODELS.items():
+        program = make(SIZES["small"])
+        bare = instructions(program.bare()).total()
+        beside = [own(instructions(BlockForm.step(program, SELECTIONS[which]))) for which in (OUTPUTS, EVERYTHING)]
+        print(f"| {name} | {bare:,} | {' | '.join(f'{number:,}' for number in beside)} |", flush=True)
 
 
 # GPT-2
@@ -221,6 +233,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "small": partial(time_models, "small"),
     "mid": partial(time_models, "mid", MID),
     "calls": count_calls,
+    "instructions": count_instructions,
     "forms": time_forms,
     "nonfinite": time_nonfinite,
     "memory": weigh_steps,
