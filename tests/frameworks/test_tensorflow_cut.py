@@ -166,7 +166,7 @@ FUNCTIONS = {
     whole_numbers: "`tf.cast(out, tf.int32)` converts 'out' to integers",
     stopped: "`tf.stop_gradient(out)` lets no gradient through",
     mean_of_numpy: "`np.mean(out)` takes 'out' out of the framework",
-    counted: "'wrong' has the dtype int64",
+    counted: "`tf.math.count_nonzero(out - Y)` counts",
 }
 
 

@@ -64,22 +64,21 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
         source = pending.popleft()
         for target in flow.consumers[source]:
             entry = flow.entries[target]
-            if source not in flow.edges[target] or entry.status is not GradStatus.OK or target in before:
+            if source not in flow.edges[target] or target in before:
                 continue
             before[target] = source
-            if _is_zero(arrays.summary(entry.held_grad)):
+            if entry.status is not GradStatus.OK:
+                found += [cut_finding(flow, cut, flow.chain(before, target)) for cut in _cut_in_a_loop(flow, target)]
+            elif _is_zero(arrays.summary(entry.held_grad)):
                 pending.append(target)
-            elif cuts := _cut_in_a_loop(flow, target):
-                found += [cut_finding(flow, cut, flow.chain(before, target)) for cut in cuts]
             else:
                 found.append(_became_zero(flow, source, target, before, arrays))
     return merged(found)
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
-    """The cuts in what a value was computed by many times over, whose values have no edges to those outside of it."""
-    returned = [read.at for read in flow.entries[at].reads if read.spelled.partition(".")[0].endswith("()")]
-    return flow.among(flow.before([each for each in returned if flow.entries[each].axes]))
+    """The cuts behind a value in a loop that has no gradient: what flows into the loop gets zeros from there."""
+    return [cut for cut in flow.among({*flow.after(at)}) if not cut.is_behind] if flow.entries[at].axes else []
 
 
 def _became_zero(
