@@ -39,6 +39,7 @@ from backprobe.backends.torch.capture import (
     ViewWrite,
     gradient_edge,
     make,
+    nodes_made,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
@@ -142,7 +143,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                     if capture.edge is not None and key(capture.edge) not in known:
                         self._start_at(capture, cotangent, len(captures) == 1)
 
-        self.start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
+        self.start = nodes_made()
         self.passing.began = started
         self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         for handle in (*self.steps.listen(self.expose, self.look_at_exposed), *self.census.listen()):

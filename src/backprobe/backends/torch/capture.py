@@ -90,7 +90,7 @@ class ListenedLeaf:
     is_unclear: bool = False
 
     def write(self) -> None:
-        self.written, self.is_fresh = torch.autograd._get_sequence_nr(), False  # type: ignore[attr-defined]  # has no stub
+        self.written, self.is_fresh = nodes_made(), False
 
 
 @dataclass(eq=False)
@@ -118,6 +118,9 @@ def memory(tensor: Tensor) -> int:
 
 WRITTEN_IN_PYTHON = torch._C._FunctionBase
 """Nodes that may be freed while an edge to them is held."""
+
+nodes_made = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]  # has no stub
+"""The engine's count of the nodes that this thread has made so far."""
 
 TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases: what keeps the node alive
 make = tuple.__new__

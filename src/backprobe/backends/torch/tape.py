@@ -26,7 +26,7 @@ from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
-from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, version
+from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, nodes_made, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.graph import Key, key
@@ -377,7 +377,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
     ) -> tuple[Any, Sequence[Backward]]:
-        self.start = start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
+        self.start = start = nodes_made()
         ran = program(lift(inputs, wrt, undo))
         with self.quiet():
             self.settle(ran.captures)
