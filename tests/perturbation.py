@@ -152,6 +152,7 @@ class Looking(Trace):
     def __init__(self, run: ModelRun) -> None:
         super().__init__(run.tape, run.selection, run.trace.home)
         self.log.events = self.events = self.versions.events = Events(self)
+        self.say = self.events.extend
 
     @property
     def made(self) -> list[Value]:
@@ -171,10 +172,13 @@ class Events(list):
         super().__init__()
         self.trace = trace
 
-    def __iadd__(self, event: Any) -> Events:
-        super().__iadd__(event)
+    def extend(self, event: Any) -> None:
+        super().extend(event)
         self.trace.read()
         self.trace.look()
+
+    def __iadd__(self, event: Any) -> Events:
+        self.extend(event)
         return self
 
 
