@@ -6,11 +6,12 @@ probe takes as long as the instructions that Python runs for it, more or less: w
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
+
+from python_calls import without_collections
 
 
 def instructions(step: Callable[[], Any], warming: int = 3) -> Counter[str]:
@@ -30,15 +31,13 @@ def instructions(step: Callable[[], Any], warming: int = 3) -> Counter[str]:
 
         return count
 
-    gc.collect()
-    gc.disable()
-    before = sys.gettrace()
-    sys.settrace(enter)
-    try:
-        step()
-    finally:
-        sys.settrace(before)
-        gc.enable()
+    with without_collections():
+        before = sys.gettrace()
+        sys.settrace(enter)
+        try:
+            step()
+        finally:
+            sys.settrace(before)
     return found
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 
@@ -29,6 +30,17 @@ class Calls(NamedTuple):
         return f"{self.functions:,} ({self.functions + self.builtins:,} with builtins)"
 
 
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """No garbage is collected within this context: what that calls of finalizers would be counted."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def python_calls(step: Callable[[], Any], warming: int = 3) -> Calls:
     """The calls of a step that has run a few times before, so that what is made once is made."""
     for _ in range(warming):
@@ -40,13 +52,11 @@ def python_calls(step: Callable[[], Any], warming: int = 3) -> Calls:
         functions += event == "call"
         builtins += event == "c_call"
 
-    gc.collect()
-    gc.disable()  # what it calls of finalizers would be counted
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        step()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
+    with without_collections():
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            step()
+        finally:
+            sys.setprofile(before)
     return Calls(functions, builtins - 1)  # the last one is of setprofile

@@ -25,7 +25,7 @@ class Effect(Enum):
 
     READS = "reads"  # certainly writes nothing
     WRITES = "writes"  # may write to some of its arguments: see `Tape.targets`
-    AS_ASKED = "as asked"  # writes to what these arguments are, and to nothing where there are none
+    AS_ASKED = "as asked"  # writes to the arguments that `Tape.targets` names, and to nothing else
     UNKNOWN = "unknown"  # cannot be seen into
 
 

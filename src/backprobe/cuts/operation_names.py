@@ -36,16 +36,16 @@ CUTTERS = {
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
 MAPPING = frozenset({"map", "tree_map", "map_structure", "vectorized_map", "map_fn"})
-"""What calls a function that it is given with each item of what it is given then."""
+"""Functions that call a given function with each item of the arguments after it."""
 TRANSFORMING = frozenset({
     "vmap", "jit", "pmap", "checkpoint", "remat", "vectorize", "filter_jit", "filter_vmap", "filter_checkpoint",
     "function", "compile", "partial",
 })  # fmt: skip
-"""What gives a function that computes the same as the one that it is given."""
+"""Transformations of a function that leave what it computes as it is."""
 OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy"})
 """Those that are methods of the value itself: what an object's method of such a name is given is another matter."""
 TRANSFORMS = frozenset({"grad", "value_and_grad", "jacrev", "jacfwd", "jacobian", "hessian", "vjp", "jvp", "linearize"})
-"""What is given a function, and gives one that computes its derivative."""
+"""Transformations of a function into one that computes its derivative."""
 
 POSITIONS = frozenset({
     "sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"

@@ -147,7 +147,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
 def _is_all_trained(flow: Dataflow) -> bool:
     """Has each parameter of the optimizers that stepped got its gradient?"""
     training = flow.record.training
-    return training is not None and training.stepped and not (training.untrained or training.cleared)
+    return training is not None and training.stepped and _is_trained(flow.record)
 
 
 def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
@@ -229,10 +229,9 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     if flow.record.training is not None:
         groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
     found = [as_one([by_status(flow, entry) for entry in group]) for group in groups]
-    training = flow.record.training
-    is_trained = training is not None and training.stepped and _is_trained(flow.record)
     is_functional = any(entry.is_because("func_transform") for entry in opaque)  # gradients come without backward()
-    is_known = bool(_has_run(flow, missing) or raised(flow.record) or is_trained or is_functional)  # why it did not run
+    has_gradients = _is_all_trained(flow) or is_functional
+    is_known = bool(_has_run(flow, missing) or raised(flow.record) or has_gradients)  # why it did not run
     harmless = ("opaque", "backward_not_run") if is_known else ("opaque",)
     notes = ["; ".join([one.headline, *one.facts]) for one in found if one.kind in harmless]
     return [one for one in found if one.kind not in harmless], notes

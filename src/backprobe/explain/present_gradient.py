@@ -8,7 +8,7 @@ from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
-from backprobe.explain.about_entries import about, merged
+from backprobe.explain.about_entries import about, is_said, merged
 from backprobe.explain.cut_findings import cut_finding, lost_beside
 from backprobe.explain.own_rules import rules_in
 from backprobe.explain.text import instead_of_flat, say
@@ -25,7 +25,8 @@ def explain_present(flow: Dataflow, entry: Entry, arrays: Arrays) -> Report:
     findings = [*_overwritten(flow, at), *_zero(flow, at, arrays)]
     after = flow.after(at).keys() & flow.to_outputs
     cut = [cut.mention for cut in flow.among(after) if not cut.is_behind and not cut.is_silent]
-    lost = lost_beside(flow, [*flow.lost_beside(after), *cut])
+    beside = [one for one in (*flow.lost_beside(after), *cut) if not is_said(one.place, findings)]
+    lost = lost_beside(flow, beside)
     asked = none_given(flow.record, entry.name)
     code = "present_not_on_tape" if asked else "present_but" if findings else "present_partly" if lost else "present"
     return Report(say(code, value=repr(entry.name)), (*asked, *findings), (*lost, *_notes(flow, entry, arrays)))

@@ -23,7 +23,7 @@ NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
 NEVER_READ = "never_read"
 VALUE_UNUSED = "value_unused"
 LEFT = (*UNUSED, VALUE_UNUSED, "made_again")
-"""What becomes of values of an earlier iteration as well, and is no cause beside one that cuts."""
+"""Kinds that hold for values of an earlier iteration as well: beside one that cuts, they are not the cause."""
 MOST = 12  # names of parameters
 
 

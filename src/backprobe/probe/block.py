@@ -212,7 +212,7 @@ class ModelBlock(BlockRun):
         self.code = self.modules.code
         models, target = models_of(self), self.probe.target
         self.call = models.call(target, (), {})
-        if self.replacing is not None:
+        if self.replacing is not None:  # by a call of its own: what is known of the modules now may be another later
             refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
         observer, tape = self.modules.observer(), self.tape
         if isinstance(tape, Differentiator):

@@ -100,9 +100,9 @@ class Script:
         self.last: Report | None = None  # of what ran without a backward
         self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
         self.iterations = self.values = self.gradients = 0
-        from backprobe.explain.nonfinite.carried import Carried  # which imports NumPy
+        from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
-        self.carried = Carried()
+        self.earlier = EarlierIterations()
 
     def frameworks(self) -> list[str]:
         """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
@@ -174,9 +174,9 @@ class Script:
 
     def _with_earlier(self, report: Report, record: Record) -> Report:
         """A report, with what earlier iterations have left in variables."""
-        report = self.carried.explained(report, record)
+        report = self.earlier.explained(report, record)
         if report.ok:
-            self.carried.keep(record)
+            self.earlier.keep(record)
         return report
 
     def _still_lacking(self, record: Record) -> Record:

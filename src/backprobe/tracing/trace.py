@@ -270,7 +270,7 @@ class Trace:
 
     def close(self) -> None:
         """Nothing more is recorded."""
-        self.is_recording = self.takes_all = False
+        self.is_recording = self.takes_all = False  # as ``record`` does, in each step
 
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""

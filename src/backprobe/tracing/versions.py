@@ -83,8 +83,8 @@ class Versions:
 
     def _wrote(self, tensor: Any) -> bool:
         """Did the write that made the version of a tensor go through this very object?"""
-        writer, made = self.through.get(id(tensor), (_nobody, 0))
-        return writer() is tensor and made == self.version(tensor)
+        found = self.through.get(id(tensor))
+        return found is not None and found[0]() is tensor and found[1] == self.version(tensor)
 
     def add(self, capture: Any, tensor: Any) -> int:
         """A number for what was captured otherwise."""
@@ -244,10 +244,6 @@ class Versions:
         for one in held:
             one.clear()
         del self.around
-
-
-def _nobody() -> None:
-    """A reference to nothing."""
 
 
 def _unchanging(tensor: Any) -> int:

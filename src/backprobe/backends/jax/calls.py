@@ -31,7 +31,7 @@ CALLING = Known(
 """These call functions as Python does."""
 
 RULES = {jax.custom_vjp: "bwd", jax.custom_jvp: "jvp"}
-"""What has a derivative rule of the program's own, and where that is."""
+"""Functions with a derivative rule of the program's own, and the attribute that holds the rule."""
 
 
 class JaxCallables(Callables):

@@ -54,7 +54,7 @@ except (ImportError, AttributeError) as error:
 
 
 OwnGradient = Callable[[Sequence[Any], Any], None]
-"""What hears the gradients that came to the outputs of a function, and those that it made of them."""
+"""A listener to the gradients of a function's outputs, and to those that it returns for its inputs."""
 
 
 def ignore(tensor: Any) -> None:

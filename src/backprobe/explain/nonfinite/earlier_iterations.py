@@ -18,7 +18,7 @@ from backprobe.record.graph import Graph
 from backprobe.record.names import strip
 
 
-class Carried:
+class EarlierIterations:
     """What the iterations so far have left in variables that is NaN or Inf, with its birth and its numbers."""
 
     def __init__(self) -> None:
