@@ -340,6 +340,23 @@ def test_hooks_of_the_user_on_what_a_module_returns(x):
     assert same(model.first.weight.grad, bare.first.weight.grad)
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_leaf_that_is_a_view(hooked):
+    whole = torch.arange(12.0).reshape(3, 4)
+    first, rest = whole[:, 0].requires_grad_(), whole[:, 2:].requires_grad_()
+    if hooked:
+        first.register_hook(lambda gradient: gradient * 10)
+    with bp.probe() as rec:
+        u = first * 2
+        loss = u.sum() + (rest * rest).sum()
+        if hooked:
+            rest.register_hook(lambda gradient: gradient + 1)
+        loss.backward()
+    assert first._is_view() and rest._is_view()
+    says(rec, grads={"first": first.grad, "rest": rest.grad, "u": full(1)})
+    assert same(first.grad, full(20 if hooked else 2))
+
+
 WRITTEN_IN_PLACE = """
 u = x * 2
 first = u[:2]

@@ -321,14 +321,18 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
         node, at = key(capture.edge)
-        self._listen_at(capture, node, at, isinstance(node, BackwardCFunction))
+        self._listen_at(capture, node, at, isinstance(node, BackwardCFunction), node is capture.tensor.grad_fn)
 
-    def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool) -> None:
-        """Note what arrives at an edge. A node whose backward the user wrote may write into what it is given."""
+    def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool, is_own: bool = True) -> None:
+        """Note what arrives at an edge. A node whose backward the user wrote may write into what it is given.
+
+        The nodes of leaves, views made by the user too, run no hooks but prehooks; and a node that is not the tensor's
+        own, as where a view was written, may be that of a tensor which has hooks of the user.
+        """
         number = self.numbers.get((node, at))
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1
-            if at or is_users:
+            if at or is_users or not is_own:
                 self._put_prehook(node, partial(self.take, number, at, is_users))
             else:
                 self.edge_hooks.put(capture.tensor, node, number, partial(self.take_early, number))
