@@ -14,7 +14,7 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
-from backprobe.explain.carried import detached, detaching, has_earlier, is_bound_again, unrecorded, users_of
+from backprobe.explain.carried import detached, detaching, filled_lists, has_earlier, is_bound_again, unrecorded, users_of
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.loaded import loaded
@@ -260,10 +260,15 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
     kept = unrecorded(record, context.users) if is_before and not values else []
     if kept or not (values or is_before):
         return "freed_carried", {"detach": detached(kept) or "detach() it"}
-    if not values or not spelling(record, values[0]):
+    filled = filled_lists(context.users, values) if is_before else []
+    if filled:
+        return "freed_filled", {"detach": "; ".join(f"{name} = [part.detach() for part in {name}]" for name in filled)}
+    names = [spelling(record, value) for value in values]
+    if not names or not all(names):
         return "", {}
     is_loop = is_before or failure.earlier in failure.lines
-    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), {}
+    fields = {"names": " and ".join(names), "detach": " and ".join(f"{name}.detach()" for name in names)}
+    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), fields
 
 
 def _grad_none(context: FailureContext) -> str:

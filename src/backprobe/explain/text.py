@@ -242,8 +242,10 @@ SENTENCES = {
     "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
                          "or sum the losses and call backward() once; or retain_graph=True in the first call",
-    "freed_in_loop_next": "compute {name} again before each backward(), or sum the losses and call backward() once;\n"
-                          "or use {name}.detach(), if gradients need not flow behind it",
+    "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
+                          "or use {detach}, if gradients need not flow behind it",
+    "freed_filled_next": "{detach} after each backward(),\n"
+                         "if gradients need not flow into the steps before",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
                           "or compute it again; or sum the losses and call backward() once",
