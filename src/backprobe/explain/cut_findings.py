@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import flat_operation, parsed
+from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
@@ -55,6 +55,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause = "number.of"
     elif cause == "number" and math.prod(source.shape or ()) > 1:
         cause = "number.several"
+    if kind == "no_grad" and _is_update(source, target):
+        cause = "no_grad.update"
     if kind == "sample" and is_of_whole_numbers(target):
         cause = "sample.discrete"
     if kind == "checkpoint":
@@ -72,6 +74,13 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         converted=f"`{inside}`", functions=by_hand.get("functions", ""),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def _is_update(source: Entry, target: Entry) -> bool:
+    """Does a step of gradient descent put a new tensor into the place of a leaf: ``w = w - 0.1 * w.grad``?"""
+    name = own_name(source.name)
+    is_same = bool(source.is_leaf) and own_name(target.name) == name
+    return is_same and target.source is not None and has_part(target.source.statement, f"{name}.grad")
 
 
 def gives_list(text: str) -> bool:

@@ -65,6 +65,9 @@ CAUSES = {
     "no_grad": "{target} is computed from {value} {mode}, where no gradient history is recorded",
     "no_grad_next": "compute {target} outside that context, and gradients flow to {value};\n"
                     "or find a decorator, or an earlier line, that switched gradients off and never on again",
+    "no_grad.update": "{target} is computed from {value} {mode}: the new tensor is not a leaf that requires a gradient",
+    "no_grad.update_next": "change the leaf itself, in that place: {plain} -= ...;\n"
+                           "or make the new one a leaf: {plain} = (...).requires_grad_()",
     "sample": "{text} draws samples without gradient history, so {target} is disconnected from {value}",
     "sample_next": "use {draw_smoothly}: gradients flow through such samples; or use a loss of log_prob()",
     "sample.discrete": "{text} draws whole numbers: they have no derivative with respect to {value}",
