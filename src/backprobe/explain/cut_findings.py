@@ -15,7 +15,7 @@ from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS
+from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented
@@ -44,6 +44,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         function = recorded
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
+    elif kind == "inside" and _is_partial(target):
+        cause = "inside.partial"
     elif kind == "inside" and _is_of_library(function, target):
         own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
         cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
@@ -57,7 +59,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause = "number.several"
     if kind == "no_grad" and _is_update(source, target):
         cause = "no_grad.update"
-    if kind == "sample" and is_of_whole_numbers(target):
+    if kind == "sample" and (is_of_whole_numbers(target) or draws_whole_numbers(text)):
         cause = "sample.discrete"
     if kind == "checkpoint":
         line = target.cause or line
@@ -92,6 +94,15 @@ def gives_list(text: str) -> bool:
     return text.rstrip("()").endswith("tolist") or text.startswith("[")
 
 
+def draws_whole_numbers(text: str) -> bool:
+    """Is it a call of a function that draws whole numbers?
+
+    >>> draws_whole_numbers("torch.multinomial(p, 1)"), draws_whole_numbers("Normal(u, 1).sample()")
+    (True, False)
+    """
+    return _called(text) in WHOLE_SAMPLES
+
+
 def converted(text: str) -> str:
     """What a text converts into numbers; empty where that is not seen.
 
@@ -121,6 +132,11 @@ def _is_of_library(function: str, target: Entry) -> bool:
     calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
     imported = [name.rpartition(".")[2] for package, _, name in calls if package in PACKAGES]
     return function.partition(".")[0] in MODULES or _called(function) in imported
+
+
+def _is_partial(target: Entry) -> bool:
+    """Is all that its line calls one ``functools.partial``? That of a function of the program's own is followed."""
+    return target.source is not None and target.source.calls == ("functools.partial",)
 
 
 def _flat(text: str) -> str:

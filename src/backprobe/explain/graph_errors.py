@@ -299,8 +299,10 @@ def _without_history(context: FailureContext) -> Parts:
     flow = Dataflow(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
-    among = before if len(before) > 1 else set(range(len(flow.entries)))  # where only modules are recorded: all
-    cuts, checkpoints = _cuts_among(flow, among, at), _checkpoints(flow, among)
+    cuts = _cuts_among(flow, before, at)
+    is_apart = len(before) == 1 and not cuts  # as where only modules are recorded: then all may be on the way
+    among = set(range(len(flow.entries))) if is_apart else before
+    cuts, checkpoints = cuts or _cuts_among(flow, among, at), _checkpoints(flow, among)
     return [*cuts, *checkpoints] or _frozen(context, flow, among, at)
 
 

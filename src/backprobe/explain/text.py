@@ -84,6 +84,11 @@ CAUSES = {
                       "there",
     "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
                            "differentiated; or compute the same with operations that are",
+    "inside.partial": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
+                      "there",
+    "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that is "
+                           "a library's,\nits documentation says what is differentiated; or compute the same with "
+                           "operations that are",
     "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
                      "there",
     "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
@@ -457,7 +462,8 @@ def finding(
     chain: tuple[str, ...] = (), **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
-    words = FrameworkWords(framework, fields)
+    extreme = "min" if "argmin" in fields.get("text", "") else "max"
+    words = FrameworkWords(framework, {"extreme": extreme, **fields})
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     named = {field: fields[field] for field in _fields(SENTENCES[code])}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)
