@@ -64,7 +64,8 @@ def test_all_that_a_loss_is_computed_from_is_frozen(tmp_path):
     program = defined(HEAD + text.replace("{use}", USE), tmp_path)
     with pytest.raises(RuntimeError) as caught:
         program.train(bp.probe)
-    assert "next:    requires_grad_() on x or params['weight'] or params['bias'], before it is used" in caught.value.__notes__[-1]
+    remedy = "requires_grad_() on x or params['weight'] or params['bias'], before it is used"
+    assert f"next:    {remedy}" in caught.value.__notes__[-1]
 
 
 @pytest.mark.parametrize(("held", "use"), [("{'w': w}", "held['w']"), ("[w]", "held[0]"), ("(w, x)", "held[0]")])

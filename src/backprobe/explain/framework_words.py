@@ -15,7 +15,8 @@ WORDS = {
         "draw_smoothly": "rsample(), where the distribution has it",
         "differentiably": "create_graph=True there",
         "require": "requires_grad_() on what should be differentiated, before it is used; wrt= in the function form",
-        "require_it": "requires_grad_() on it before it is used; in the function form wrt={argument!r}, if it is an argument",
+        "require_it": "requires_grad_() on it before it is used; in the function form wrt={argument!r}, if it is an "
+                      "argument",
         "require_inside": "requires_grad_() on what {text} computes with, as the parameters of a module",
         "go_back": "loss.backward() in the block, in this thread",
         "straight_through": "u + ({op}(u) - u).detach()",
@@ -31,7 +32,8 @@ WORDS = {
         "draw_smoothly": "mean + deviation * tf.random.normal(...), or what the distribution has like it",
         "differentiably": "a tf.GradientTape around it that is asked as well",
         "require": "a Variable with trainable=True for what should be differentiated; in the function form wrt=",
-        "require_it": "trainable=True where it is made, if it is a Variable; in the function form wrt={argument!r}, if it is an argument",
+        "require_it": "trainable=True where it is made, if it is a Variable; in the function form wrt={argument!r}, if "
+                      "it is an argument",
         "require_inside": "trainable=True for what {text} computes with, as the weights of a model",
         "go_back": "end the block: its gradients are there when it is over",
         "straight_through": "u + tf.stop_gradient({op}(u) - u)",

@@ -14,7 +14,15 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
-from backprobe.explain.carried import detached, detaching, filled_lists, has_earlier, is_bound_again, unrecorded, users_of
+from backprobe.explain.carried import (
+    detached,
+    detaching,
+    filled_lists,
+    has_earlier,
+    is_bound_again,
+    unrecorded,
+    users_of,
+)
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.loaded import loaded

@@ -86,8 +86,8 @@ CAUSES = {
                            "differentiated; or compute the same with operations that are",
     "inside.partial": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
                       "there",
-    "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that is "
-                           "a library's,\nits documentation says what is differentiated; or compute the same with "
+    "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
+                           "is a library's,\nits documentation says what is differentiated; or compute the same with "
                            "operations that are",
     "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
                      "there",
@@ -234,6 +234,14 @@ SENTENCES = {
     "all_frozen": "optimizer.step() ran, and no parameter that it has requires a gradient",
     "all_frozen_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
     "unregistered_next": "{instead}, and model.parameters() has them",
+    "unregistered.tensor": "{place} is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
+    "unregistered.tensor_next": "{plain} = nn.Parameter(...), and model.parameters() has it",
+    "unregistered.computed": "{place} is computed once, where it is assigned, from a leaf that gets gradients and that "
+                             "no optimizer has",
+    "unregistered.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
+                                  "has it",
+    "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
+    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
     # errors, and causes that PyTorch's graph shows
     "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
     "loaded_next": "torch.func.functional_call(module, {plain}, args) computes with them, and gradients flow",
@@ -408,6 +416,9 @@ SENTENCES = {
     "of_some": "{value} has a gradient of {outputs}, and none of {others}",
     "of_none": "{value} has no gradient of any output: {others}",
     # notes
+    "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
+    "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
+                         "place of one would be",
     "reached_by_all": "every output reaches: {names}",
     "reached_by_some": "{outputs}, but not {others}, reach: {names}",
     "reached_by_one": "{outputs} alone reaches: {names}",

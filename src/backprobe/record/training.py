@@ -68,11 +68,22 @@ class Untrained:
     own: Position | None = None
 
 
+class Stray(StrEnum):
+    """What a tensor that no optimizer has is, where it lies in no plain list, tuple or dict."""
+
+    TENSOR = "tensor"  # a plain tensor, which gets a gradient
+    COMPUTED = "computed"  # it was computed once, from a leaf that gets a gradient
+    CONSTANT = "constant"  # a plain tensor, which requires no gradient
+    BUFFER = "buffer"  # which requires none
+    PARAMETER = "parameter"  # that of a model that ran, which gets a gradient
+
+
 @dataclass(frozen=True)
 class Unregistered:
-    """A parameter that got a gradient, and that no model and no optimizer has: it lies in a plain list or dict.
+    """A tensor that a module which ran computes with, and that no optimizer has.
 
-    ``place`` is the attribute that holds it, ``net.layers``, and ``kind`` the type of what that is.
+    ``place`` is the attribute that holds it, ``net.layers``, and ``kind`` the type of the list or dict that this is, or
+    one of ``Stray``.
     """
 
     name: str
