@@ -18,11 +18,12 @@ from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
-from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented
+from backprobe.findings.phrasing import MOST, listed, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.training import HOOK
 
 NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
@@ -57,6 +58,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause = "number.of"
     elif cause == "number" and math.prod(source.shape or ()) > 1:
         cause = "number.several"
+    if kind == "unknown" and any(one.at == cut.target and one.uses[0].mode == HOOK for one in flow.record.used_at):
+        cause, facts = "unknown.hook", [facts[0], hooks(flow)]
     if kind == "no_grad" and _is_update(source, target):
         cause = "no_grad.update"
     if kind == "sample" and (is_of_whole_numbers(target) or draws_whole_numbers(text)):
@@ -163,6 +166,20 @@ def _switched(flow: Dataflow, at: int) -> list[str]:
     """The line that switched gradients off for the call of a module, where it stands around that."""
     calls = [call for one in flow.record.used_at if one.at == at for call in one.uses]
     return [say("switched_at", at=location(call.switched)) for call in calls if call.switched is not None]
+
+
+def hooks(flow: Dataflow) -> str:
+    """The functions that are hooked to modules, with their lines; empty where none is known."""
+    calls = [call for one in flow.record.used_at for call in one.uses if call.mode == HOOK]
+    at = listed([f"{call.text!r} has {location(call.source)}" for call in calls], MOST)
+    return say("hooks", at=at) if calls else ""
+
+
+def with_hooks(flow: Dataflow, found: Finding) -> Finding:
+    """A finding that does not say what cuts, with the hooks that may."""
+    said = hooks(flow) if found.kind in ("cut_later", "not_in_loss") else ""
+    remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
+    return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found
 
 
 def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:

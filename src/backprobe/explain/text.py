@@ -108,6 +108,8 @@ CAUSES = {
     "limited_next": "call backward() without inputs=, or with {value} among them",
     "unknown": "{target} uses {value}, but the graph does not connect them; the line does not show why",
     "unknown_next": "give names to the parts of that line, u = ..., and ask again",
+    "unknown.hook": "{target} uses {value}, but the graph does not connect them; that module has a hook on its forward",
+    "unknown.hook_next": "return None from the hook, or a value that keeps its history: detach() only what is kept",
     "unused": "nothing that was recorded leads from {value} to {outputs}",
     "unused_next": "use {value} itself in the computation, or ask for the value that is used;\n"
                    "in objects, closures and functions that are not followed, give it a name: uses are not seen there",
@@ -355,6 +357,7 @@ SENTENCES = {
     "not_selected_on": "the way on from {target} was not selected to its end",
     "hidden_to": "{value} is not recorded: nothing of its history passes this line",
     "hidden_of": "{value} appears in that line, and is this value unless something else has the same name there",
+    "hooks": "what a hook on the forward of a module returns takes the place of what it was given: {at}",
     # facts about what leads nowhere
     "nothing_from_it": "no recorded value was seen to be computed from {value}",
     "ends_at": "what is computed from it ends there: {at}",

@@ -10,6 +10,7 @@ from backprobe.cuts.mentions import DIFFERENTIATED
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import about, by_status
+from backprobe.explain.cut_findings import with_hooks
 from backprobe.explain.missing import not_connected
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
@@ -95,6 +96,7 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
     names = list(dict.fromkeys(one.name for one in lost))
     if cause.kind == NEVER_READ and len(names) > 1:
         cause = said(flow, "never_read.several", names[0], None, parameters=plural(len(names), "parameter"))
+    cause = with_hooks(flow, cause) if cause.kind == "not_in_loss" else cause
     facts = [*cause.facts, say("parameters_lost", names=listed(names, MOST))]
     held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
     return replace(cause, facts=(*facts, *([say("held_by", optimizers=listed(held))] if held else ())))

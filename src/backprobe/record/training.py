@@ -8,6 +8,9 @@ from enum import StrEnum
 from backprobe.record.positions import Position
 from backprobe.record.source import Source
 
+HOOK = "hook"
+"""In place of a mode, for a function that is hooked to a module's forward."""
+
 
 class Ran(StrEnum):
     """Did the module that holds a parameter run?"""
@@ -28,7 +31,8 @@ class ModuleCall:
     """A call in the program's own code in which a module ran: the statement, and the text of the call in it.
 
     ``mode`` is the mode in which gradients were switched off, empty where they were not, and ``switched`` the line
-    that did so, if it is known. ``is_unread`` says that nothing reads the name that the statement gives the result.
+    that did so, if it is known; of a hook the one is ``HOOK`` and ``text`` the path of its module. ``is_unread`` says
+    that nothing reads the name that the statement gives the result.
     """
 
     source: Source
