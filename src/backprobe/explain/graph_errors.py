@@ -359,6 +359,8 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
 def cut_note(record: Record) -> str | None:
     """The note about a result that does not depend on what is differentiated: the lines that cut it off, if any."""
     flow = Dataflow(record, has_run=False)
+    if any(flow.has_history(at) for at in record.outputs):  # the error is about something else, such as its shape
+        return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
     return _note(say("unconnected"), parts) if parts else None
 
