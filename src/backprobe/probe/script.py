@@ -27,7 +27,8 @@ from backprobe.source.main_module import as_main, compiled
 
 STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
 ENDED = "all {} iterations of the script that run backward() were looked at, and this is the last"
-LATER = ", and later ones were not looked at: --steps 3 looks at three"
+LATER = ", and later ones were not looked at: --steps 10 looks at ten"
+USUAL = 2  # iterations: the second shows what the first has left it
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
@@ -80,9 +81,9 @@ class ScriptBlock(Part):
 class Script:
     """One run of a script.
 
-    With ``nonfinite=True`` the first iteration with a finding is explained, without it the first that runs
-    ``backward()``, or of the first ``steps`` the first with a finding or an error. Then the script is stopped: what it
-    does afterwards repeats that or follows from it.
+    With ``nonfinite=True`` the first iteration with a finding is explained, without it the first with a finding or an
+    error of the first ``steps`` that run ``backward()``. Then the script is stopped: what it does afterwards repeats
+    that or follows from it.
     """
 
     def __init__(
@@ -146,9 +147,9 @@ class Script:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
-        """Was the script stopped with nothing found, in the first iteration alone?"""
+        """Was the script stopped with nothing found, where nobody asked for more?"""
         assert self.answer is not None
-        return bool(self.answer.ok) and self.iterations == self.steps == 1 and self.judge is explain
+        return bool(self.answer.ok) and self.iterations >= self.steps == USUAL and self.judge is explain
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
