@@ -99,9 +99,9 @@ def explain(program: str, words: tuple[str, ...], steps: int | None, **options: 
     backprobe explain train.py --lr 0.1           a whole script
 
     A script runs as "python train.py --lr 0.1" would, and takes its gradients itself: by backward(), tape.gradient,
-    model.fit or jax.grad. Of the first two iterations that do, the first with something missing or an error is
-    explained, or with --nonfinite the first of all with NaN or Inf; then the script is stopped. TensorFlow and JAX run without compiling for that. An option of the
-    script that is spelled like one of ours goes behind "--".
+    model.fit or jax.grad. Of the first two iterations of its loop that do, the first with something missing or an
+    error is explained, or with --nonfinite the first of all with NaN or Inf; then the script is stopped. TensorFlow
+    and JAX run without compiling for that. An option of the script that is spelled like one of ours goes behind "--".
 
     The exit status is 1 if something was found.
     """

@@ -22,6 +22,7 @@ from backprobe.probe.script_gradients import ScriptGradients
 from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
+from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.recording import Recording
 from backprobe.source.main_module import as_main, compiled
 
@@ -229,12 +230,13 @@ class Script:
             self.before[BEFORE.format(one.headline, where)] = None
 
     def _is_clean(self, record: Record) -> bool:
-        """Is each value and gradient finite? They are counted."""
+        """Is each value and gradient finite, and what was written into parameters? They are counted."""
         judged = [entry.finiteness for entry in record.entries if entry.finiteness is not None]
         counts = [count for one in judged for count in (one.value, one.grad) if count is not None]
         self.values += sum(one.value is not None for one in judged)
         self.gradients += sum(one.grad is not None for one in judged)
-        return all(count.is_finite for count in counts) and not any(one.made for one in judged)
+        written = any(one.gradient != HELD_BEFORE for one in record.updates)
+        return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
     def report(self) -> Report | None:
         """The report, also on a script that raised; None where nothing was recorded."""
