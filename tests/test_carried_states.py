@@ -406,7 +406,7 @@ for _ in range(3):
     out.square().mean().backward()
 """
     )
-    status, printed, _ = invoked("explain", str(script), "--steps", "3")
+    status, printed, _ = invoked("explain", str(script))
     assert status == 3
     assert "survived: 'h#0'" in printed
     assert "next:     h, c = h.detach(), c.detach() before it is used again" in printed

@@ -115,8 +115,10 @@ class ForwardPass:
 
         Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
         """
-        source, axes = self.entries[at].source, self.entries[at].axes
-        return source is not None and not axes and at > self.known.first_bad and reads_gradients(source)
+        entry = self.entries[at]
+        if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):  # a parameter that gets a name there
+            return False
+        return at > self.known.first_bad and reads_gradients(entry.source)
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
