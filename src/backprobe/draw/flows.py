@@ -1,4 +1,4 @@
-"""What flows into each value of a drawing: along edges, and what its line reads and passes no derivative of on."""
+"""Lines of a drawing: along the edges of the graph, and from what an expression reads without a derivative."""
 
 from __future__ import annotations
 

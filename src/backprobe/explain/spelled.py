@@ -1,4 +1,4 @@
-"""How a program writes a value that lies in a container: by an index, by a key, or as an attribute."""
+"""Spelling of a value that lies in a container: by an index, by a key, or as an attribute."""
 
 from __future__ import annotations
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import CodeType
 
 from backprobe.backends.call_sites import Instruction
+from backprobe.backends.cuts_beside import around_call, in_forward
 from backprobe.backends.result_uses import call_under_mode, uses_of_parameter, uses_of_result
 from backprobe.backends.user_lines import source_at
+from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import quote_path, split, strip
+from backprobe.record.reasons import Note
 from backprobe.record.training import HOOK, ModuleCall, UsedAt
 from backprobe.source.user_code import package
 
@@ -46,6 +49,7 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
         and record.entries[at].status in LACKING and record.entries[at].source is None
     }  # fmt: skip
     hooked = _hooked(record, code) if code.hooks else ()
+    record = replace(record, notes=(*record.notes, *_beside(record, code))) if code.calls else record
     if not lacking and not hooked:
         return record
     reader = _Reader(record, code)
@@ -57,13 +61,30 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
     return replace(record, entries=tuple(entries), used_at=(*used, *hooked))
 
 
+def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
+    """Lines that take parameters which have their gradients out of the graph, beside other uses of them."""
+    found = [one for at in dict.fromkeys(code.calls.get("", ())) for one in around_call(at)
+             if package(one.source.file) is None]  # fmt: skip
+    kinds = {quote_path(own): kind for own, kind in code.kinds.items()}
+    for full, at in record.names.items():
+        local, (module, _, name) = split(full)[1], full.rpartition(".")
+        forward = getattr(getattr(kinds.get(module), "forward", None), "__code__", None)
+        is_there = local is None and record.entries[at].status is GradStatus.OK
+        if is_there and isinstance(forward, CodeType) and package(forward.co_filename) is None:
+            found += in_forward(forward, name)
+    for one in dict.fromkeys(found):
+        kind = "detached_beside" if one.use.kind == "detach" else "cut_beside"
+        place = path(one.source.file, one.source.line)
+        yield Note(kind, {"text": f"`{one.use.text}`", "at": place, "value": f"`{one.value}`"})
+
+
 def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
     """The program's own functions that are hooked to modules whose results have a name, where a gradient is missing."""
     if all(entry.status is GradStatus.OK for entry in record.entries):
         return ()
     own = {
-        quote_path(path): [one for one in codes if package(one.co_filename) is None and _returns(one)]
-        for path, codes in code.hooks.items()
+        quote_path(module): [one for one in codes if package(one.co_filename) is None and _returns(one)]
+        for module, codes in code.hooks.items()
     }  # fmt: skip
     found = {}
     for full, at in record.names.items():
