@@ -201,7 +201,20 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
     text = next((f"`{uncommented(source)}`" for source in sources), "the write")
     if not written and any("inplace=True" in source.statement for source in sources):
         return context.say("write_flag", text=text)
+    base = _viewed(context, written)
+    if base:
+        return context.say("write_of_view", base=base, name=written[0], text=text)
     return context.say("write", name=next(iter([*written, *names]), "u"), text=text)
+
+
+def _viewed(context: FailureContext, written: Sequence[str]) -> str:
+    """The value that backward needs, where what the program writes to is another, a view of it; else empty."""
+    value = next(iter(context.values), None)
+    others = [entry for entry in context.writers if value is not None and strip(entry.name) != strip(value.name)]
+    spelled = {own_name(name) for entry in others for name in (entry.name, *entry.aliases)}
+    is_view = value is not None and len({*written}) == 1 and written[0] in spelled
+    own = {own_name(name) for name in (value.name, *value.aliases)} if value is not None else set()
+    return spelling(context.record, value) if is_view and value is not None and written[0] not in own else ""
 
 
 def written_name(statement: str) -> str:

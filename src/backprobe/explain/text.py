@@ -142,8 +142,8 @@ CAUSES = {
     "backward_not_run": "no backward pass reached {value}: {reason}",
     "backward_not_run_next": "{go_back}",
     "backward_not_run.model": "no backward pass reached {value}: {reason}",
-    "backward_not_run.model_next": "{go_back}; where it is called,\n"
-                                   "a block without the model, with bp.probe() as rec:, records the lines up to it",
+    "backward_not_run.model_next": "{go_back};\nif it is called there, what it is called on has lost its history: a "
+                                   "block\nwithout the model, with bp.probe() as rec:, records the lines up to it",
     "backward_not_run.block": "{reason}",
     "backward_not_run.block_next": "{instead}",
     "backward_not_run.raised": "the block was not differentiated: {reason}",
@@ -336,6 +336,7 @@ SENTENCES = {
     "write_unseen": "a new tensor instead of the write; with bp.probe(model, ['**', '**:*']) its line may be seen",
     "write_unknown": "a new tensor instead of the write; of a parameter, an update after the last backward()",
     "write_flag": "leave out inplace=True in {text}",
+    "write_of_view": "{base} = {base}.clone() before {name} is taken from it: what backward needs stays as it was",
     "write": "a new tensor instead of {text}: {name} = ..., or torch.stack([...]) of its items",
     "frozen_variables": "a floating-point Variable with trainable=True, tf.Variable([1.0, 2.0])",
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
