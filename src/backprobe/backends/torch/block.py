@@ -466,8 +466,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         passed = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), gradient in passed.items() if at == AROUND and gradient is not None}
         missing, live, arrivals = self._why_missing(), self.options.create_graph, Arrivals(passed, {}, around)
+        late = self._named_late([captures[at] for at in lacking])
         for at in lacking:
-            capture, why = captures[at], self._why_of_leaf(captures[at]) or missing
+            capture, why = captures[at], self._why_of_leaf(captures[at]) or late.get(captures[at].number, missing)
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
@@ -498,6 +499,19 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             return GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
         updated = GradStatus.NOT_CONNECTED, Reason("written_since_past_autograd"), None
         return updated if leaf.written >= 0 else None
+
+    def _named_late(self, lacking: Sequence[Capture]) -> dict[int, Missing]:
+        """By number: the results that got their names when a ``backward()`` had been through their operations."""
+        found: dict[int, Missing] = {}
+        through: dict[int, set[Node]] = {}  # by how many calls of backward() there were
+        for one in lacking:
+            if one.calls and one.leaf is None and one.edge is not None:
+                if one.calls not in through:
+                    calls = [call for call in self.passing.calls if call.before < one.calls and not call.is_limited]
+                    through[one.calls] = {*graph.all_nodes(node for call in calls for node in call.nodes)}
+                if one.edge.node in through[one.calls]:
+                    found[one.number] = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
+        return found
 
     def _begun_at(self) -> list[Node]:
         """The nodes at which the calls of ``backward()`` began that went to all leaves behind them."""

@@ -1,0 +1,80 @@
+"""Values that get their first name when backward() is over, as parts of a loss that are shown: no fault, and no cut."""
+
+import pytest
+import torch
+
+import backprobe as bp
+from backprobe.record.entries import GradStatus
+
+
+def step(after, *, steps=True):
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    losses = []
+    with bp.probe() as rec:
+        losses.append((net(torch.ones(4, 3)) - 1).square().mean())
+        total = sum(losses)
+        total.backward()
+        if steps:
+            optimizer.step()
+        after(losses, total)
+    return rec
+
+
+def shown(losses, total):
+    for part in losses:
+        print(part.item(), total.item())
+
+
+def kept(losses, total):
+    losses[:] = [part.detach() for part in losses]
+
+
+def chosen(losses, total):
+    first = losses[0]
+    return first
+
+
+@pytest.mark.parametrize("after", [shown, kept, chosen])
+@pytest.mark.parametrize("steps", [True, False])
+def test_what_is_named_when_backward_is_over_is_no_finding(after, steps):
+    report = bp.explain(step(after, steps=steps))
+    assert report.ok, str(report)
+    assert "sent no gradient" not in str(report)
+
+
+def test_its_reason_says_so():
+    rec = step(chosen)
+    entry = rec["/chosen:first"]
+    assert (entry.status, entry.reason) == (
+        GradStatus.BACKWARD_NOT_RUN,
+        "it got its name only after backward() had run, so its gradient was not recorded",
+    )
+    assert "no path leads" not in str(bp.explain(rec, "/chosen:first"))
+
+
+def test_what_is_computed_when_backward_is_over_leads_to_no_output():
+    def computed(losses, total):
+        again = losses[0] * 2
+        return again
+
+    entry = step(computed)["/computed:again"]
+    assert entry.status is GradStatus.NOT_CONNECTED
+
+
+def test_a_custom_backward_that_gives_none_is_still_found():
+    class Silent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return value * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return None
+
+    w = torch.ones(3, requires_grad=True)
+    with bp.probe() as rec:
+        h = w * 2
+        out = Silent.apply(h) + w
+        out.sum().backward()
+    assert bp.explain(rec, "h").findings[0].kind == "silent"
