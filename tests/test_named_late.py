@@ -1,5 +1,7 @@
 """Values that get their first name when backward() is over, as parts of a loss that are shown: no fault, and no cut."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -78,3 +80,32 @@ def test_a_custom_backward_that_gives_none_is_still_found():
         out = Silent.apply(h) + w
         out.sum().backward()
     assert bp.explain(rec, "h").findings[0].kind == "silent"
+
+
+def test_parts_of_a_loss_that_are_shown_afterwards_are_not_said_to_pass_nothing_back():
+    layers, head = [torch.nn.Linear(4, 4) for _ in range(2)], torch.nn.Linear(4, 1)
+    with bp.probe() as rec:
+        x, losses = torch.ones(8, 4), []
+        for layer in layers:
+            x = torch.tanh(layer(x))
+            losses.append(head(x).square().mean())
+        total = sum(losses)
+        total.backward()
+        history = [part.item() for part in losses]
+    assert len(history) == 2
+    assert not [note for note in bp.explain(rec).notes if "no gradient flows back" in note]
+
+
+def test_a_list_that_is_copied_without_history_is_a_note_beside_a_result_without_a_name():
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with bp.probe() as rec, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own, once in a process
+        parts = []
+        for _ in range(2):
+            parts.append(net(torch.ones(4)).square())
+        loss = torch.tensor(parts, requires_grad=True).mean()
+        loss.backward()
+        optimizer.step()
+    (note,) = [note for note in bp.explain(rec).notes if "`parts` is not recorded" in note]
+    assert "cut off (copied) at 'loss'" in note

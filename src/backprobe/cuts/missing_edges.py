@@ -238,7 +238,7 @@ class Dataflow:
         found = []
         for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
-            if source.status is not GradStatus.OK:
+            if source.status is not GradStatus.OK or target.is_because("named_late"):  # whose line names it alone
                 continue
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}

@@ -44,6 +44,10 @@ MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "p
 """What a training that trains all of its parameters cuts off on purpose, as the targets of a value function."""
 
 
+OPEN = ("cut_later", "not_in_loss")
+"""Kinds of findings that do not know the line which cuts."""
+
+
 def explain_all(flow: Dataflow) -> Report:
     """Every cause in a recording, each once, with the names whose gradients are missing because of it.
 
@@ -76,7 +80,7 @@ def explain_all(flow: Dataflow) -> Report:
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
              *(one.headline for one in missed if is_trained), *_sampled(flow), *_noted(flow.record), *unfelt,
              *_without(flow, missing, rest - leaves), *constants(flow.record.training),
-             *_hidden(flow, missing, {_line(mention.place) for mention in beside})]  # fmt: skip
+             *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
 
@@ -404,10 +408,13 @@ def _line(place: Source | None) -> tuple[str, int] | None:
     return None if place is None else (place.file, place.line)
 
 
-def _hidden(flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None]) -> Iterator[str]:
+def _hidden(
+    flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
+) -> Iterator[str]:
     """Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``."""
     training = flow.record.training
-    if training is not None and training.untrained:  # which says what lacks its gradient
+    is_open = any(one.kind in OPEN for one in findings)
+    if training is not None and training.untrained and not is_open:  # which says what lacks its gradient
         return
     is_meant = MEANT if training is not None and training.stepped else ()
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
