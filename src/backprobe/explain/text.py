@@ -9,6 +9,7 @@ of the framework (``framework_words.py``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from string import Formatter
@@ -478,7 +479,8 @@ def finding(
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
     extreme = "min" if "argmin" in fields.get("text", "") else "max"
-    words = FrameworkWords(framework, {"extreme": extreme, **fields})
+    argument = re.split(r"[.\[]", fields.get("plain", ""))[0]  # that holds the value, which wrt= takes
+    words = FrameworkWords(framework, {"extreme": extreme, "argument": argument, **fields})
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     named = {field: fields[field] for field in _fields(SENTENCES[code])}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)
