@@ -164,6 +164,7 @@ class Script:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
         if self.probe.options.nonfinite and self._is_clean(record):
+            self.earlier.keep_losses(record)
             return False
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:

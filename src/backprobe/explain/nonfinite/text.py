@@ -124,6 +124,7 @@ SENTENCES = {
     "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
     "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
               "then: it skips the step and lowers the scale",
+    "diverging": "the training diverges: in the steps before, {name} was {more}{losses}",
     "unknown_number": "an unknown number",
     "inputs_unseen": "the module's other inputs are not recorded",
     "repeated": "this happens {times}: {names}",
@@ -139,6 +140,7 @@ SENTENCES = {
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
     "see_divisor": "look at {names}: what it divides by is 0, or nearly",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
+    "smaller_steps": "a smaller learning rate; or {clipped}",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
     "double_where": "substitute a harmless number before the operation, too: safe = {where}(condition, x, 1), then "
                     "{where}(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
