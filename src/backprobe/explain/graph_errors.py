@@ -14,11 +14,20 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
-from backprobe.explain.carried import detached, detaching, has_earlier, is_bound_again, unrecorded, users_of
+from backprobe.explain.carried import (
+    detached,
+    detaching,
+    filled_lists,
+    has_earlier,
+    is_bound_again,
+    unrecorded,
+    users_of,
+)
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.loaded import loaded
 from backprobe.explain.module_calls import REENTRANT
+from backprobe.explain.spelled import as_written
 from backprobe.explain.text import say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, without_history
@@ -68,8 +77,8 @@ def spelling(record: Record, entry: Entry) -> str:
     if _module(record, entry):
         return ""
     names = [own_name(name) for name in (entry.name, *entry.aliases)]
-    plain = [name for name in names if all(part.isidentifier() for part in name.split(".")) and name != "return"]
-    items = [re.sub(r"\.(\d+)", r"[\1]", name) for name in names if not name.startswith("return")]
+    plain = [name for name in names if name.isidentifier() and name != "return"]
+    items = [as_written(record, name) for name in names if not name.startswith("return")]
     bound = [name for name in names[:1] if name.endswith("]")]  # states[0] = ...: as an item, not by another name
     return next(iter([*bound, *plain, *(name for name in items if name.isascii() and name[:1].isalpha())]), "")
 
@@ -260,10 +269,15 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
     kept = unrecorded(record, context.users) if is_before and not values else []
     if kept or not (values or is_before):
         return "freed_carried", {"detach": detached(kept) or "detach() it"}
-    if not values or not spelling(record, values[0]):
+    filled = filled_lists(context.users, values) if is_before else []
+    if filled:
+        return "freed_filled", {"detach": "; ".join(f"{name} = [part.detach() for part in {name}]" for name in filled)}
+    names = [spelling(record, value) for value in values]
+    if not names or not all(names):
         return "", {}
     is_loop = is_before or failure.earlier in failure.lines
-    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), {}
+    fields = {"names": " and ".join(names), "detach": " and ".join(f"{name}.detach()" for name in names)}
+    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), fields
 
 
 def _grad_none(context: FailureContext) -> str:
@@ -271,10 +285,13 @@ def _grad_none(context: FailureContext) -> str:
     kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
-    remedy = context.say(f"{kind}_next", text=text, name=text.removesuffix(".grad"))
-    is_again = entry is not None and (has_earlier(context.record, entry) or _reads(entry, text))
+    held = text.removesuffix(".grad")
+    own = "" if entry is None else spelling(context.record, entry)  # params['w'], and not params[k] of a loop
+    remedy = context.say(f"{kind}_next", text=text, name=own if kind == "grad_none.frozen" and own else held)
+    is_update = any(f"{held} = " in line.statement for line in context.failure.lines)
+    is_again = entry is not None and (is_update or has_earlier(context.record, entry) or _reads(entry, text))
     if is_again and kind in ("grad_none.computed", "grad_none.frozen"):
-        remedy = context.say("grad_none.again_next", name=text.removesuffix(".grad"))
+        remedy = context.say("grad_none.again_next", name=held)
     if entry is not None and kind == "grad_none.frozen":
         flow = Dataflow(context.record, has_run=False)
         parts += [("why", found.headline) for found in without_history(flow, flow.position[entry.name])]
@@ -290,8 +307,10 @@ def _without_history(context: FailureContext) -> Parts:
     flow = Dataflow(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
-    among = before if len(before) > 1 else set(range(len(flow.entries)))  # where only modules are recorded: all
-    cuts, checkpoints = _cuts_among(flow, among, at), _checkpoints(flow, among)
+    cuts = _cuts_among(flow, before, at)
+    is_apart = len(before) == 1 and not cuts  # as where only modules are recorded: then all may be on the way
+    among = set(range(len(flow.entries))) if is_apart else before
+    cuts, checkpoints = cuts or _cuts_among(flow, among, at), _checkpoints(flow, among)
     return [*cuts, *checkpoints] or _frozen(context, flow, among, at)
 
 
@@ -332,7 +351,7 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
               if each not in at and not (texts or flow.sources(each) or is_returned(flow, each))]  # fmt: skip
     parts = [("frozen", f"`{text}`" + (f" ({location(line)})" if line else "")) for text, line in calls.items()]
     parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
-    names = " or ".join(own_name(entry.name) for entry in leaves[:3])
+    names = " or ".join(as_written(context.record, own_name(entry.name)) for entry in leaves[:3])
     remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in list(calls)[:3])})["require_inside"]
     return [*parts, ("next", remedy if calls else context.say("frozen_leaves", names=names) if names else "")]
 
@@ -340,6 +359,8 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
 def cut_note(record: Record) -> str | None:
     """The note about a result that does not depend on what is differentiated: the lines that cut it off, if any."""
     flow = Dataflow(record, has_run=False)
+    if any(flow.has_history(at) for at in record.outputs):  # the error is about something else, such as its shape
+        return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
     return _note(say("unconnected"), parts) if parts else None
 

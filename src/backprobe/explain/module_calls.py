@@ -10,7 +10,7 @@ from backprobe.cuts.cutting_operations import Use, parsed, use_of
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import DIFFERENTIATED, NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.cut_findings import converted, gives_list
+from backprobe.explain.cut_findings import converted, draws_whole_numbers, gives_list
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
@@ -36,6 +36,8 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
         return said(flow, "cut_later", name, call)
     inside = converted(use.text) if use.kind == "number" else ""
     is_list = use.kind == "number" and gives_list(use.text)
+    if use.kind == "sample" and draws_whole_numbers(use.text):
+        return said(flow, "sample.discrete", name, call, use=use)
     code = "number.list" if is_list else "number.of" if inside and inside != call.text else use.kind
     return said(flow, code, name, call, use=use, converted=f"`{inside}`")
 

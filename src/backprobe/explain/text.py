@@ -65,6 +65,9 @@ CAUSES = {
     "no_grad": "{target} is computed from {value} {mode}, where no gradient history is recorded",
     "no_grad_next": "compute {target} outside that context, and gradients flow to {value};\n"
                     "or find a decorator, or an earlier line, that switched gradients off and never on again",
+    "no_grad.update": "{target} is computed from {value} {mode}: the new tensor is not a leaf that requires a gradient",
+    "no_grad.update_next": "change the leaf itself, in that place: {plain} -= ...;\n"
+                           "or make the new one a leaf: {plain} = (...).requires_grad_()",
     "sample": "{text} draws samples without gradient history, so {target} is disconnected from {value}",
     "sample_next": "use {draw_smoothly}: gradients flow through such samples; or use a loss of log_prob()",
     "sample.discrete": "{text} draws whole numbers: they have no derivative with respect to {value}",
@@ -81,6 +84,11 @@ CAUSES = {
                       "there",
     "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
                            "differentiated; or compute the same with operations that are",
+    "inside.partial": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
+                      "there",
+    "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
+                           "is a library's,\nits documentation says what is differentiated; or compute the same with "
+                           "operations that are",
     "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
                      "there",
     "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
@@ -100,6 +108,8 @@ CAUSES = {
     "limited_next": "call backward() without inputs=, or with {value} among them",
     "unknown": "{target} uses {value}, but the graph does not connect them; the line does not show why",
     "unknown_next": "give names to the parts of that line, u = ..., and ask again",
+    "unknown.hook": "{target} uses {value}, but the graph does not connect them; that module has a hook on its forward",
+    "unknown.hook_next": "return None from the hook, or a value that keeps its history: detach() only what is kept",
     "unused": "nothing that was recorded leads from {value} to {outputs}",
     "unused_next": "use {value} itself in the computation, or ask for the value that is used;\n"
                    "in objects, closures and functions that are not followed, give it a name: uses are not seen there",
@@ -226,6 +236,14 @@ SENTENCES = {
     "all_frozen": "optimizer.step() ran, and no parameter that it has requires a gradient",
     "all_frozen_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
     "unregistered_next": "{instead}, and model.parameters() has them",
+    "unregistered.tensor": "{place} is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
+    "unregistered.tensor_next": "{plain} = nn.Parameter(...), and model.parameters() has it",
+    "unregistered.computed": "{place} is computed once, where it is assigned, from a leaf that gets gradients and that "
+                             "no optimizer has",
+    "unregistered.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
+                                  "has it",
+    "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
+    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
     # errors, and causes that PyTorch's graph shows
     "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
     "loaded_next": "torch.func.functional_call(module, {plain}, args) computes with them, and gradients flow",
@@ -242,8 +260,10 @@ SENTENCES = {
     "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
                          "or sum the losses and call backward() once; or retain_graph=True in the first call",
-    "freed_in_loop_next": "compute {name} again before each backward(), or sum the losses and call backward() once;\n"
-                          "or use {name}.detach(), if gradients need not flow behind it",
+    "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
+                          "or use {detach}, if gradients need not flow behind it",
+    "freed_filled_next": "{detach} after each backward(),\n"
+                         "if gradients need not flow into the steps before",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
                           "or compute it again; or sum the losses and call backward() once",
@@ -337,6 +357,7 @@ SENTENCES = {
     "not_selected_on": "the way on from {target} was not selected to its end",
     "hidden_to": "{value} is not recorded: nothing of its history passes this line",
     "hidden_of": "{value} appears in that line, and is this value unless something else has the same name there",
+    "hooks": "what a hook on the forward of a module returns takes the place of what it was given: {at}",
     # facts about what leads nowhere
     "nothing_from_it": "no recorded value was seen to be computed from {value}",
     "ends_at": "what is computed from it ends there: {at}",
@@ -398,6 +419,9 @@ SENTENCES = {
     "of_some": "{value} has a gradient of {outputs}, and none of {others}",
     "of_none": "{value} has no gradient of any output: {others}",
     # notes
+    "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
+    "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
+                         "place of one would be",
     "reached_by_all": "every output reaches: {names}",
     "reached_by_some": "{outputs}, but not {others}, reach: {names}",
     "reached_by_one": "{outputs} alone reaches: {names}",
@@ -452,7 +476,8 @@ def finding(
     chain: tuple[str, ...] = (), **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
-    words = FrameworkWords(framework, fields)
+    extreme = "min" if "argmin" in fields.get("text", "") else "max"
+    words = FrameworkWords(framework, {"extreme": extreme, **fields})
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     named = {field: fields[field] for field in _fields(SENTENCES[code])}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)

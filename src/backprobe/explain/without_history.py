@@ -11,7 +11,7 @@ from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
 from backprobe.explain.about_entries import about, by_status, is_none, is_returned, scopes_of
-from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.cut_findings import cut_finding, hooks
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
@@ -85,7 +85,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
               and not flow.sources(each)]  # fmt: skip
     facts = [say("from_frozen", at=named(flow.entries[each])) for each in leaves[:MOST]]
     if is_returned(flow, at):
-        facts.append(say("callers"))
+        facts += [say("callers"), *filter(None, [hooks(flow)])]
     chain = flow.chain(flow.after(leaves[0]), at) if leaves else ()
     text = ", ".join(f"`{text}`" for text in unseen_calls(entry))
     if text:

@@ -173,6 +173,8 @@ SENTENCES = {
                        "what it would make of the gradients of the sum",
     "zero_by_hand": "the gradients of {names} are zero everywhere, and every path to them goes through {functions} "
                     "({at}: {text})",
+    "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
+    "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry
     "zero_behind": "its gradient is zero everywhere, and every path to it goes through {functions} ({at}: {text})",
     "hooked": "a hook is on it, and may change the gradient that arrives here",
