@@ -44,16 +44,22 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[Output]:  # fmt: skip
-    """The variables that ``of`` names, parts of them, or other values; else the one that holds what was computed last.
+    """The variables that ``of`` names, parts of them, or other values; else what the program asked gradients of last,
+    and where it asked for none the variable that holds what was computed last.
 
-    Where no variable will do, as around ``model.fit``, it is what the program itself asked gradients of, all together.
+    Where no variable will do, as around ``model.fit``, it is all that the program asked gradients of, together.
     Raises BadOutput or NothingToDifferentiate.
     """
     computed = computed_in(frame, trace.tape, differentiator)
+    is_open = probe.of is None and probe.cotangent is None
+    asked_for = differentiator.targets_of([*computed.values()]) if computed and is_open else ()
+    if asked_for:
+        held = {id(tensor): f".{name}" for name, tensor in computed.items()}
+        return [Output(tensor, held.get(id(tensor)), None) for tensor in asked_for]
     try:
         return [_output_of(frame, computed, one, trace, asked, framework) for one in probe.asked]
     except (BadOutput, NothingToDifferentiate):
-        own = differentiator.targets() if probe.of is None and probe.cotangent is None else ()
+        own = differentiator.targets() if is_open else ()
         if not own:
             raise
         return [Output(tensor, None, None) for tensor in own]

@@ -38,6 +38,7 @@ SENTENCES = {
     "written_finite": "{word} is written into {parameters} at {line}, from finite gradients",
     "written_inf": "{word} is written into {parameters} at {line}, from gradients that hold Inf",
     "written_nan": "{word} is written into {parameters} at {line}, from gradients that hold NaN",
+    "written_unknown": "{word} is written into {name} at {line}: what is recorded of what went in is finite",
     "written_none": "{word} is written into {parameters} at {line}, without gradients",
     "output_unexplained": "the output {name} holds {word}, and where that began is not known",
     "gradient_unexplained": "the gradient of {name} holds {word}, and where that began is not known",
@@ -202,6 +203,7 @@ KINDS = {
     "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",
     "apart": "unknown",
     "written_finite": "born", "written_inf": "came_in", "written_nan": "came_in", "written_none": "unknown",
+    "written_unknown": "unknown",
 }  # fmt: skip
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
 
