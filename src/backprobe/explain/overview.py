@@ -69,7 +69,7 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
     if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
-    findings = with_parameters(flow, findings)
+    findings = _each_line_once(with_parameters(flow, findings), asked)
     told = "\n".join(fact for one in failed for fact in one.facts)
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
@@ -78,6 +78,13 @@ def explain_all(flow: Dataflow) -> Report:
              *_without(flow, missing, rest - leaves),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside})]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
+
+
+def _each_line_once(findings: Sequence[Finding], asked: Sequence[Finding]) -> list[Finding]:
+    """The findings without what tapes did not give at lines of which something was found for a parameter, too."""
+    known = {(one.headline, one.source) for one in asked}
+    others = [one for one in findings if (one.headline, one.source) not in known]
+    return [one for one in findings if one in others or not is_said(one.source, others)]
 
 
 def _sampled(flow: Dataflow) -> list[str]:

@@ -122,7 +122,9 @@ class UserTapes:
             self.asked.append(Asked(0, 0, "", line, WhyNone.NOTHING, (), (), (), "", False))
         known = self._of(tape)
         targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
-        way = _Way(self.log, known, targets, self.began, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched})
+        way = _Way(
+            self.log, known, targets, self.began, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched}
+        )
         whys = [(source, way.why(source, private.watches_variables(tape))) for source in missing]
         whys += [(source, (WhyNone.ZERO, (), cuts)) for source in zero if (cuts := way.zeros(identity(source)))]
         for source, (why, outside, cuts) in whys:

@@ -139,6 +139,8 @@ SENTENCES = {
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
     "see_divisor": "look at {names}: what it divides by is 0, or nearly",
+    "see_negative": "find out why {name} is negative (down to {low}). If that is rounding, keep it above 0 there; if "
+                    "not, make it positive where it is computed, as by {softplus}",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
     "double_where": "substitute a harmless number before the operation, too: safe = {where}(condition, x, 1), then "
@@ -177,6 +179,7 @@ SENTENCES = {
     "inverse_at_one": "its derivative is infinite at the ends of its range, and beyond them it is NaN",
     "angle_of_zero": "0 has no angle; this gives the same value, and a finite derivative",
     "log_of_zero": "a small number keeps it from 0, where the logarithm and its derivative are infinite",
+    "rounded_below_zero": "rounding makes it negative; this keeps it above 0, with a gradient of 0 for what was below",
     "division_by_zero": "it divides by 0 nowhere",
     "exp_overflows": "larger numbers leave the range of the dtype",
     "masked_row": "a row of −Inf alone has no softmax; a large negative number masks as well, as does a mask of "
