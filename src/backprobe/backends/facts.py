@@ -5,7 +5,7 @@ Facts that become parts of a record refer to captures by position: see ``record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
