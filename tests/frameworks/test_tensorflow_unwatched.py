@@ -116,3 +116,57 @@ def test_a_loss_from_before_the_block_is_not_said_to_be_a_constant():
         gradient = tape.gradient(loss, other)
     assert gradient is None and y == 2.0
     assert not bp.explain(rec).of_kind("constant_target")
+
+
+def predicted_outside(net, x):
+    p = net(x)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(p**2)
+    return tape.gradient(loss, net.trainable_variables)
+
+
+def not_recording(net, x):
+    with tf.GradientTape() as tape:
+        with tape.stop_recording():
+            p = net(x)
+        loss = tf.reduce_mean(p**2)
+    return tape.gradient(loss, net.trainable_variables)
+
+
+@pytest.mark.parametrize("step", [predicted_outside, not_recording])
+def test_a_forward_pass_that_the_tape_does_not_record_has_one_cause(step):
+    net = network("mse")
+    with bp.probe() as rec:
+        gradients = step(net, tf.ones((2, 3)))
+    assert gradients == [None, None]
+    (found,) = bp.explain(rec).findings
+    assert found.kind == "outside_tape"
+    assert "was computed while that tape did not record" in found.headline
+    assert found.source.text.strip() == "p = net(x)"
+
+
+def test_a_gradient_function_that_gives_none_takes_the_place_of_a_guess():
+    @tf.custom_gradient
+    def twice(x):
+        return x * 2.0, lambda given: None
+
+    w = tf.Variable([1.0, 2.0])
+    with bp.probe() as rec:
+        with tf.GradientTape() as tape:
+            y = twice(w)
+            loss = tf.reduce_sum(y)
+        gradient = tape.gradient(loss, w)
+    assert gradient is None
+    (found,) = bp.explain(rec).findings
+    assert found.headline == "the gradient function of `twice(w)` returned None, so no gradient comes back to 'w'"
+
+
+def test_the_unused_call_of_a_layer_is_named_with_its_count():
+    net = network("mse")
+    with bp.probe(net) as rec:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(net(tf.ones((2, 3))) ** 2)
+        gradients = tape.gradient(loss, net.trainable_variables)
+        error = tf.reduce_mean(tf.abs(net(tf.ones((2, 3)))))
+    assert len(gradients) == 2 and error.shape == ()
+    assert "nothing recorded leads to an output from: out#1" in bp.explain(rec).notes
