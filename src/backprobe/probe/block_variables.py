@@ -21,6 +21,8 @@ from backprobe.tracing.trace import Trace
 
 SCALAR, REAL = "a last line that makes a scalar of it, loss = ...", "a last line that makes it real, loss = abs(...)"
 
+IN_GRAPH = "it builds a graph, whose values have numbers in a session alone"
+BY_SESSION = "bp.probe(loss, session=session)({placeholder: value}), of a tensor of that graph and what is fed to it"
 COMPILED = "it ran compiled, as a whole, and left no variable to differentiate"
 UNCOMPILED = "tf.config.run_functions_eagerly(True) before it: then the lines of the function are recorded"
 EAGERLY = "model.compile(..., run_eagerly=True) before fit: then its layers and its loss are recorded"
@@ -94,6 +96,8 @@ def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
     if not isinstance(error, BadOutput | NothingToDifferentiate) or is_unknown or probe.cotangent is not None:
         return None
     compiled = [one.code for one in tape.not_followed()]
+    if "graph_not_followed" in compiled:
+        return Reason("block_not_differentiated", {"why": IN_GRAPH, "next": BY_SESSION})
     if compiled:
         instead = EAGERLY if "keras_compiled" in compiled else UNCOMPILED
         return Reason("block_not_differentiated", {"why": COMPILED, "next": instead})

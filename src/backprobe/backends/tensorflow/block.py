@@ -139,8 +139,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def not_followed(self) -> Sequence[Reason]:
         by_keras = layers.compiled_by_keras()
-        return [Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
-                for name in self.unseen()]  # fmt: skip
+        graph = [Reason("graph_not_followed")] if self.log.builds_graph else []
+        return [*graph, *(
+            Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
+            for name in self.unseen()
+        )]  # fmt: skip
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed

@@ -117,6 +117,7 @@ class OperationLog:
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
         self.is_muted = self.is_written = False  # has any Variable been written?
         self.is_without_derivatives = False
+        self.builds_graph = False  # for sessions, beside those of functions
         self.unset: set[int] = set()  # Variables that were made in the run, and have no value yet
         self.updating: dict[int, tuple[int, ...]] = {}  # what an optimizer was given for each Variable, while it runs
         self.updated_at: Place | None = None  # by which line
@@ -155,6 +156,7 @@ class OperationLog:
     ) -> None:
         """An operation of this thread has run; one with a graph is only being traced."""
         if graph is not None or self.is_muted:
+            self.builds_graph |= graph is not None and not (self.is_muted or graph.building_function)
             return
         name, compiled = _named(kind)
         if compiled is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -53,6 +54,11 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return self._tap if self.options.partials else None
 
     # what a tensor is
+
+    @property
+    def partly_tensors(self) -> tuple[type, ...]:  # type: ignore[override]  # Keras may be imported at any time
+        """Variables, which have no numbers of their own in a graph."""
+        return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
     is_tensor = staticmethod(tensors.is_tensor)
     describe = staticmethod(tensors.describe)
