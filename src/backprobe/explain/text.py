@@ -156,6 +156,14 @@ CAUSES = {
     "outside_tape_next": "inside `with tf.GradientTape() as tape:`, compute all that leads from {value} to {target}",
     "watched_late": "a tape gave None for {value}: {target} was computed from it before that tape watched it",
     "watched_late_next": "call tape.watch({plain}) in the tape before its first use",
+    "watched_after": "a tape gave None for {value}: what was differentiated had been computed before that tape watched "
+                     "it",
+    "watched_after_next": "call tape.watch({plain}) in the tape before its first use",
+    "constant_target": "a tape gave None for {value}: no operation computed what was differentiated from a trainable "
+                       "Variable or a watched tensor; it is a constant, or its numbers came from outside of "
+                       "TensorFlow, as from NumPy",
+    "constant_target_next": "compute it with TensorFlow's own operations alone; a plain block, with bp.probe() as rec: "
+                            "around this line, shows the lines that compute it",
     "not_watched": "a tape gave None for {value}, which it does not watch",
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",

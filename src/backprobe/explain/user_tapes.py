@@ -19,9 +19,11 @@ from backprobe.record.source import Source
 
 CODES = {
     WhyNone.OUTSIDE: "outside_tape", WhyNone.WATCHED_LATE: "watched_late", WhyNone.NOT_WATCHED: "not_watched",
-    WhyNone.NOT_FLOAT: "not_float.asked",
+    WhyNone.NOT_FLOAT: "not_float.asked", WhyNone.WATCHED_AFTER: "watched_after", WhyNone.CONSTANT: "constant_target",
 }  # fmt: skip
 SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
+UNSEEN = (*SAID, WhyNone.CONSTANT)
+"""Reasons that do not name a line: the program's text may, or what left TensorFlow."""
 
 POSITIONS = ("ArgMax", "ArgMin", "Where", "TopKV2", "InTopKV2")
 COMPARISONS = (
@@ -79,7 +81,7 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
         line = first.source
         return [finding("asked_for_nothing", "", line, record.framework, text=f"`{line.text.strip()}`")]
     names = listed([one.name for one in group])
-    known = (_mentioned(record, first) or _left(record, first, names)) if first.why in SAID else []
+    known = (_mentioned(record, first) or _left(record, first, names)) if first.why in UNSEEN else []
     return known or [as_one([_finding(record, one) for one in group])]
 
 

@@ -159,6 +159,8 @@ SENTENCES = {
     "block_not_differentiated": "the block was not differentiated: {why}",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
+    "graph_not_followed": "the graph that was built for a session was not followed; "
+                          "bp.probe(loss, session=session)(feed) records it",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     "raised": "the program raised {error}",

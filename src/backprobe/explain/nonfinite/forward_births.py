@@ -250,6 +250,9 @@ class ForwardPass:
         if entry.name == OF:
             given = quoted(inputs, MOST) or say("what_is_recorded")
             return finding("born_in_output", given=given, remedy=say("see_lines"))
+        if self._is_written_over(at):
+            line = say("unseen_line") if entry.source is None else f"`{entry.source.text}`"
+            return finding("written_unknown", line=line)
         facts.append(say("inputs_unseen"))
         paths = [split(name)[0].split(".") for name in (entry.name, *inputs)]
         shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))

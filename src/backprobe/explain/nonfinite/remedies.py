@@ -19,7 +19,7 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
-from backprobe.explain.nonfinite.remedy_table import CHAINS, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
+from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
 from backprobe.explain.nonfinite.signs import Signs, clamps_divisor
 from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, say
@@ -50,7 +50,17 @@ class Remedies:
         chain = next(self._chains(at, term, why), "") if is_known and why is not None else ""
         if chain or masked:
             return chain or say("double_where", where=f"{PREFIX.get(self.framework, '')}where")
-        return next(self._singles(at, term, why), "") if is_known and why is not None else ""
+        return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else ""
+
+    def _of_negative(self, at: int, term: Term, why: Mechanism) -> str:
+        """For a negative number where none may be, and that rounding need not explain: no formula mends that."""
+        operand = term.args[0] if term.args else None
+        numbers = None if operand is None else self.known.computation(at).value(operand)
+        is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
+        if operand is None or numbers is None or not is_below_zero or not (numpy.asarray(numbers) < 0).any():
+            return ""
+        softplus = SPELLED["softplus"][self.framework].format("...")
+        return say("see_negative", name=f"`{operand.text}`", low=f"{numpy.min(numbers):.6g}", softplus=softplus)
 
     def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[str]:
         roots = [(place, one) for place in self._near(at) for one in reversed([*self.known.term(place)])]
@@ -88,7 +98,8 @@ class Remedies:
             is_cured = made is None or (numpy.isfinite(made).all() and _is_kept(row, before, made))
             is_cured = is_cured and not (made is not None and self._moves_on(at, root, made))
             dimension = self._dimension(row, found, computed)
-            if is_cured and dimension is not None and self._is_for_divisor(row, found, computed):
+            is_suited = self._is_for_divisor(row, found, computed) and _is_rounding(row, found, computed)
+            if is_cured and dimension is not None and is_suited:
                 found.words |= {"dim": Term(text=dimension)} if dimension else {}
                 yield found
 
@@ -246,6 +257,18 @@ class Remedies:
         names = WORDS[self.framework]
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
+
+
+def _is_rounding(row: Remedy, found: Match, computed: Computation) -> bool:
+    """Are the negative numbers that a remedy of those takes away as small as rounding leaves where it should be 0?"""
+    if row.codes is not NEGATIVE:
+        return True
+    value = computed.value(found.letters["a"])
+    numbers = None if value is None else numpy.asarray(value)
+    if numbers is None or numbers.dtype.kind != "f" or not numpy.isfinite(numbers).all():
+        return False
+    rounding = float(numpy.finfo(numbers.dtype).eps) ** 0.5
+    return bool(-numbers.min() <= rounding * max(1.0, float(abs(numbers).max())))
 
 
 def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
