@@ -411,6 +411,7 @@ SENTENCES = {
     "not_used": "computed, and not used for an output: {names}",
     "not_seen_used": "nothing recorded leads to an output from: {names}",
     "cut_in_graph": "cut off in the graph on every path to the output: {names}",
+    "model_states": "held by the model beside its parameters, and not used for an output: {names}",
     "frozen_all": "computed from nothing recorded that requires a gradient: {names}",
     "hidden_cut": "{parts} is not recorded: if it has a history, it is cut off ({kinds}) at {at}",
     "not_tensors": "not tensors: {names}",
