@@ -75,9 +75,9 @@ def target_of(u):
 
 
 CUTS = {
-    positions: ("`jnp.argmax(h)` gives positions", "jnp.take(h, ...)"),
+    positions: ("`jnp.argmax(h)` gives positions", "whose gradient flows: jnp.max(h)"),
     sorted_positions: ("`jnp.argsort(h)` gives positions", "softmax"),
-    only_a_position: ("`jnp.argmax(h)` gives positions", "jnp.take(h, ...)"),
+    only_a_position: ("`jnp.argmax(h)` gives positions", "whose gradient flows: jnp.max(h)"),
     compared: ("`h > 3` is true or false", "jnp.where"),
     counted: ("`jnp.equal(h, 2.0)` is true or false", "jnp.where"),
     rounded: ("the derivative of 'return' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(round"),

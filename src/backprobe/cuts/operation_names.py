@@ -22,7 +22,7 @@ CUTTERS = {
     "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
     "Variable": "parameter",
     "deepcopy": "copied",
-    "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
+    "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "sample",
     "digitize": "index", "argpartition": "index", "argwhere": "index", "flatnonzero": "index", "lexsort": "index",
     "count_nonzero": "count", "bincount": "count",
     "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index", "indices": "index",

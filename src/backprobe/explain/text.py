@@ -15,6 +15,7 @@ from string import Formatter
 
 from backprobe.cuts.operation_names import STEPS
 from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.instead import joined, value_at
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
@@ -43,7 +44,7 @@ CAUSES = {
                      "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",
     "copied": "{text} copies the values of {value} into a new tensor without gradient history",
-    "copied_next": "write {join} instead: all of these keep the history",
+    "copied_next": "write {join} instead, which keeps the history",
     "parameter": "{text} makes a new leaf from the values of {value}, so gradients stop there",
     "parameter_next": "compute with {value} itself; make a parameter once, before anything is computed from it",
     "replaced": "replace= put another value into the place of {target}, which was computed from {value}",
@@ -54,6 +55,10 @@ CAUSES = {
     "index": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
     "index_next": "use something smooth instead (softmax weights instead of argmax),\n"
                   "or take the value at that position, whose gradient flows: {at_position}",
+    "index.other": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.other_next": "use something smooth instead, as weights that change with the values (softmax for argmax)",
+    "index.beside": "{target} holds positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.beside_next": "use the values that {call} gives beside them, whose gradient flows",
     "comparison": "{text} is true or false: it jumps or stays the same as {value} changes, so it has no derivative",
     "comparison_next": "select among differentiated values with {where} or a product, or use a smooth step, sigmoid",
     "count": "{text} counts, and a count jumps or stays the same as {value} changes: it has no derivative",
@@ -266,6 +271,8 @@ SENTENCES = {
     "grad_none.unknown_next": "",
     "not_scalar": "{value} is {described}, and only a single number has one gradient",
     "not_scalar_next": "{name}.sum().backward() or .mean(); {name}.backward(v) for a vector v",
+    "no_rule": "{values} is computed by {operation}, which has no derivative in PyTorch",
+    "no_rule_next": "detach() what goes into it, and gradients flow by the other ways alone",
     "not_in_graph": "nothing leads from the output back to {values}",
     "not_in_graph_next": "use it in what is computed, or allow_unused=True, which gives None for it",
     "leaf_written": "{value} is a leaf that requires a gradient, and must not be modified in place",
@@ -275,6 +282,8 @@ SENTENCES = {
                               "with torch.no_grad(): around an update",
     "view_written": "{value} is a view that must not be modified in place",
     "view_written_next": "{name} = {name}.clone() before the write, or an operation that makes a new tensor",
+    "view_written_next.item": "u = {name}.clone() before the write, and u in its place;\n"
+                              "or an operation that makes a new tensor",
     "view_written.hook": "a module with a full backward hook gives views, which must not be modified in place",
     "view_written.hook_next": "clone() what the module gives before the write; or take the hook away",
     "write_of_module": "inplace=False in {module}",
@@ -453,6 +462,12 @@ def finding(
     chain: tuple[str, ...] = (), **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
+    text, own = fields.get("text", "").strip("`"), fields.get("own", "")
+    if code == "index":
+        fields["at_position"] = fields.get("at_position") or value_at(text, framework)
+        code = code if fields["at_position"] else "index.other"
+    elif code == "copied" and (made := joined(text, own, framework)):
+        fields["join"] = made
     words = FrameworkWords(framework, fields)
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     named = {field: fields[field] for field in _fields(SENTENCES[code])}
