@@ -32,7 +32,8 @@ COPIES = {
                         "torch.tensor([row.sum() for row in rows])", "torch.stack([row.sum() for row in rows])"),
     "a list by its name": ("    rows = [x.sum(), x.prod()]\n    k = torch.as_tensor(rows)\n", "torch.as_tensor(rows)",
                            "torch.stack(rows)"),
-    "rows of rows": ("    k = torch.tensor([[x[0], x[1]], [x[2], x[0]]])\n", "torch.tensor([[x[0], x[1]], [x[2], x[0]]])",
+    "rows of rows": ("    k = torch.tensor([[x[0], x[1]], [x[2], x[0]]])\n",
+                     "torch.tensor([[x[0], x[1]], [x[2], x[0]]])",
                      "torch.stack([torch.stack([x[0], x[1]]), torch.stack([x[2], x[0]])])"),
     "a tensor": ("    h = x * 2\n    k = torch.tensor(h)\n", "torch.tensor(h)", "h.clone()"),
 }  # fmt: skip
@@ -51,6 +52,7 @@ def leaf(values):
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True:UserWarning")
 @pytest.mark.parametrize(("body", "before", "instead"), [*POSITIONS.values(), *COPIES.values()],
                          ids=[*POSITIONS, *COPIES])  # fmt: skip
 def test_what_is_written_instead_of_a_cut_lets_the_gradient_through(body, before, instead, tmp_path):
@@ -76,10 +78,9 @@ def test_what_was_drawn_is_no_position(tmp_path):
 
 
 def test_a_list_of_numbers_is_not_cloned(tmp_path):
+    body = "    some = [x.sum().item(), 2.0]\n    k = torch.tensor(some)\n    w = k\n"
     with pytest.raises(bp.NothingToDifferentiate) as caught:
-        bp.probe(_function("    some = [x.sum().item(), 2.0]\n    k = torch.tensor(some)\n    w = k\n", tmp_path))(
-            leaf(X), W
-        )
+        bp.probe(_function(body, tmp_path))(leaf(X), leaf(W))
     assert "clone()" not in str(caught.value.__notes__)
 
 

@@ -441,6 +441,8 @@ FLAT = {
     **dict.fromkeys(("clamp", "clip", "hardtanh"), "{op} has derivative 0 outside its limits: use wider ones, or tanh"),
     **dict.fromkeys(STEPS, "{op} is flat between its steps: use a straight-through estimator, {straight_through}"),
     "floordiv": "u // v is flat between its steps: use u / v, or a straight-through estimator around it",
+    "heaviside": "heaviside is flat on both sides of its step: use sigmoid(u / width), or a straight-through estimator "
+    "around it",
     "normal": "normal draws samples without a derivative: use mean + deviation * {noise}",
     **dict.fromkeys(("bernoulli", "poisson"), "{op} has no derivative: use a loss of log_prob(), or a relaxation"),
 }
