@@ -139,3 +139,27 @@ def test_a_loss_without_a_name_that_is_not_one_number():
             F.relu(w * 2).backward()
 
     assert "next:    F.relu(w * 2).sum().backward() or .mean()" in noted(program)
+
+
+def test_a_sample_of_a_distribution_of_what_has_no_name():
+    m = torch.nn.Linear(3, 2)
+
+    def program():
+        with bp.probe():
+            d = torch.distributions.Normal(m(torch.ones(3)), 1.0)
+            z = d.sample()
+            z.pow(2).sum().backward()
+
+    assert "next:    d.rsample(), if d is a distribution of what should be differentiated;" in noted(program)
+    torch.distributions.Normal(m(torch.ones(3)), 1.0).rsample().pow(2).sum().backward()
+    assert m.weight.grad.abs().sum() > 0
+
+
+def test_what_a_sample_is_drawn_from_may_be_asked_for():
+    with bp.probe() as rec:
+        d = torch.distributions.Normal(torch.zeros(3), 1.0)
+        z = d.sample()
+        loss = (z * leaf(X)).sum()
+        loss.backward()
+    (finding,) = bp.explain(rec, "z").findings
+    assert finding.remedy.startswith("d.rsample(), if d is a distribution") and "requires_grad_()" in finding.remedy

@@ -17,6 +17,7 @@ from backprobe.explain.about_entries import about, by_status, is_returned, merge
 from backprobe.explain.carried import detached, detaching, has_earlier, is_bound_again, unrecorded, users_of
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.loaded import loaded
 from backprobe.explain.module_calls import REENTRANT
 from backprobe.explain.text import instead_of_flat, say
@@ -359,7 +360,11 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
     parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
     names = " or ".join(own_name(entry.name) for entry in leaves[:3])
     remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in list(calls)[:3])})["require_inside"]
-    return [*parts, ("next", remedy if calls else context.say("frozen_leaves", names=names) if names else "")]
+    remedy = remedy if calls else context.say("frozen_leaves", names=names) if names else ""
+    drawn = next(filter(None, (drawn_smoothly(entry.source.expression) for entry in leaves if entry.source)), None)
+    if drawn is not None and not calls:
+        remedy = context.say("frozen_drawn", drawn_from=drawn[0], smooth=drawn[1], otherwise=remedy)
+    return [*parts, ("next", remedy)]
 
 
 def cut_note(record: Record) -> str | None:

@@ -49,6 +49,19 @@ def _in_tensorflow(name: str, args: Sequence[ast.expr], words: Sequence[ast.keyw
     return f"tf.{TENSORFLOWS[name]}({given})"
 
 
+def drawn_smoothly(text: str) -> tuple[str, str] | None:
+    """What a text draws a sample from, and the call that would let gradients through, if that is a distribution.
+
+    >>> drawn_smoothly("policy.dist.sample((4,))"), drawn_smoothly("torch.randn(3)")
+    (('policy.dist', 'policy.dist.rsample((4,))'), None)
+    """
+    match _expression(text):
+        case ast.Call(func=ast.Attribute(value=owner, attr="sample")) as call if not _is_library(owner):
+            smooth = ast.Call(ast.Attribute(owner, "rsample"), call.args, call.keywords)
+            return ast.unparse(owner), ast.unparse(smooth)
+    return None
+
+
 def joined(text: str, own: str, framework: str) -> str:
     """What makes one tensor of those that a text copies the numbers of; ``own`` is the name of one.
 

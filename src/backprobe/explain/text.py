@@ -327,6 +327,7 @@ SENTENCES = {
     "write_flag": "leave out inplace=True in {text}",
     "write": "a new tensor instead of {text}: {name} = ..., or torch.stack([...]) of its items",
     "frozen_variables": "a floating-point Variable with trainable=True, tf.Variable([1.0, 2.0])",
+    "frozen_drawn": "{smooth}, if {drawn_from} is a distribution of what should be differentiated;\nor {otherwise}",
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
     "all_none": "the tape gave None for every Variable that it was asked for",
     "unconnected": "the result does not depend on any differentiated value",
