@@ -64,6 +64,20 @@ def test_what_is_written_instead_of_a_cut_lets_the_gradient_through(body, before
     assert gradient.abs().sum() > 0
 
 
+@pytest.mark.parametrize(("body", "before", "instead"), [
+    ("    k = torch.where(x > 0, x.detach(), torch.zeros(3))\n", "x.detach()", "x"),
+    ("    k = x.detach() * (x > 1.5)\n", "x.detach()", "x"),
+    ("    k = x.data[x.argmax()] * 2\n", "x.data", "x"),
+    ("    k = torch.tensor([x[0], x[1]]) * (x[:2] > 0)\n", "torch.tensor([x[0], x[1]])", "torch.stack([x[0], x[1]])"),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True:UserWarning")
+def test_what_cuts_beside_a_condition_is_not_the_condition(body, before, instead, tmp_path):
+    (finding,) = explained(body, tmp_path).findings
+    assert f"`{before}`" in finding.headline, finding.headline
+    cured, x = _function(body.replace(before, instead), tmp_path), leaf(X)
+    assert torch.autograd.grad(cured(x, leaf(W)), [x])[0].abs().sum() > 0
+
+
 @pytest.mark.parametrize("body", [
     "    k = torch.searchsorted(torch.tensor([1.5, 2.5]), x)\n", "    k = torch.bucketize(x, torch.tensor([1.5]))\n",
 ])  # fmt: skip

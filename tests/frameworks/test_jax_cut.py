@@ -169,3 +169,19 @@ def test_asking_for_the_number_names_the_line(function):
     assert f"  at:    {relpath(__file__)}:{here(function)}: " in note
     assert "compute with the array itself (jnp.where instead of an if, jnp.sin instead of np.sin)" in note
     assert not of_other_frameworks(note)
+
+
+def branch_that_stops(x, w):
+    y = jax.lax.cond(x[0] > 0, lambda v: jax.lax.stop_gradient(v) * 2, lambda v: v * 2, x)
+    return jnp.sum(y * w)
+
+
+def choice_that_stops(x, w):
+    y = jnp.where(x > 0, jax.lax.stop_gradient(x), 0.0)
+    return jnp.sum(y * w)
+
+
+@pytest.mark.parametrize("program", [branch_that_stops, choice_that_stops])
+def test_the_condition_of_a_branch_is_not_what_cuts(program):
+    (finding,) = bp.explain(bp.probe(program)(X, X)).findings
+    assert finding.kind == "stop_gradient"
