@@ -177,3 +177,18 @@ def test_what_a_sample_is_drawn_from_may_be_asked_for():
         loss.backward()
     (finding,) = bp.explain(rec, "z").findings
     assert finding.remedy.startswith("d.rsample(), if d is a distribution") and "requires_grad_()" in finding.remedy
+
+
+def test_a_named_result_of_a_model_that_is_detached_in_place():
+    m = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+    with bp.probe() as rec:
+        h = m(torch.ones(2, 3))
+        h.detach_()
+        loss = h.sum().requires_grad_()
+        loss.backward()
+        optimizer.step()
+    first, *_ = bp.explain(rec).findings
+    assert first.kind == "detach" and first.remedy.startswith("leave out detach()")
+    assert first.source.text == "h.detach_()"
+    assert any("m.weight" in fact for fact in first.facts)
