@@ -1,4 +1,4 @@
-"""Blocks and scripts around programs that build a graph for a session: they run, and it is said that nothing is seen."""
+"""Blocks and scripts around programs that build a graph for a session: they run, and say that nothing is seen."""
 
 import sys
 

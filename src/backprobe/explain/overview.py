@@ -338,6 +338,7 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
         groups |= {
             "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
+            "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
             "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
         }

@@ -56,8 +56,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     # what a tensor is
 
     @property
-    def partly_tensors(self) -> tuple[type, ...]:  # type: ignore[override]  # Keras may be imported at any time
-        """Variables, which have no numbers of their own in a graph."""
+    def partly_tensors(self) -> tuple[type, ...]:
+        """Variables, which have no numbers of their own in a graph; Keras may be imported at any time."""
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
     is_tensor = staticmethod(tensors.is_tensor)

@@ -359,9 +359,11 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""
+        """The numbers of a value in the step, or example, in which something begins at an entry, if they have that."""
+        if at not in self._begun:
+            return self.known.in_example(one, at)
         found = self.known.numbers(one)
-        if at not in self._begun or found is None or self.entries[one].axes != self.entries[at].axes:
+        if found is None or self.entries[one].axes != self.entries[at].axes:
             return found
         loop, steps = self._begun[at]
         return loop.at_step(found, self.entries[at].axes, steps[0])
