@@ -27,12 +27,12 @@ Losses = Mapping[str, Sequence[float]]
 
 
 def losses(known: Evidence) -> dict[str, list[float]]:
-    """Those of one recording, in their order."""
-    found: dict[str, list[float]] = {}
-    for at in sorted(known.record.outputs):
-        numbers = known.numbers(at)
+    """Those of one recording, in their order: all that has an output's name, as ``loss#0`` has that of ``loss#1``."""
+    found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
+    for at, entry in enumerate(known.entries):
+        numbers = known.numbers(at) if strip(entry.name) in found else None
         if numbers is not None and numbers.size == 1 and numbers.dtype.kind == "f":
-            found.setdefault(strip(known.entries[at].name), []).append(float(numbers.reshape(-1)[0]))
+            found[strip(entry.name)].append(float(numbers.reshape(-1)[0]))
     return found
 
 
