@@ -150,3 +150,15 @@ def test_a_gradient_that_a_tape_has_taken_reads_its_loss():
             loss = tf.reduce_mean(e**2)
         slope = tape.gradient(loss, v)
     assert ("loss", "slope") in edges(rec)[1], slope
+
+
+def test_what_is_of_a_sum_of_outputs_is_not_written_as_of_one():
+    w = tf.Variable([1.0, 2.0])
+    with bp.probe() as rec:
+        with tf.GradientTape() as tape:
+            squares, sizes = tf.reduce_sum(w**2), tf.reduce_sum(tf.abs(w))
+        gradient = tape.gradient([squares, sizes], w)
+    assert rec["w"].grad.numpy().tolist() == gradient.numpy().tolist() == [3, 5]
+    drawn = bp.draw(rec).svg
+    assert "gradient = [3, 5]" in drawn and "∂squares" not in drawn and "∂sizes" not in drawn
+    assert "∂return/∂x = 4" in bp.draw(bp.probe(lambda x: x * x)(tf.constant(2.0))).svg

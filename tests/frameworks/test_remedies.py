@@ -53,6 +53,9 @@ TENSORFLOW = [
     ("tf.math.lgamma(x)", [0.0, 0.5], "tf.math.lgamma(tf.maximum(x, 1e-12))"),
     ("tf.math.log(1e-10 + 1 - tf.sigmoid(x))", [200.0, 0.0], "tf.math.log_sigmoid(-x)"),
     ("tf.sqrt(x)", [0.0, 1.0], "tf.sqrt(x + 1e-12)"),
+    ("tf.sqrt(x)", [-1e-8, 1.0], "tf.sqrt(tf.maximum(x, 1e-12))"),
+    ("x ** 0.5", [-1e-8, 1.0], "tf.maximum(x, 1e-12) ** 0.5"),
+    ("tf.math.log(x)", [-1e-8, 1.0], "tf.math.log(tf.maximum(x, 1e-12))"),
     ("tf.norm(x)", [0.0, 0.0], "tf.sqrt(tf.reduce_sum(x ** 2) + 1e-12)"),
     ("tf.math.reduce_std(x, axis=1)", [[1.0, 1.0], [1.0, 2.0]],
      "tf.sqrt(tf.math.reduce_variance(x, axis=1) + 1e-12)"),
@@ -102,6 +105,7 @@ JAX = [
     ("p = jax.nn.sigmoid(x); jnp.log(p / (1 - p))", [200.0, 0.0], "x"),
     ("jnp.log(1e-10 + 1 - jax.nn.sigmoid(x))", [200.0, 0.0], "jax.nn.log_sigmoid(-x)"),
     ("jnp.sqrt(x)", [0.0, 1.0], "jnp.sqrt(x + 1e-12)"),
+    ("x ** 0.25", [-1e-8, 1.0], "jnp.maximum(x, 1e-12) ** 0.25"),
     ("jnp.linalg.norm(x)", [0.0, 0.0], "jnp.sqrt(jnp.sum(x ** 2) + 1e-12)"),
     ("d = x[:, None] - x[None]; jnp.linalg.norm(d, axis=-1)", [[1.0, 2.0], [1.0, 2.0]],
      "jnp.sqrt(jnp.sum(d ** 2, axis=-1) + 1e-12)"),
@@ -179,6 +183,22 @@ def test_in_a_graph(build, numbers, remedy):
     assert birth.fields["why"] in ("at", "pole", "by_zero")
     assert birth.remedy.startswith(remedy)
     assert not any("bind each operation" in one.remedy or "select" in one.remedy for one in report.findings)
+
+
+NEGATIVE = [
+    ("tensorflow", "x ** 0.5", "tf.nn.softplus"), ("tensorflow", "tf.sqrt(x)", "tf.nn.softplus"),
+    ("tensorflow", "tf.math.log(x)", "tf.nn.softplus"), ("jax", "jnp.log2(x)", "jax.nn.softplus"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("framework", "body", "softplus"), NEGATIVE)
+def test_a_number_that_is_negative_by_more_than_rounding(framework, body, softplus, tmp_path):
+    f = function(program(framework, body), tmp_path, IMPORTS[framework])
+    birth = explained(f, TENSOR[framework]([-1.0, 2.0])).of_kind("born")[0]
+    assert birth.remedy == (
+        "find out why `x` is negative (down to -1). If that is rounding, keep it above 0 there; if not, make it "
+        f"positive where it is computed, as by {softplus}(...)"
+    )
 
 
 def angles(x):

@@ -65,12 +65,11 @@ def test_weights_that_an_optimizer_has_spoiled():
                 zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True)
             )
     report = bp.explain(rec)
-    assert {finding.kind for finding in report.findings} == {"came_in", "propagated"}
-    kernel, bias = (f"'`{variable.value.name}`#0'" for variable in model.trainable_variables)
-    assert [finding.headline for finding in report.of_kind("came_in")] == [
-        f"Inf comes in with {kernel}", f"Inf comes in with {bias}"
-    ]  # fmt: skip
-    assert report.findings[0].facts[-1] == f"this happens 1 more time: {kernel[1:-2]}1"
+    assert [finding.kind for finding in report.findings] == ["came_in", "propagated"]
+    assert report.findings[0].headline == (
+        "Inf is written into 'model.a.kernel', 'model.a.bias' at `optimizer.apply_gradients(`, from gradients that "
+        "hold Inf"
+    )
 
 
 def test_without_nonfinite_what_has_no_name_has_no_entry(dense):

@@ -350,6 +350,13 @@ class Differentiator(ABC):
         """What the program itself asked gradients of, but for that of which only the gradient was used further."""
         return ()
 
+    def targets_of(self, values: Sequence[Any]) -> Sequence[Any]:
+        """What the program asked gradients of last, if some of that is among these values; they are in the order in
+        which they were computed. Nothing where the last was computed from more than such gradients, as a loss with a
+        penalty is that the program leaves to be differentiated.
+        """
+        return ()
+
     @abstractmethod
     def differentiate(self, ran: Ran) -> None:
         """The program is over: run backward, once from each root."""

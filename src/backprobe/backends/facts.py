@@ -5,7 +5,7 @@ Facts that become parts of a record refer to captures by position: see ``record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -56,6 +56,18 @@ NOTHING_KNOWN = Description()
 
 
 @dataclass(frozen=True)
+class Written:
+    """A statement that wrote a version of a Variable, and the positions of the captures that went into it.
+
+    ``followed`` are those of which the backend knows where they went.
+    """
+
+    source: Source
+    captures: tuple[int, ...]
+    followed: Set[int]
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What the backward pass gave one captured value."""
 
@@ -70,6 +82,7 @@ class Outcome:
     is_leaf: bool | None = None  # see ``Entry``
     leaves_reached: bool = False  # see ``Entry``
     version: int | None = None  # of the value, where it shares the memory of the program's own: see ``Alias``
+    written: Written | None = None  # where the backend knows what wrote it
 
 
 @dataclass(frozen=True)
@@ -119,15 +132,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Advice:
-    """What is known of an error that the framework raised: what it means, the program's line, and what to write."""
+    """What is known of an error that the framework raised: what it means, the program's line, and what to write.
+
+    ``found`` is what the program has where something else was needed, and ``why`` says why that does not do.
+    """
 
     what: str
     line: Source | None
     next: str
+    found: str = ""
+    why: str = ""
 
     def __str__(self) -> str:
         at = "" if self.line is None else f"{path(self.line.file, self.line.line)}: {self.line.text}"
-        return "\n".join([f"backprobe: {self.what}", *labelled([("at", at), ("next", self.next)])])
+        parts = [("at", at), ("found", self.found), ("why", self.why), ("next", self.next)]
+        return "\n".join([f"backprobe: {self.what}", *labelled(parts)])
 
 
 @dataclass(frozen=True)

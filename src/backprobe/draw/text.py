@@ -158,9 +158,12 @@ class Captions:
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
 
     def _number(self, gradient: Any, name: str) -> str:
-        """A small gradient in full, with what it is of; a large one by its size alone, for its shape is the value's."""
+        """A small gradient in full, with what it is of, unless that is the sum of several outputs; a large one by its
+        size alone, for its shape is the value's.
+        """
         output = self._output
-        symbol = f"∂{output}/∂{name}" if max(len(output), len(name)) <= SHORT else "gradient"
+        is_of_one = len(self.record.outputs) == 1 and max(len(output), len(name)) <= SHORT
+        symbol = f"∂{output}/∂{name}" if is_of_one else "gradient"
         summary = self.summary(gradient)
         if summary is None or summary.size <= SMALL:
             return f"{symbol} = {describe(gradient, self.arrays)}"

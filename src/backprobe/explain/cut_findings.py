@@ -51,6 +51,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
         cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
         function = own or function
+    if kind == "index" and not use.kind:
+        cause = "index.beside"
     if kind == "number" and gives_list(text):
         cause = "number.list"
     inside = converted(text) if kind == cause == "number" else ""
@@ -77,6 +79,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
         plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
         converted=f"`{inside}`", functions=by_hand.get("functions", ""),
+        own=own_name(source.name),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
 

@@ -40,6 +40,12 @@ from backprobe.source.user_code import package
 SAMPLING = ("normal", "bernoulli", "poisson")
 """Functions of PyTorch whose samples have edges to what they were drawn with, and zero for a derivative."""
 
+GUESSED = ("inside", "none_behind")
+"""Kinds of findings that say where a gradient is lost, and not by what."""
+
+SEEN_BY_TAPES = ("outside_tape", "own_gradient", "watched_late")
+"""Kinds that say by what, as a tape of the program's own saw it."""
+
 MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "parameter")
 """What a training that trains all of its parameters cuts off on purpose, as the targets of a value function."""
 
@@ -73,7 +79,7 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
     if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
-    findings = with_parameters(flow, findings)
+    findings = _each_line_once(flow.record, with_parameters(flow, findings))
     told = "\n".join(fact for one in failed for fact in one.facts)
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
@@ -82,6 +88,19 @@ def explain_all(flow: Dataflow) -> Report:
              *_without(flow, missing, rest - leaves), *constants(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
+
+
+def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, where what a tape saw takes the place of a guess about the same line; and where numbers that left
+    TensorFlow are not said again if it is known how.
+    """
+    asked = none_given(record)
+    seen = [one for one in asked if one.kind in SEEN_BY_TAPES]
+    told = [one for one in findings if one.kind not in GUESSED or not is_said(one.source, seen)]
+    headlines = {one.headline for one in asked}
+    known = [one for one in told if one.headline not in headlines]
+    kept = [one for one in told if one in known or one.kind != "numpy" or not is_said(one.source, known)]
+    return [*kept, *(one for one in seen if not is_said(one.source, kept))]
 
 
 def _sampled(flow: Dataflow) -> list[str]:
@@ -323,6 +342,7 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
         groups |= {
             "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
+            "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
             "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
         }
@@ -342,7 +362,7 @@ def _versions(record: Record) -> Mapping[str, Sequence[int]]:
     """The values of each name without its count."""
     found: dict[str, list[int]] = {}
     for name, at in record.names.items():
-        found.setdefault(strip(name).removeprefix(":"), []).append(at)
+        found.setdefault(strip(record.printed.get(name, name)).removeprefix(":"), []).append(at)
     return found
 
 

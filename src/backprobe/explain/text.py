@@ -16,6 +16,7 @@ from string import Formatter
 
 from backprobe.cuts.operation_names import STEPS
 from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.instead import joined, value_at
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
@@ -44,7 +45,7 @@ CAUSES = {
                      "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",
     "copied": "{text} copies the values of {value} into a new tensor without gradient history",
-    "copied_next": "write {join} instead: all of these keep the history",
+    "copied_next": "write {join} instead, which keeps the history",
     "parameter": "{text} makes a new leaf from the values of {value}, so gradients stop there",
     "parameter_next": "compute with {value} itself; make a parameter once, before anything is computed from it",
     "replaced": "replace= put another value into the place of {target}, which was computed from {value}",
@@ -55,6 +56,10 @@ CAUSES = {
     "index": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
     "index_next": "use something smooth instead (softmax weights instead of argmax),\n"
                   "or take the value at that position, whose gradient flows: {at_position}",
+    "index.other": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.other_next": "use something smooth instead, as weights that change with the values (softmax for argmax)",
+    "index.beside": "{target} holds positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.beside_next": "use the values that {call} gives beside them, whose gradient flows",
     "comparison": "{text} is true or false: it jumps or stays the same as {value} changes, so it has no derivative",
     "comparison_next": "select among differentiated values with {where} or a product, or use a smooth step, sigmoid",
     "count": "{text} counts, and a count jumps or stays the same as {value} changes: it has no derivative",
@@ -157,6 +162,14 @@ CAUSES = {
     "outside_tape_next": "inside `with tf.GradientTape() as tape:`, compute all that leads from {value} to {target}",
     "watched_late": "a tape gave None for {value}: {target} was computed from it before that tape watched it",
     "watched_late_next": "call tape.watch({plain}) in the tape before its first use",
+    "watched_after": "a tape gave None for {value}: what was differentiated had been computed before that tape watched "
+                     "it",
+    "watched_after_next": "call tape.watch({plain}) in the tape before its first use",
+    "constant_target": "a tape gave None for {value}: no operation computed what was differentiated from a trainable "
+                       "Variable or a watched tensor; it is a constant, or its numbers came from outside of "
+                       "TensorFlow, as from NumPy",
+    "constant_target_next": "compute it with TensorFlow's own operations alone; a plain block, with bp.probe() as rec: "
+                            "around this line, shows the lines that compute it",
     "not_watched": "a tape gave None for {value}, which it does not watch",
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
@@ -287,6 +300,8 @@ SENTENCES = {
     "grad_none.unknown_next": "",
     "not_scalar": "{value} is {described}, and only a single number has one gradient",
     "not_scalar_next": "{name}.sum().backward() or .mean(); {name}.backward(v) for a vector v",
+    "no_rule": "{values} is computed by {operation}, which has no derivative in PyTorch",
+    "no_rule_next": "detach() what goes into it, and gradients flow by the other ways alone",
     "not_in_graph": "nothing leads from the output back to {values}",
     "not_in_graph_next": "use it in what is computed, or allow_unused=True, which gives None for it",
     "leaf_written": "{value} is a leaf that requires a gradient, and must not be modified in place",
@@ -296,6 +311,8 @@ SENTENCES = {
                               "with torch.no_grad(): around an update",
     "view_written": "{value} is a view that must not be modified in place",
     "view_written_next": "{name} = {name}.clone() before the write, or an operation that makes a new tensor",
+    "view_written_next.item": "u = {name}.clone() before the write, and u in its place;\n"
+                              "or an operation that makes a new tensor",
     "view_written.hook": "a module with a full backward hook gives views, which must not be modified in place",
     "view_written.hook_next": "clone() what the module gives before the write; or take the hook away",
     "write_of_module": "inplace=False in {module}",
@@ -340,6 +357,7 @@ SENTENCES = {
     "write_of_view": "{base} = {base}.clone() before {name} is taken from it: what backward needs stays as it was",
     "write": "a new tensor instead of {text}: {name} = ..., or torch.stack([...]) of its items",
     "frozen_variables": "a floating-point Variable with trainable=True, tf.Variable([1.0, 2.0])",
+    "frozen_drawn": "{smooth}, if {drawn_from} is a distribution of what should be differentiated;\nor {otherwise}",
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
     "all_none": "the tape gave None for every Variable that it was asked for",
     "unconnected": "the result does not depend on any differentiated value",
@@ -437,6 +455,7 @@ SENTENCES = {
     "not_used": "computed, and not used for an output: {names}",
     "not_seen_used": "nothing recorded leads to an output from: {names}",
     "cut_in_graph": "cut off in the graph on every path to the output: {names}",
+    "model_states": "held by the model beside its parameters, and not used for an output: {names}",
     "frozen_all": "computed from nothing recorded that requires a gradient: {names}",
     "hidden_cut": "{parts} is not recorded: if it has a history, it is cut off ({kinds}) at {at}",
     "not_tensors": "not tensors: {names}",
@@ -457,6 +476,8 @@ FLAT = {
     **dict.fromkeys(("clamp", "clip", "hardtanh"), "{op} has derivative 0 outside its limits: use wider ones, or tanh"),
     **dict.fromkeys(STEPS, "{op} is flat between its steps: use a straight-through estimator, {straight_through}"),
     "floordiv": "u // v is flat between its steps: use u / v, or a straight-through estimator around it",
+    "heaviside": "heaviside is flat on both sides of its step: use sigmoid(u / width), or a straight-through estimator "
+    "around it",
     "normal": "normal draws samples without a derivative: use mean + deviation * {noise}",
     **dict.fromkeys(("bernoulli", "poisson"), "{op} has no derivative: use a loss of log_prob(), or a relaxation"),
 }
@@ -478,9 +499,14 @@ def finding(
     chain: tuple[str, ...] = (), **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
-    extreme = "min" if "argmin" in fields.get("text", "") else "max"
+    text, own = fields.get("text", "").strip("`"), fields.get("own", "")
+    if code == "index":
+        fields["at_position"] = fields.get("at_position") or value_at(text, framework)
+        code = code if fields["at_position"] else "index.other"
+    elif code == "copied" and (made := joined(text, own, framework)):
+        fields["join"] = made
     argument = re.split(r"[.\[]", fields.get("plain", ""))[0]  # that holds the value, which wrt= takes
-    words = FrameworkWords(framework, {"extreme": extreme, "argument": argument, **fields})
+    words = FrameworkWords(framework, {"argument": argument, **fields})
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     named = {field: fields[field] for field in _fields(SENTENCES[code])}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)

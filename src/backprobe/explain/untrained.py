@@ -42,13 +42,14 @@ def heading(training: Training) -> str:
 
 def trained_leaves(flow: Dataflow) -> set[int]:
     """The entries of leaves that nothing is said of: they got their gradient, or were not to be trained."""
+    states = {at for at, entry in enumerate(flow.entries) if entry.is_because("state_no_path")}
     training = flow.record.training
     if training is None:
-        return set()
+        return states
     lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
     unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
     given = _given(flow)
-    return {
+    return states | {
         at for at, entry in enumerate(flow.entries)
         if (entry.is_leaf and at not in lacking) or entry.name in unread or at in given
     }  # fmt: skip

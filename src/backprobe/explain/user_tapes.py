@@ -11,6 +11,7 @@ from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding, grouped
@@ -19,9 +20,11 @@ from backprobe.record.source import Source
 
 CODES = {
     WhyNone.OUTSIDE: "outside_tape", WhyNone.WATCHED_LATE: "watched_late", WhyNone.NOT_WATCHED: "not_watched",
-    WhyNone.NOT_FLOAT: "not_float.asked",
+    WhyNone.NOT_FLOAT: "not_float.asked", WhyNone.WATCHED_AFTER: "watched_after", WhyNone.CONSTANT: "constant_target",
 }  # fmt: skip
 SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
+UNSEEN = (*SAID, WhyNone.CONSTANT)
+"""Reasons that do not name a line: the program's text may, or what left TensorFlow."""
 
 POSITIONS = ("ArgMax", "ArgMin", "Where", "TopKV2", "InTopKV2")
 COMPARISONS = (
@@ -79,7 +82,7 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
         line = first.source
         return [finding("asked_for_nothing", "", line, record.framework, text=f"`{line.text.strip()}`")]
     names = listed([one.name for one in group])
-    known = (_mentioned(record, first) or _left(record, first, names)) if first.why in SAID else []
+    known = (_mentioned(record, first) or _left(record, first, names)) if first.why in UNSEEN else []
     return known or [as_one([_finding(record, one) for one in group])]
 
 
@@ -107,6 +110,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=text, target=target, dtype=cut.dtype, instead=flat,
+        at_position=value_at(called_in(cut.source.text, SIDES), record.framework),
     )  # fmt: skip
 
 

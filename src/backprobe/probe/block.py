@@ -206,8 +206,7 @@ class ModelBlock(BlockRun):
 
     fit: Collection[str] = ()  # the parameters that were finite when it began, with ``nonfinite``
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watching(self) -> AbstractContextManager[object]:
         self.modules, self.unfit = (
             Modules(self, self.versions if self.probe.options.nonfinite else None),
             unfit_buffers(self),
@@ -220,10 +219,15 @@ class ModelBlock(BlockRun):
         observer, tape = self.modules.observer(), self.tape
         if isinstance(tape, Differentiator):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
-        with self.blocks.observing(self.call, observer):
-            if self.versions:
-                held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
-                self.fit = self.versions.keys() - held.keys()
+        observing = self.blocks.observing(self.call, observer)
+        return self._looked_at_first(observing) if self.probe.options.nonfinite else observing
+
+    @contextmanager
+    def _looked_at_first(self, observing: AbstractContextManager[object]) -> Iterator[None]:
+        """The same, with a look at the parameters as they are when the block begins."""
+        with observing:
+            held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
+            self.fit = self.versions.keys() - held.keys()
             yield
 
     def judged(self, run: Run) -> Run | Record:

@@ -21,6 +21,8 @@ from backprobe.tracing.trace import Trace
 
 SCALAR, REAL = "a last line that makes a scalar of it, loss = ...", "a last line that makes it real, loss = abs(...)"
 
+IN_GRAPH = "it builds a graph, whose values have numbers in a session alone"
+BY_SESSION = "bp.probe(loss, session=session)({placeholder: value}), of a tensor of that graph and what is fed to it"
 COMPILED = "it ran compiled, as a whole, and left no variable to differentiate"
 UNCOMPILED = "tf.config.run_functions_eagerly(True) before it: then the lines of the function are recorded"
 EAGERLY = "model.compile(..., run_eagerly=True) before fit: then its layers and its loss are recorded"
@@ -44,16 +46,22 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[Output]:  # fmt: skip
-    """The variables that ``of`` names, parts of them, or other values; else the one that holds what was computed last.
+    """The variables that ``of`` names, parts of them, or other values; else what the program asked gradients of last,
+    and where it asked for none the variable that holds what was computed last.
 
-    Where no variable will do, as around ``model.fit``, it is what the program itself asked gradients of, all together.
+    Where no variable will do, as around ``model.fit``, it is all that the program asked gradients of, together.
     Raises BadOutput or NothingToDifferentiate.
     """
     computed = computed_in(frame, trace.tape, differentiator)
+    is_open = probe.of is None and probe.cotangent is None
+    asked_for = differentiator.targets_of([*computed.values()]) if computed and is_open else ()
+    if asked_for:
+        held = {id(tensor): f".{name}" for name, tensor in computed.items()}
+        return [Output(tensor, held.get(id(tensor)), None) for tensor in asked_for]
     try:
         return [_output_of(frame, computed, one, trace, asked, framework) for one in probe.asked]
     except (BadOutput, NothingToDifferentiate):
-        own = differentiator.targets() if probe.of is None and probe.cotangent is None else ()
+        own = differentiator.targets() if is_open else ()
         if not own:
             raise
         return [Output(tensor, None, None) for tensor in own]
@@ -88,6 +96,8 @@ def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
     if not isinstance(error, BadOutput | NothingToDifferentiate) or is_unknown or probe.cotangent is not None:
         return None
     compiled = [one.code for one in tape.not_followed()]
+    if "graph_not_followed" in compiled:
+        return Reason("block_not_differentiated", {"why": IN_GRAPH, "next": BY_SESSION})
     if compiled:
         instead = EAGERLY if "keras_compiled" in compiled else UNCOMPILED
         return Reason("block_not_differentiated", {"why": COMPILED, "next": instead})

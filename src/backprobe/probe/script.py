@@ -37,6 +37,7 @@ NOT_RUN = "backward_not_run"
 NOTHING_RAN = "{}: there is no gradient to explain"
 NO_BACKWARD = "no backward() ran"
 NO_GRADIENT = "the script took no gradient"
+IN_GRAPH = "the script builds a graph for a session, which was not followed"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
 MOST = 4  # of what was found before
 AGAIN = 8  # iterations in which a module may yet be called that an earlier one did not call
@@ -164,6 +165,7 @@ class Script:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
         if self.probe.options.nonfinite and self._is_clean(record):
+            self.earlier.keep_losses(record)
             return False
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:
@@ -220,7 +222,9 @@ class Script:
     def _explained_before(self, report: Report, record: Record) -> None:
         """Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one."""
         if self.last is None or self.last.ok:
-            none_ran = "" if record.none_given else NO_BACKWARD if record.framework == "torch" else NO_GRADIENT
+            is_graph = any(note.code == "graph_not_followed" for note in record.notes)
+            none_taken = IN_GRAPH if is_graph else NO_GRADIENT
+            none_ran = "" if record.none_given else NO_BACKWARD if record.framework == "torch" else none_taken
             is_untrained = record.training is not None and bool(record.training.untrained)
             is_all = bool(none_ran) and not is_untrained and all(one.kind == NOT_RUN for one in report.findings)
             notes = (*report.notes, *([none_ran] if none_ran else ()))

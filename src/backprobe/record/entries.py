@@ -75,6 +75,8 @@ class WhyNone(StrEnum):
     NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
     UNKNOWN = "unknown"
     WATCHED_LATE = "watched_late"  # something was computed from it before the tape watched it
+    WATCHED_AFTER = "watched_after"  # what the tape differentiated was there before the tape watched it
+    CONSTANT = "constant"  # no operation computed what the tape differentiated from anything with a gradient
     ZERO = "zero"  # it gave zeros and not None: an operation on each way has a derivative of 0
 
 

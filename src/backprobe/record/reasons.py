@@ -64,6 +64,7 @@ SENTENCES = {
     "no_history": "it was computed from differentiated values, but has no gradient history",
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
+    "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "its module was not seen to run",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
@@ -159,6 +160,8 @@ SENTENCES = {
     "block_not_differentiated": "the block was not differentiated: {why}",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
+    "graph_not_followed": "the graph that was built for a session was not followed; "
+                          "bp.probe(loss, session=session)(feed) records it",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     "raised": "the program raised {error}",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, Written
 from backprobe.record.entries import Alias, Entry, NoneGiven, Record
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.names import strip
@@ -50,6 +50,8 @@ class Assembler:
         ``original`` is what it took the place of, in a tuple, if it did.
         """
         own = self.names.of_entries[at]
+        if outcome.written is not None:
+            source, indirect = source or outcome.written.source, self._written(own[0], outcome.written, indirect)
         return Entry(
             name=own[0], aliases=tuple(own[1:]) if len(own) > 1 else (), status=outcome.status, why=outcome.why,
             shape=described.shape, dtype=described.dtype, device=described.device, source=source, op=op,
@@ -76,6 +78,20 @@ class Assembler:
         )  # fmt: skip
 
     # from positions of captures to positions of entries
+
+    def _written(self, name: str, written: Written, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
+        """What was written into a Variable, by its own statement: that may mention more than it writes there."""
+        known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
+        given = dict.fromkeys(self._each(written.captures))
+        unsaid = [
+            IndirectInput(self._local(at), at, strip(name).rpartition(":")[2], written.source, name=self.first[at])
+            for at in given if at not in known
+        ]  # fmt: skip
+        return (*[way for way in said if way.at in given or way.at not in followed], *unsaid)
+
+    def _local(self, at: int) -> str:
+        """What the program calls a value, without its scope and count."""
+        return strip(self.first[at]).rpartition(":")[2]
 
     def _held(self, outcome: Outcome) -> Any:
         return outcome.value if outcome.version is None else Alias(outcome.value, outcome.version, self.version_of)

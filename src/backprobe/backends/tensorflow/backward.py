@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root
+from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root, Written
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Severed
@@ -15,6 +15,7 @@ from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import identity, is_eager
+from backprobe.backends.user_lines import source_at
 from backprobe.errors import NothingToDifferentiate
 from backprobe.record.entries import CutBy, GradStatus
 from backprobe.record.inputs import Edge
@@ -37,12 +38,14 @@ def _passed(
     gradients = _gradients(tape, log, root, captures, recorded)
     found = [_found(capture, gradients.get(capture.key), log) for capture in captures]
     links = _links(log, captures, recorded, [status for status, _ in found])
+    wrote = written(log, captures, recorded)
     cut = _assigned([each for each, (_, why) in zip(captures, found, strict=True) if why is NOT_CONNECTED], root, log)
     outcomes = [
         Outcome(
             status, ASSIGNED if capture in cut else why, capture.value,
             gradients.get(capture.key) if status is GradStatus.OK else None,
             () if options.partials else tuple(map(Edge, own)), cause=cut[capture].source if capture in cut else None,
+            written=wrote.get(capture.key),
         )
         for capture, (status, why), own in zip(captures, found, links, strict=True)
     ]  # fmt: skip
@@ -72,6 +75,28 @@ def by_key(captures: Sequence[Capture]) -> dict[Key, int]:
 def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> list[list[int]]:
     """The captures that flow directly into each."""
     return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
+
+
+def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> dict[Key, Written]:
+    """What wrote each version of a Variable that was written while the program ran, where all of it is known."""
+    found: dict[Key, Written] = {}
+    if not log.is_written:
+        return found
+    followed, held = frozenset(recorded.values()), dict[int, list[Key]]()
+    for capture in captures:
+        if capture.is_variable and capture.number in log.variables:
+            held.setdefault(capture.number, []).append(capture.key)
+    for keys in held.values():
+        last = min(keys)
+        for key in sorted(set(keys))[1:] if last[1] == 0 else ():
+            known = log.written(key[0], key[1], last[1])
+            source = None if known is None else source_at(*known[1])
+            if known is not None and source is not None:
+                given = sorted({at for number in known[0] for at in log.nearest(number, recorded)})
+                before = [recorded[last]] if known[2] and last in recorded else []
+                found[key] = Written(source, (*before, *given), followed)
+            last = key
+    return found
 
 
 def _gradients(

@@ -17,20 +17,25 @@ from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.tape import TensorflowTape
-from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
+from backprobe.backends.tensorflow.parameter_updates import Updates
+from backprobe.backends.tensorflow.tape import ProbeTape, TensorflowTape
+from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, is_tensor, variable_of
 from backprobe.backends.tensorflow.user_tapes import UserTapes
 from backprobe.record.reasons import Reason
 
 
 @dataclass(frozen=True)
 class Given:
-    """A backward pass of a tape of the program's own: from which tensors, and its positions in the log."""
+    """A backward pass of a tape of the program's own: from which tensors, its positions in the log, and whether all
+    that it was asked for are gradients of Variables.
+    """
 
     targets: Sequence[Any]
     positions: range
+    is_of_variables: bool
 
 
+SOURCES = ("sources", "source")  # what methods of tapes call that which they are asked for gradients of
 NOT_RUN = Reason("block_not_over")
 
 
@@ -44,11 +49,27 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version)
         self.given: list[Given] = []
+        self.updates = Updates(self.log) if options.nonfinite and options.updates else None
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())
         for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(private.GIVING, self._giving)}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))
+        updating = private.updating_class()
+        if updating is not None:
+            self.recording.enter_context(listening(updating, private.UPDATING, self._updating))
+
+    def _updating(self, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any) -> Any:
+        """Of what an optimizer writes, part comes from Variables of its own, past which nothing is followed."""
+        if not tf.executing_eagerly():
+            return following(optimizer, grads, variables, rate)
+        pairs = [(one, by) for one, by in zip(variables, grads, strict=False) if is_tensor(one) and by is not None]
+        before, began = [] if self.updates is None else self.updates.before(pairs), self.log.length
+        with self.log.optimizer([(identity(one), getattr(by, "values", by)) for one, by in pairs]):
+            updated = following(optimizer, grads, variables, rate)
+        if self.updates is not None:
+            self.updates.after(before, began, optimizer, rate)
+        return updated
 
     def _giving(self, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
         start, compiled = self.log.length + 1, dict(self.log.compiled)
@@ -60,11 +81,14 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
                 self.compiled_by = "keras" if layers.is_in_step_of_keras() else "the program"
         finally:
             self.log.derived.append(range(start, self.log.length + 1))
-            self.given.append(Given(self._differentiated(args, kwargs), range(start, self.log.length + 1)))
+            targets = [] if isinstance(tape, ProbeTape) else self._differentiated(args, kwargs)
+            sources = tf.nest.flatten([*args[1:2], *(kwargs[name] for name in SOURCES if name in kwargs)])
+            of_variables = all(variable_of(one) is not None for one in sources)
+            self.given.append(Given(targets, range(start, self.log.length + 1), of_variables))
             self.log.compiled = compiled
         is_whole = tf.executing_eagerly() and not self.user_tapes.is_recorded(tape, self.gradients)
         is_any = any(one is not None for one in tf.nest.flatten(gradients))
-        if self.heard is not None and is_whole and is_any:
+        if self.heard is not None and is_whole and is_any and not isinstance(tape, ProbeTape):
             self.heard(self.given[-1].targets, gradients)
         return gradients
 
@@ -79,6 +103,22 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         inner = {id(target) for given in self.given if not positions.isdisjoint(given.positions)
                  for target in given.targets}  # fmt: skip
         return [target for known, target in found.items() if known not in inner]
+
+    def targets_of(self, values: Sequence[Any]) -> Sequence[Any]:
+        held, own = set(map(self.identity, values)), set(map(self.identity, self.targets()))
+        if not held & own or self._is_penalized(self.identity(values[-1])):
+            return ()
+        asked = ([one for one in given.targets if self.identity(one) in own] for given in reversed(self.given))
+        return next(targets for targets in asked if held.intersection(map(self.identity, targets)))
+
+    def _is_penalized(self, number: int) -> bool:
+        """Is a value computed from gradients that the program took, and more than how large those of Variables are?"""
+        log = self.log
+        others, own = log.back_to_gradients([number])
+        positions = set(map(log.position, own))
+        used = [given for given in self.given if not positions.isdisjoint(given.positions)]
+        is_norm = all(given.is_of_variables for given in used) and all(map(log.inputs, others))
+        return bool(used) and not is_norm
 
     def follow(self, tensors: Sequence[Any]) -> None:
         for tensor in tensors:
@@ -99,8 +139,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def not_followed(self) -> Sequence[Reason]:
         by_keras = layers.compiled_by_keras()
-        return [Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
-                for name in self.unseen()]  # fmt: skip
+        graph = [Reason("graph_not_followed")] if self.log.builds_graph else []
+        return [*graph, *(
+            Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
+            for name in self.unseen()
+        )]  # fmt: skip
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed
@@ -119,7 +162,10 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """With the gradients that the program asked its own tapes for, and what became of its Variables."""
         own = self.user_tapes
-        return replace(passed, none_given=own.none_given(captures), training=own.training(captures))
+        updates = () if self.updates is None else self.updates.found(captures)
+        return replace(
+            passed, none_given=own.none_given(captures), training=own.training(captures), updates=updates
+        )  # fmt: skip
 
     def give_up(self, why: Reason) -> None:
         self.recording.close()
@@ -139,4 +185,5 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.recording.close()
         self.passes = ()
         self.given.clear()
+        self.updates = None
         super().release()

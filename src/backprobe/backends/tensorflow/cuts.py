@@ -51,10 +51,13 @@ class Cuts:
         self.zero: dict[Edge, Severed] = {}  # or zeros
         self.left: dict[Place, Severed] = {}  # lines that took numbers out of TensorFlow
 
-    def cut(self, operation: str, by: CutBy, dtype: str, flowing: tuple[int, ...], position: int, made: int) -> None:
+    def cut(
+        self, operation: str, by: CutBy, dtype: str, flowing: tuple[int, ...], position: int, made: int,
+        place: Place | None = None,
+    ) -> None:  # fmt: skip
         """This operation made a value of followed ones, which no gradient comes back to."""
         if operation not in NOT_OF_NUMBERS:
-            self._add(made, (Severed(operation, by, dtype, flowing, position, users_place()),))
+            self._add(made, (Severed(operation, by, dtype, flowing, position, place or users_place()),))
 
     def flow(self, operation: str, flowing: tuple[int, ...], position: int, made: int) -> None:
         """This operation made a value that tapes follow; some have no derivative all the same."""

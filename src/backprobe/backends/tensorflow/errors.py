@@ -15,6 +15,10 @@ COMPILED = {
                    "tf.config.run_functions_eagerly(True) shows the line that cuts the loss off",
 }  # fmt: skip
 """Notes, by who has a step compiled."""
+IN_GRAPH = (
+    "backprobe: the graph was not followed; without minimize(), rec = bp.probe(loss, session=session)(feed) records "
+    "it, and bp.explain(rec, name) says for a Variable of that name which operations cut it off, and where"
+)
 
 
 def explain(error: BaseException, tape: Any, captures: object) -> Failure | str | None:
@@ -25,6 +29,8 @@ def explain(error: BaseException, tape: Any, captures: object) -> Failure | str 
             "tf.stop_gradient on what goes into it leaves it out"
         )
     if isinstance(error, ValueError) and NONE_GIVEN in str(error):
+        if tape.log.builds_graph:
+            return IN_GRAPH
         return COMPILED.get(tape.compiled_by) or Failure("none_given")
     if isinstance(error, RuntimeError) and GRAPHS_ALONE in str(error) and tape.counts:
         return (

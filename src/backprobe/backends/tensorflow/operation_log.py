@@ -56,6 +56,15 @@ Key = tuple[int, int]
 """The number of a tensor, or of a Variable's handle; and the version, which is 0 for a tensor."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """What one version of a Variable was made of: the numbers of the values that were written, and by which line."""
+
+    given: tuple[int, ...]
+    place: Place
+    adds: bool  # is what it held before in it as well?
+
+
 @dataclass
 class Uses:
     """What was done with one Variable: when it was written and read; the reads share its memory."""
@@ -66,6 +75,7 @@ class Uses:
     """When parts of it were gathered, or a function had it, and the numbers of what was made of it."""
     gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by version: when first, and all of it
     is_in_doubt: bool = False  # a compiled function had it, and may have written
+    written: dict[int, Written] = field(default_factory=dict)  # by the version that a write made
 
     def version_at(self, position: int) -> int:
         return bisect_left(self.writes, position)
@@ -107,7 +117,10 @@ class OperationLog:
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
         self.is_muted = self.is_written = False  # has any Variable been written?
         self.is_without_derivatives = False
+        self.builds_graph = False  # for sessions, beside those of functions
         self.unset: set[int] = set()  # Variables that were made in the run, and have no value yet
+        self.updating: dict[int, tuple[int, ...]] = {}  # what an optimizer was given for each Variable, while it runs
+        self.updated_at: Place | None = None  # by which line
 
     @contextmanager
     def muted(self) -> Iterator[None]:
@@ -143,6 +156,7 @@ class OperationLog:
     ) -> None:
         """An operation of this thread has run; one with a graph is only being traced."""
         if graph is not None or self.is_muted:
+            self.builds_graph |= graph is not None and not (self.is_muted or graph.building_function)
             return
         name, compiled = _named(kind)
         if compiled is not None:
@@ -176,8 +190,13 @@ class OperationLog:
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
+        gradient = self.updating.get(handle, ())  # alone: replicas' gradients are summed in one function of all
+        place = self.updated_at if gradient else users_place() if written else None
         if written:
-            self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle)
+            self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
+        if place is not None and handle in self.variables:
+            uses, adds = self.variables[handle], bool(gradient) or name != "AssignVariableOp"
+            uses.written[len(uses.writes)] = Written(gradient or written, place, adds)
 
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
@@ -299,7 +318,33 @@ class OperationLog:
         uses.writes.append(self.length)
         self.is_written = True
 
+    @contextmanager
+    def optimizer(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
+        """Within this context an optimizer updates Variables: of these it was given these gradients."""
+        before = self.updating, self.updated_at
+        self.updating = {number: (identity_of(given),) for number, given in pairs if self.carries(given)}
+        self.updated_at = users_place()
+        try:
+            yield
+        finally:
+            self.updating, self.updated_at = before
+
     # what follows from it
+
+    def written(self, number: int, version: int, last: int) -> tuple[set[int], Place, bool] | None:
+        """What was written into a Variable since it had another version, the line that wrote last, and whether what it
+        held then is in it; None where not all of it is known.
+        """
+        uses, found = self.variables[number], set[int]()
+        writes = [uses.written.get(one) for one in range(version, last, -1)]
+        for write in writes:
+            if write is None:
+                return None
+            found.update(write.given)
+            if not write.adds:
+                break
+        assert writes[0] is not None
+        return found, writes[0].place, all(write is not None and write.adds for write in writes)
 
     def before(self, numbers: Iterable[int]) -> set[int]:
         """The values that these were computed from, and these."""
@@ -307,8 +352,15 @@ class OperationLog:
 
     def numbers_before(self, numbers: Iterable[int]) -> set[int]:
         """The same, but for gradients that the program took itself, and what only these were computed from."""
+        return self.back_to_gradients(numbers)[0]
+
+    def back_to_gradients(self, numbers: Iterable[int]) -> tuple[set[int], set[int]]:
+        """The values that these were computed from, and these, but for gradients that the program took itself and what
+        only these were computed from; and such gradients.
+        """
         own = {number for number, (position, _) in self.made.items() if any(position in one for one in self.derived)}
-        return reached(numbers, lambda number: () if number in own else self.inputs(number)) - own
+        found = reached(numbers, lambda number: () if number in own else self.inputs(number))
+        return found - own, found & own
 
     def inputs(self, number: int) -> tuple[int, ...]:
         """The values that carry a gradient, and that this one was computed from."""

@@ -44,6 +44,7 @@ try:
     LEAVING = ops._EagerTensorBase, "_numpy"
     _ = ConcreteFunction._call_flat
     _ = ops._EagerTensorBase._numpy
+    _ = ops.uid
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:
     raise Unsupported(
@@ -223,6 +224,11 @@ identity_of: Callable[[Any], int] = attrgetter("_id")
 """A number that no other eager tensor of this process has or had."""
 
 
+def next_identity() -> int:
+    """A number above those of all eager tensors that there are, and below those of all to come."""
+    return int(ops.uid())
+
+
 def is_compiled(function: Any) -> bool:
     if type(function) in (FunctionType, MethodType):  # most are: isinstance asks a class with a metaclass in Python
         return False
@@ -323,6 +329,13 @@ def spelled(function: Any) -> str:
 
 UPDATING = "_backend_update_step"
 """The method that is given the gradients as they are used, in steps that change parameters."""
+
+
+def updating_class() -> Any:
+    """The class that has that method, if the program has imported Keras."""
+    keras = sys.modules.get("keras")
+    kind = getattr(getattr(keras, "optimizers", None), "Optimizer", None)
+    return None if kind is None else next((base for base in kind.__mro__ if UPDATING in vars(base)), None)
 
 
 def counter(optimizer: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -17,7 +18,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow import private, tensors
 from backprobe.backends.tensorflow.arguments import lift
-from backprobe.backends.tensorflow.backward import by_key, differentiate, sources
+from backprobe.backends.tensorflow.backward import by_key, differentiate, sources, written
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.functions import TensorflowCallables
 from backprobe.backends.tensorflow.operation_log import OperationLog
@@ -29,6 +30,10 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
+
+
+class ProbeTape(tf.GradientTape):  # type: ignore[misc]  # TensorFlow has no types
+    """The tape of a probe, and none of the program's own."""
 
 
 class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
@@ -49,6 +54,11 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return self._tap if self.options.partials else None
 
     # what a tensor is
+
+    @property
+    def partly_tensors(self) -> tuple[type, ...]:
+        """Variables, which have no numbers of their own in a graph; Keras may be imported at any time."""
+        return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
     is_tensor = staticmethod(tensors.is_tensor)
     describe = staticmethod(tensors.describe)
@@ -189,10 +199,10 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_key(captures)
         found = [GradStatus.BACKWARD_NOT_RUN if capture.is_followed else capture.status for capture in captures]
-        links = sources(self.log, captures, recorded)
+        links, wrote = sources(self.log, captures, recorded), written(self.log, captures, recorded)
         return Backward([
             Outcome(status, self.why_not if capture.is_followed else capture.why, capture.value, None,
-                    tuple(map(Edge, own)))
+                    tuple(map(Edge, own)), written=wrote.get(capture.key))
             for capture, status, own in zip(captures, found, links, strict=True)
         ], ())  # fmt: skip
 
@@ -202,7 +212,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         with (
             private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
-            tf.GradientTape(persistent=bool(self.options.partials or self.options.several)) as self.gradients,
+            ProbeTape(persistent=bool(self.options.partials or self.options.several)) as self.gradients,
         ):
             yield self.gradients
 

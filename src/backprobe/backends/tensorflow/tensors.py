@@ -46,8 +46,13 @@ def plain(value: Any) -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    """Is it a tensor that has its numbers, or a Variable?"""
-    return is_eager(value) or variable_of(value) is not None
+    """Is it a tensor that has its numbers, or a Variable that has? One of a graph has them in sessions alone, and would
+    be read by a node that nobody asked for.
+    """
+    if is_eager(value):
+        return True
+    variable = variable_of(value)
+    return variable is not None and is_eager(variable.handle)
 
 
 def identity(value: Any) -> int:

@@ -35,6 +35,7 @@ class Recorded:
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     watched: dict[int, int] = field(default_factory=dict)  # by number: the position in the log at which it was first
+    newest: dict[int, int] = field(default_factory=dict)  # by the same: what is above the numbers of all before that
 
     def has(self, position: int) -> bool:
         return any(start < position <= end for start, end in self.spans)
@@ -61,6 +62,7 @@ class UserTapes:
 
     def __init__(self, log: OperationLog, version: Callable[[Any], int]) -> None:
         self.log, self.version = log, version
+        self.began = private.next_identity()
         self.tapes: WeakKeyDictionary[Any, Recorded] = WeakKeyDictionary()
         self.asked: list[Asked] = []
         self.trained: dict[int, bool] = {}  # the Variables that gradients were asked for, and has one come?
@@ -97,8 +99,10 @@ class UserTapes:
 
     def _watching(self, following: Callable[..., Any], tape: Any, tensor: Any) -> None:
         following(tape, tensor)
+        known = self._of(tape)
         for one in filter(is_tensor, tf.nest.flatten(tensor)):
-            self._of(tape).watched.setdefault(identity(one), self.log.length)
+            if identity(one) not in known.watched:
+                known.watched[identity(one)], known.newest[identity(one)] = self.log.length, private.next_identity()
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
         """A tape has given these; of each that is None is noted why."""
@@ -118,7 +122,9 @@ class UserTapes:
             self.asked.append(Asked(0, 0, "", line, WhyNone.NOTHING, (), (), (), "", False))
         known = self._of(tape)
         targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
-        way = _Way(self.log, known, targets, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched})
+        way = _Way(
+            self.log, known, targets, self.began, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched}
+        )
         whys = [(source, way.why(source, private.watches_variables(tape))) for source in missing]
         whys += [(source, (WhyNone.ZERO, (), cuts)) for source in zero if (cuts := way.zeros(identity(source)))]
         for source, (why, outside, cuts) in whys:
@@ -201,8 +207,10 @@ class UserTapes:
 class _Way:
     """The way from sources to targets as the log has it, and which parts of it a tape has seen."""
 
-    def __init__(self, log: OperationLog, tape: Recorded, targets: set[int], watched: Mapping[int, int]) -> None:
-        self.log, self.tape, self.targets, self.watched = log, tape, targets, watched
+    def __init__(
+        self, log: OperationLog, tape: Recorded, targets: set[int], began: int, watched: Mapping[int, int]
+    ) -> None:  # fmt: skip
+        self.log, self.tape, self.targets, self.began, self.watched = log, tape, targets, began, watched
         self.before = {each: log.made.get(each, NEVER) for each in log.before(targets)}
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
@@ -222,8 +230,12 @@ class _Way:
         left = tuple([one for one in self.log.cuts.left.values()
                       if self.tape.has(one.position) and number in self.log.before(one.inputs)])  # fmt: skip
         computed = [each for each in self.targets if each in self.log.made or each in self.log.cut]
-        if not computed or (variable is None and number not in self.log.followed):
-            return WhyNone.UNKNOWN, (), left
+        if variable is None and number not in self.log.followed:
+            is_after = bool(self.targets) and max(self.targets) < self.tape.newest.get(number, 0)
+            return (WhyNone.WATCHED_AFTER if is_after else WhyNone.UNKNOWN), (), left
+        if not computed:
+            is_new = bool(self.targets) and min(self.targets) > self.began
+            return (WhyNone.CONSTANT if is_new else WhyNone.UNKNOWN), (), left
         if number not in self.before:
             return WhyNone.NO_WAY, (), left
         on_way, since = self._from(number), self.watched.get(number, 0)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import compress
+from operator import attrgetter
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
@@ -28,6 +30,7 @@ from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
+HOOKS, PRE_HOOKS = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
 
@@ -218,9 +221,9 @@ class _Reporter:
         for at in now.shape.holders:
             if modules[at] not in before and "forward" not in vars(modules[at]):
                 observer.kinds[paths[at]] = type(modules[at])
-        for at, module in enumerate(modules):
-            if (module._forward_hooks or module._forward_pre_hooks) and module not in before:
-                observer.hooks[paths[at]] = [*_codes(module)]
+        for module in {*compress(modules, map(HOOKS, modules)), *compress(modules, map(PRE_HOOKS, modules))}:
+            if module not in before:
+                observer.hooks[self.known[module]] = [*_codes(module)]
         for at, path in chosen.outputs:
             if modules[at] not in before:
                 self.paths.setdefault(modules[at], []).append(path)

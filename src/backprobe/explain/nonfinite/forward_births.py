@@ -250,6 +250,9 @@ class ForwardPass:
         if entry.name == OF:
             given = quoted(inputs, MOST) or say("what_is_recorded")
             return finding("born_in_output", given=given, remedy=say("see_lines"))
+        if self._is_written_over(at):
+            line = say("unseen_line") if entry.source is None else f"`{entry.source.text}`"
+            return finding("written_unknown", line=line)
         facts.append(say("inputs_unseen"))
         paths = [split(name)[0].split(".") for name in (entry.name, *inputs)]
         shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))
@@ -356,9 +359,11 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""
+        """The numbers of a value in the step, or example, in which something begins at an entry, if they have that."""
+        if at not in self._begun:
+            return self.known.in_example(one, at)
         found = self.known.numbers(one)
-        if at not in self._begun or found is None or self.entries[one].axes != self.entries[at].axes:
+        if found is None or self.entries[one].axes != self.entries[at].axes:
             return found
         loop, steps = self._begun[at]
         return loop.at_step(found, self.entries[at].axes, steps[0])

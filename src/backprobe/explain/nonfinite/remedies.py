@@ -19,7 +19,7 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
-from backprobe.explain.nonfinite.remedy_table import CHAINS, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
+from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
 from backprobe.explain.nonfinite.signs import Signs, clamps_divisor
 from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, say
@@ -50,7 +50,17 @@ class Remedies:
         chain = next(self._chains(at, term, why), "") if is_known and why is not None else ""
         if chain or masked:
             return chain or say("double_where", where=f"{PREFIX.get(self.framework, '')}where")
-        return next(self._singles(at, term, why), "") if is_known and why is not None else ""
+        return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else ""
+
+    def _of_negative(self, at: int, term: Term, why: Mechanism) -> str:
+        """For a negative number where none may be, and that rounding need not explain: no formula mends that."""
+        operand = term.args[0] if term.args else None
+        numbers = None if operand is None else self.known.computation(at).value(operand)
+        is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
+        if operand is None or numbers is None or not is_below_zero or not (numpy.asarray(numbers) < 0).any():
+            return ""
+        softplus = SPELLED["softplus"][self.framework].format("...")
+        return say("see_negative", name=f"`{operand.text}`", low=f"{numpy.min(numbers):.6g}", softplus=softplus)
 
     def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[str]:
         roots = [(place, one) for place in self._near(at) for one in reversed([*self.known.term(place)])]
@@ -78,7 +88,7 @@ class Remedies:
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
         """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
-        computed = self.known.computation(at)
+        computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
         if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
             return
@@ -88,17 +98,20 @@ class Remedies:
             is_cured = made is None or (numpy.isfinite(made).all() and _is_kept(row, before, made))
             is_cured = is_cured and not (made is not None and self._moves_on(at, root, made))
             dimension = self._dimension(row, found, computed)
-            if is_cured and dimension is not None and self._is_for_divisor(row, found, computed):
+            is_suited = self._is_for_divisor(row, found, computed) and _is_rounding(row, found, computed)
+            if is_cured and dimension is not None and is_suited:
                 found.words |= {"dim": Term(text=dimension)} if dimension else {}
                 yield found
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
         """Would NaN or Inf then begin in what is computed from it, as where a quotient becomes 0 before a logarithm?"""
-        changed = self.known.computation(at).with_value([root], made)
+        changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None
         for one in self.known.consumers[at]:
-            computed = self.known.computation(one)
+            if self.known.entries[one].axes != self.known.entries[at].axes:
+                continue  # it has all examples, or all steps
+            computed = self.known.example(one, at)
             parts = [part for part in computed.term if part.at == at]
             if parts and computed.with_value(parts, changed.result).is_born_around(parts):
                 return True
@@ -146,7 +159,7 @@ class Remedies:
     def _numbers(self, at: int, found: Match) -> Mapping[str, float]:
         """What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1."""
         numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
-        divisor = self.known.computation(at).value(found.letters["b"]) if "b" in found.letters else None
+        divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
         is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
         return {**numbers, "tiny": 1} if is_count else numbers
 
@@ -158,7 +171,7 @@ class Remedies:
         letters = {letter: self._spelled(letter, found, named, is_repeated) for letter in found.letters}
         is_node = self.known.is_node(at)
         trees = {letter: ast.Name(text) if is_node else _as_tree(text) for letter, text in letters.items()}
-        value = self.known.computation(at).value
+        value = self.known.example(at).value
         plain = {letter for letter, one in found.letters.items() if isinstance(value(one), int | float)}
         tree = self._written(_with_python(formula(row.instead), plain), trees, found, self._numbers(at, found))
         for one in reversed(found.selections):
@@ -246,6 +259,18 @@ class Remedies:
         names = WORDS[self.framework]
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
+
+
+def _is_rounding(row: Remedy, found: Match, computed: Computation) -> bool:
+    """Are the negative numbers that a remedy of those takes away as small as rounding leaves where it should be 0?"""
+    if row.codes is not NEGATIVE:
+        return True
+    value = computed.value(found.letters["a"])
+    numbers = None if value is None else numpy.asarray(value)
+    if numbers is None or numbers.dtype.kind != "f" or not numpy.isfinite(numbers).all():
+        return False
+    rounding = float(numpy.finfo(numbers.dtype).eps) ** 0.5
+    return bool(-numbers.min() <= rounding * max(1.0, float(abs(numbers).max())))
 
 
 def _is_kept(row: Remedy, before: Any, made: Any) -> bool:

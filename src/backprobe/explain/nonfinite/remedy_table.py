@@ -39,6 +39,7 @@ BINARY_FROM_LOGITS = {
 ZERO = frozenset({"at", "zero_inf", "pole", "pole_nan", "pole_zero", "pole_undefined", "pole_of_result"})
 DIVISION = frozenset({"by_zero", "zero_zero", "pole", "pole_nan", "pole_zero"})
 OUTSIDE = ZERO | {"outside", "below"}
+NEGATIVE = frozenset({"negative_root", "fractional_power", "below"})
 OVERFLOW = frozenset({"overflow", "overflow_of"})
 ROWS = frozenset({"infinite_row", "pole_of_result"})
 
@@ -131,6 +132,12 @@ SINGLE = (
     Remedy("log2(a)", "log2(maximum(a, tiny))", "log_of_zero", ZERO),
     Remedy("log10(a)", "log10(maximum(a, tiny))", "log_of_zero", ZERO),
     Remedy("log1p(a)", "log1p(maximum(a, -1 + small))", "log_of_zero", ZERO),
+    Remedy("sqrt(a)", "sqrt(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
+    Remedy("rsqrt(a)", "rsqrt(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
+    Remedy("a ** b", "maximum(a, tiny) ** b", "rounded_below_zero", NEGATIVE),
+    Remedy("log(a)", "log(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
+    Remedy("log2(a)", "log2(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
+    Remedy("log10(a)", "log10(maximum(a, tiny))", "rounded_below_zero", NEGATIVE),
     Remedy("a / b", "a / maximum(b, tiny)", "division_by_zero", DIVISION),
     Remedy("a / b", "where(b == 0, 0.0, a / where(b == 0, 1.0, b))", "division_by_zero", DIVISION),
     Remedy("reciprocal(a)", "1 / maximum(a, tiny)", "division_by_zero", DIVISION),

@@ -38,6 +38,7 @@ SENTENCES = {
     "written_finite": "{word} is written into {parameters} at {line}, from finite gradients",
     "written_inf": "{word} is written into {parameters} at {line}, from gradients that hold Inf",
     "written_nan": "{word} is written into {parameters} at {line}, from gradients that hold NaN",
+    "written_unknown": "{word} is written into {name} at {line}: what is recorded of what went in is finite",
     "written_none": "{word} is written into {parameters} at {line}, without gradients",
     "output_unexplained": "the output {name} holds {word}, and where that began is not known",
     "gradient_unexplained": "the gradient of {name} holds {word}, and where that began is not known",
@@ -124,6 +125,7 @@ SENTENCES = {
     "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
     "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
               "then: it skips the step and lowers the scale",
+    "diverging": "the training diverges: in the steps before, {name} was {more}{losses}",
     "unknown_number": "an unknown number",
     "inputs_unseen": "the module's other inputs are not recorded",
     "repeated": "this happens {times}: {names}",
@@ -138,7 +140,10 @@ SENTENCES = {
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
     "see_divisor": "look at {names}: what it divides by is 0, or nearly",
+    "see_negative": "find out why {name} is negative (down to {low}). If that is rounding, keep it above 0 there; if "
+                    "not, make it positive where it is computed, as by {softplus}",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
+    "smaller_steps": "a smaller learning rate; or {clipped}",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
     "double_where": "substitute a harmless number before the operation, too: safe = {where}(condition, x, 1), then "
                     "{where}(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
@@ -176,6 +181,7 @@ SENTENCES = {
     "inverse_at_one": "its derivative is infinite at the ends of its range, and beyond them it is NaN",
     "angle_of_zero": "0 has no angle; this gives the same value, and a finite derivative",
     "log_of_zero": "a small number keeps it from 0, where the logarithm and its derivative are infinite",
+    "rounded_below_zero": "rounding makes it negative; this keeps it above 0, with a gradient of 0 for what was below",
     "division_by_zero": "it divides by 0 nowhere",
     "exp_overflows": "larger numbers leave the range of the dtype",
     "masked_row": "a row of −Inf alone has no softmax; a large negative number masks as well, as does a mask of "
@@ -202,6 +208,7 @@ KINDS = {
     "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",
     "apart": "unknown",
     "written_finite": "born", "written_inf": "came_in", "written_nan": "came_in", "written_none": "unknown",
+    "written_unknown": "unknown",
 }  # fmt: skip
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
 

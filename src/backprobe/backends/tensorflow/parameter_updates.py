@@ -1,0 +1,105 @@
+"""Updates by Keras's optimizers that wrote NaN or Inf into Variables, and what the gradients held that they were given.
+
+An optimizer is given its gradients as it uses them: accumulated, unscaled and clipped. Each is looked at there, and the
+Variables before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.cuts import Place, users_place
+from backprobe.backends.tensorflow.operation_log import OperationLog
+from backprobe.backends.tensorflow.private import unrecorded
+from backprobe.backends.tensorflow.tensors import identity, is_eager, read, variable_of
+from backprobe.backends.tensorflow.trained_names import owned_by_layers
+from backprobe.backends.user_lines import source_at
+from backprobe.record.nonfinite import GradientKind, Kind, Update
+
+BADNESS: dict[Kind, int] = {"finite": 0, "inf": 1, "nan": 2}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One update: where in the log it began, by which line, and what it wrote into the Variables that it made worse."""
+
+    position: int
+    place: Place | None
+    optimizer: str
+    made: tuple[tuple[str, GradientKind, Kind], ...]
+
+
+class Updates:
+    """The bad updates of one block."""
+
+    def __init__(self, log: OperationLog) -> None:
+        self.log = log
+        self.steps: list[Step] = []
+
+    def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
+        """The Variables that are about to be updated, what they hold, and what their gradients hold."""
+        with self.log.muted():
+            return [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]
+
+    def after(self, before: Sequence[tuple[Any, Kind, Kind]], position: int, optimizer: Any, rate: Any) -> None:
+        with self.log.muted():
+            now = [(variable, gradient, held, _kind(variable)) for variable, held, gradient in before]
+            worse = [(variable, gradient, made) for variable, gradient, held, made in now
+                     if BADNESS[made] > BADNESS[held]]  # fmt: skip
+            if worse:
+                owned = owned_by_layers()
+                made = tuple([(_name(variable, owned), gradient, made) for variable, gradient, made in worse])
+                self.steps.append(Step(position, users_place(), _described(optimizer, rate), made))
+
+    def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
+        return tuple([update for step in self.steps for update in self._of(step, captures)])
+
+    def _of(self, step: Step, captures: Sequence[Capture]) -> list[Update]:
+        groups: dict[tuple[GradientKind, Kind], list[str]] = {}
+        for name, gradient, made in step.made:
+            groups.setdefault((gradient, made), []).append(name)
+        newest = max((at for at, one in enumerate(captures) if self._time(one) <= step.position), default=None)
+        return [
+            Update(
+                parameters=tuple(names), size=len(names), optimizer=step.optimizer, gradient=gradient, made=made,
+                source=None if step.place is None else source_at(*step.place), after=newest,
+            )
+            for (gradient, made), names in groups.items()
+        ]  # fmt: skip
+
+    def _time(self, capture: Capture) -> int:
+        """The position in the log at which a value was made, and 0 for what was there before."""
+        if capture.is_variable:
+            uses = self.log.variables.get(capture.number)
+            return uses.writes[capture.version - 1] if uses is not None and capture.version else 0
+        return self.log.made_at(capture.number)
+
+
+def _kind(given: Any) -> Kind:
+    """The worst among the numbers of a Variable or gradient."""
+    variable = variable_of(given)
+    held = unrecorded(read, variable) if variable is not None else getattr(given, "values", given)
+    if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):
+        return "finite"
+    numbers = unrecorded(lambda tensor: tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor, held).numpy()
+    return "nan" if numpy.isnan(numbers).any() else "inf" if numpy.isinf(numbers).any() else "finite"
+
+
+def _name(variable: Any, owned: Any) -> str:
+    known = owned.get(identity(variable))
+    return known[0] if known is not None else str(getattr(variable, "path", None) or variable.name.partition(":")[0])
+
+
+def _described(optimizer: Any, rate: Any) -> str:
+    """Its type and its learning rate."""
+    variable = variable_of(rate)
+    held = unrecorded(read, variable) if variable is not None else rate
+    number = held.numpy() if is_eager(held) else held
+    told = f", lr {float(number):.6g}" if numpy.ndim(number) == 0 and isinstance(number, float | numpy.floating) else ""
+    return type(optimizer).__name__ + told
