@@ -334,3 +334,19 @@ def test_the_double_where_cures():
     birth = explained(masked_out, tensor([0.0, 1.0])).of_kind("born_backward")[0]
     assert birth.remedy.startswith("substitute a harmless number before the operation, too: safe = torch.where(")
     assert explained(masked_in_both_places, tensor([0.0, 1.0])).ok
+
+
+def test_an_expression_that_draws_numbers_is_not_written_a_second_time(tmp_path):
+    """It would draw others: the program would go on with two samples."""
+    body = "p = torch.softmax(x * torch.rand(2), 0); torch.log(p)"
+    f = function(program(body), tmp_path, "import torch")
+    report = explained(f, tensor([1e6, 0.0]))
+    remedy, finding = remedy_of(report)
+    assert remedy["instead"] == "torch.log_softmax(logits, dim=0)"
+    assert "; logits stands for `x * torch.rand(2)` (" in finding.remedy
+
+
+def test_one_that_draws_nothing_is_written_as_it_is(tmp_path):
+    f = function(program("p = torch.softmax(x * 2, 0); torch.log(p)"), tmp_path, "import torch")
+    remedy, _ = remedy_of(explained(f, tensor([1e6, 0.0])))
+    assert remedy["instead"] == "torch.log_softmax(x * 2, dim=0)"

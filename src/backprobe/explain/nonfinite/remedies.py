@@ -30,6 +30,8 @@ from backprobe.source.user_code import package
 
 OWNER, WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\."), re.compile(r"[A-Za-z_]\w*")
 LONGEST = 80  # characters of a value's text; what is longer is given a name
+DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson|r?sample|dropout\w*)\s*\(", re.I)
+"""A call in an expression that draws numbers: written a second time, it draws others."""
 NEAR = 4
 """How many values further a formula may end whose part is a birth."""
 
@@ -204,7 +206,8 @@ class Remedies:
             named.append(say("stands_for_input", name=name, call=shorten(term.text, LONGEST), layer=term.before))
             return name
         is_elsewhere = self._is_elsewhere(owner, found.at) or not self._is_known_at(term, found)
-        is_short = term.text.isidentifier() or (not is_repeated and len(term.text) <= LONGEST)
+        is_again = owner != found.at and DRAWING.search(term.text) is not None  # it would be other numbers
+        is_short = term.text.isidentifier() or (not (is_repeated or is_again) and len(term.text) <= LONGEST)
         if is_short and not is_elsewhere and not self._is_rebound(term, owner, found.at):
             return term.text
         text = known.computed_by(term)
