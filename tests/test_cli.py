@@ -14,7 +14,7 @@ import pytest
 
 import backprobe as bp
 from backprobe.cli import main
-from commands import in_folder, invoked, printed, refused
+from commands import in_folder, invoked, printed, python, refused
 from drawn import Drawn
 
 TOY = """\
@@ -686,3 +686,9 @@ def test_explain_nonfinite(explained, folder):
 )
 def test_what_explain_refuses(explained, words, said):
     assert said in refused(explained(*words.split()))
+
+
+def test_it_is_a_module_too():
+    assert python("-m", "backprobe", "--version") == python("-c", "import backprobe_command as c; c.main()", "--version")
+    code, out, err = python("-m", "backprobe", "explain", "nowhere.py")
+    assert code == 2 and not out and err.startswith("BadOption: there is no script 'nowhere.py'")

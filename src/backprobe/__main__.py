@@ -1,0 +1,6 @@
+"""``python -m backprobe``: the command line, where the command ``backprobe`` is not on the path."""
+
+from backprobe_command import main
+
+if __name__ == "__main__":
+    main()
