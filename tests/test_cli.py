@@ -689,6 +689,8 @@ def test_what_explain_refuses(explained, words, said):
 
 
 def test_it_is_a_module_too():
-    assert python("-m", "backprobe", "--version") == python("-c", "import backprobe_command as c; c.main()", "--version")
+    assert python("-m", "backprobe", "--version") == python(
+        "-c", "import backprobe_command as c; c.main()", "--version"
+    )
     code, out, err = python("-m", "backprobe", "explain", "nowhere.py")
     assert code == 2 and not out and err.startswith("BadOption: there is no script 'nowhere.py'")
