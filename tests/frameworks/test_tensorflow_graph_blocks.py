@@ -1,4 +1,4 @@
-"""Blocks and scripts around programs that build a graph for a session: they run, and it is said that nothing is seen."""
+"""Blocks and scripts around programs that build a graph for a session: they run, and are not recorded."""
 
 import sys
 

@@ -128,3 +128,59 @@ def test_fit_that_runs_eagerly():
     report = bp.explain(rec)
     assert [one.kind for one in report.findings] == ["born_backward", "propagated", "propagated"]
     assert report.findings[-1].headline.endswith("from gradients that hold NaN")
+
+
+def test_the_first_bad_update_is_the_birth_and_later_ones_are_not():
+    keras.utils.set_random_seed(0)
+    low = keras.initializers.Constant(-10.0)
+    net = keras.Sequential([
+        keras.Input((3,)), keras.layers.Dense(2, activation="relu", bias_initializer=low, name="a"),
+        keras.layers.Dense(1, name="b"),
+    ])  # fmt: skip
+    optimizer = keras.optimizers.Adam(0.1, epsilon=0.0)
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((net(tf.ones((2, 3))) - 1.0) ** 2)
+            gradients = tape.gradient(loss, net.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+    report = bp.explain(rec)
+    births = [one for one in report.findings if one.kind != "propagated"]
+    assert [one.headline.partition(" at `")[0] for one in births] == [
+        "NaN is written into 'net.a.kernel', 'net.a.bias', 'net.b.kernel'"
+    ]
+    assert births[0].headline.endswith("from finite gradients")
+    assert report.findings[-1].headline.startswith("NaN is written into 'net.b.bias'")
+
+
+def test_a_bad_gradient_that_is_not_recorded_comes_with_the_update():
+    table, optimizer = tf.Variable(tf.ones((4, 2)), name="table"), keras.optimizers.SGD(0.1)
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                rows = tf.nn.embedding_lookup(table, [1, 2])
+                loss = tf.reduce_sum(tf.sqrt(rows - 1.0))
+            slices = tape.gradient(loss, table)
+            optimizer.apply_gradients([(slices, table)])
+    first, second = (one for one in bp.explain(rec).findings if one.kind != "propagated")
+    assert (first.kind, first.name) == ("came_in", "table")
+    assert first.headline.endswith("from gradients that hold Inf")
+    assert second.name == "loss#1" and "rounding" not in second.remedy
+
+
+@pytest.mark.parametrize("scaled", [lambda g: g / tf.norm(g), lambda g: tf.clip_by_norm(g, 0.5), lambda g: g * 0.5])
+@pytest.mark.parametrize("is_by_hand", [True, False])
+def test_a_gradient_that_is_scaled_before_it_is_used_is_not_cut_off(scaled, is_by_hand):
+    w, optimizer = tf.Variable([1.0, 2.0], name="w"), keras.optimizers.SGD(0.1)
+    with bp.probe() as rec:
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(w**2)
+            g = tape.gradient(loss, w)
+            g = scaled(g)
+            if is_by_hand:
+                w.assign_sub(0.1 * g)
+            else:
+                optimizer.apply_gradients([(g, w)])
+    assert bp.explain(rec).findings == ()
+    assert [one.name for one in rec.outputs] == ["loss#2"]

@@ -117,7 +117,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         others, own = log.back_to_gradients([number])
         positions = set(map(log.position, own))
         used = [given for given in self.given if not positions.isdisjoint(given.positions)]
-        is_norm = all(given.is_of_variables for given in used) and all(map(log.inputs, others))
+        is_norm = all(given.is_of_variables for given in used) and not others
         return bool(used) and not is_norm
 
     def follow(self, tensors: Sequence[Any]) -> None:

@@ -16,8 +16,8 @@ COMPILED = {
 }  # fmt: skip
 """Notes, by who has a step compiled."""
 IN_GRAPH = (
-    "backprobe: the graph was not followed; without minimize(), rec = bp.probe(loss, session=session)(feed) records it, "
-    "and bp.explain(rec, name) says for a Variable of that name which operations cut it off, and where"
+    "backprobe: the graph was not followed; without minimize(), rec = bp.probe(loss, session=session)(feed) records "
+    "it, and bp.explain(rec, name) says for a Variable of that name which operations cut it off, and where"
 )
 
 

@@ -360,7 +360,11 @@ class OperationLog:
         """
         own = {number for number, (position, _) in self.made.items() if any(position in one for one in self.derived)}
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
-        return found - own, found & own
+        others = {number for number in found - own if not self.inputs(number)}
+        for number in sorted(found - own - others, key=self.position):
+            if not others.isdisjoint(self.inputs(number)):
+                others.add(number)
+        return others, found & own
 
     def inputs(self, number: int) -> tuple[int, ...]:
         """The values that carry a gradient, and that this one was computed from."""
