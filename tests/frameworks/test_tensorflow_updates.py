@@ -184,3 +184,33 @@ def test_a_gradient_that_is_scaled_before_it_is_used_is_not_cut_off(scaled, is_b
                 optimizer.apply_gradients([(g, w)])
     assert bp.explain(rec).findings == ()
     assert [one.name for one in rec.outputs] == ["loss#2"]
+
+
+def descend(variables, gradients):
+    for variable, gradient in zip(variables, gradients, strict=True):
+        variable.assign_sub(0.1 * gradient)
+
+
+def of_a_model():
+    net = model()
+    return lambda: net(tf.ones((2, 3))), net.trainable_variables
+
+
+def of_a_variable():
+    w = tf.Variable([1.0, 2.0], name="w")
+    return lambda: w * 2.0, [w]
+
+
+@pytest.mark.parametrize("made", [of_a_model, of_a_variable])
+@pytest.mark.parametrize("clip", [False, True])
+def test_a_function_that_is_given_gradients_may_write_them(made, clip):
+    compute, variables = made()
+    with bp.probe() as rec:
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(compute() ** 2)
+            gradients = tape.gradient(loss, variables)
+            descend(variables, tf.clip_by_global_norm(gradients, 1.0)[0] if clip else gradients)
+    report = bp.explain(rec)
+    assert report.findings == ()
+    assert any("no gradient flows to earlier steps through assignments" in note for note in report.notes)

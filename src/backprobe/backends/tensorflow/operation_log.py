@@ -8,11 +8,13 @@ is stopped, it is ``tf.stop_gradient``, or its output has a dtype without deriva
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import tensorflow as tf
@@ -358,13 +360,31 @@ class OperationLog:
         """The values that these were computed from, and these, but for gradients that the program took itself and what
         only these were computed from; and such gradients.
         """
-        own = {number for number, (position, _) in self.made.items() if any(position in one for one in self.derived)}
+        own = self._derived()
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
         others = {number for number in found - own if not self.inputs(number)}
         for number in sorted(found - own - others, key=self.position):
             if not others.isdisjoint(self.inputs(number)):
                 others.add(number)
         return others, found & own
+
+    def of_gradients(self) -> set[int]:
+        """The gradients that the program took itself, and what is computed from these alone."""
+        found = self._derived()
+        for number, (_, flowing) in sorted(self.made.items(), key=itemgetter(1)) if found else ():
+            if flowing and found.issuperset(flowing):
+                found.add(number)
+        return found
+
+    def _derived(self) -> set[int]:
+        """What was computed while a tape of the program's own ran backward."""
+        ends = dict[int, int]()
+        for one in self.derived:  # of which those of inner tapes may lie in others
+            ends[one.start] = max(one.stop, ends.get(one.start, 0))
+        starts = sorted(ends)
+        stops = [*accumulate((ends[start] for start in starts), max)]
+        places = ((number, position, bisect_right(starts, position)) for number, (position, _) in self.made.items())
+        return {number for number, position, at in places if at and position < stops[at - 1]}
 
     def inputs(self, number: int) -> tuple[int, ...]:
         """The values that carry a gradient, and that this one was computed from."""
