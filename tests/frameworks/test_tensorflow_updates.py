@@ -214,3 +214,25 @@ def test_a_function_that_is_given_gradients_may_write_them(made, clip):
     report = bp.explain(rec)
     assert report.findings == ()
     assert any("no gradient flows to earlier steps through assignments" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("kind", ["Variables", "NumPy"])
+@pytest.mark.parametrize("factor", [1.0, float("nan")])
+def test_gradients_that_are_no_tensors(kind, factor):
+    """They are summed in Variables, over several batches, or come out of NumPy."""
+    net, optimizer = model(), keras.optimizers.SGD(0.1)
+    sums = [tf.Variable(tf.zeros_like(one), trainable=False) for one in net.trainable_variables]
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(net(tf.ones((2, 3))) ** 2)
+            gradients = tape.gradient(loss, net.trainable_variables)
+            for one, gradient in zip(sums, gradients, strict=True):
+                one.assign_add(gradient * factor)
+            given = sums if kind == "Variables" else [one.numpy() for one in sums]
+            optimizer.apply_gradients(zip(given, net.trainable_variables, strict=True))
+    report = bp.explain(rec)
+    if factor == 1.0:
+        assert report.ok
+    else:
+        assert not [one for one in report.of_kind("came_in") if "kernel" in one.name or "bias" in one.name], str(report)

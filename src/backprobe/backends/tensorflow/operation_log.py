@@ -192,13 +192,13 @@ class OperationLog:
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle, ())  # alone: replicas' gradients are summed in one function of all
-        place = self.updated_at if gradient else users_place() if written else None
+        gradient = self.updating.get(handle)  # alone: replicas' gradients are summed in one function of all
+        place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
         if place is not None and handle in self.variables:
-            uses, adds = self.variables[handle], bool(gradient) or name != "AssignVariableOp"
-            uses.written[len(uses.writes)] = Written(gradient or written, place, adds)
+            uses, adds = self.variables[handle], gradient is not None or name != "AssignVariableOp"
+            uses.written[len(uses.writes)] = Written(written if gradient is None else gradient, place, adds)
 
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
@@ -321,10 +321,10 @@ class OperationLog:
         self.is_written = True
 
     @contextmanager
-    def optimizer(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
-        """Within this context an optimizer updates Variables: of these it was given these gradients."""
+    def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> Iterator[None]:
+        """Within this context an optimizer updates Variables: of these it was given these gradients, all by number."""
         before = self.updating, self.updated_at
-        self.updating = {number: (identity_of(given),) for number, given in pairs if self.carries(given)}
+        self.updating = {one: (given,) if given in self.followed else () for one, given in pairs}
         self.updated_at = users_place()
         try:
             yield
