@@ -321,7 +321,11 @@ def train(block, steps=3):
 """
 
 
-@pytest.mark.parametrize("case", [case for case, (_, remedy) in STATES.items() if remedy.startswith("self.")])
+GIVEN = ("a parameter of a function, under another name", "fields of an object")
+"""States that are given to a function by the caller, so that they have names when the recording begins."""
+
+
+@pytest.mark.parametrize("case", [case for case in STATES if case not in GIVEN])
 def test_what_was_freed_before_the_recording_has_the_same_remedy(tmp_path, case):
     text, remedy = STATES[case]
     with pytest.raises(RuntimeError) as caught:
@@ -332,6 +336,62 @@ def test_what_was_freed_before_the_recording_has_the_same_remedy(tmp_path, case)
     line = next(line for line in text.splitlines() if line.strip() == "# again")
     cured = text.replace(line, textwrap.indent(remedy, line[: len(line) - len(line.lstrip())]))
     defined(HEAD + cured + STEP_BY_STEP, tmp_path).train(bp.probe)
+
+
+@pytest.mark.parametrize(("case", "uses"), [
+    (GIVEN[0], [("state", "state.detach()")]),
+    (GIVEN[1], [("state.h", "state.h.detach()"), ("state.c", "state.c.detach()")]),
+])  # fmt: skip
+def test_each_part_of_a_state_that_is_given_is_to_be_detached(tmp_path, case, uses):
+    text = STATES[case][0]
+    with pytest.raises(RuntimeError) as caught:
+        defined(HEAD + text + STEP_BY_STEP, tmp_path).train(bp.probe)
+    note = caught.value.__notes__[-1]
+    assert f"or use {' and '.join(sorted(use for _, use in uses))}, if" in note
+    line = text[text.index("# again") :].splitlines()[1]
+    cured = line
+    for name, use in uses:
+        cured = cured.replace(name, use)
+    defined(HEAD + text.replace(line, cured) + STEP_BY_STEP, tmp_path).train(bp.probe)
+
+
+LISTS = {
+    "a variable": ("""
+kept = []
+
+def step():
+    kept.append(model(x).square().mean())
+    total = sum(kept)
+    return total
+""", "kept = [part.detach() for part in kept]", "program.kept = [part.detach() for part in program.kept]"),
+    "an attribute": ("""
+class Trainer:
+    def __init__(self):
+        self.kept = []
+
+    def step(self):
+        out = model(x).square()
+        self.kept.append(out)
+        loss = torch.stack(self.kept).mean()
+        return loss
+
+trainer = Trainer()
+step = trainer.step
+""", "self.kept = [part.detach() for part in self.kept]", "t = program.trainer; t.kept = [p.detach() for p in t.kept]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_a_list_that_keeps_what_earlier_steps_computed_is_detached_after_each_backward(tmp_path, case):
+    text, remedy, cure = LISTS[case]
+    text = "\nmodel = nn.Linear(3, 4)\n" + text
+    with pytest.raises(RuntimeError) as caught:
+        defined(HEAD + text + STEP_BY_STEP, tmp_path).train(bp.probe)
+    assert f"next:     {remedy} after each backward()" in caught.value.__notes__[-1]
+    program = defined(HEAD + text + STEP_BY_STEP, tmp_path)
+    for _ in range(3):
+        program.train(bp.probe, steps=1)
+        exec(cure, {"program": program})
 
 
 def test_variables_that_a_script_carries_into_its_next_iteration(tmp_path):
@@ -346,7 +406,7 @@ for _ in range(3):
     out.square().mean().backward()
 """
     )
-    status, printed, _ = invoked("explain", str(script), "--steps", "3")
+    status, printed, _ = invoked("explain", str(script))
     assert status == 3
     assert "survived: 'h#0'" in printed
     assert "next:     h, c = h.detach(), c.detach() before it is used again" in printed

@@ -1,5 +1,6 @@
 """Copies of functions that report, and are lent again and again."""
 
+import functools
 import gc
 import sys
 import types
@@ -10,8 +11,10 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from backprobe.errors import NoSource
 from backprobe.record.patterns import selection
 from backprobe.source.copies import Copies, is_lasting
+from backprobe.tracing.plan import Plan
 
 EVERYTHING = ["**", "**:*"]
 
@@ -139,6 +142,75 @@ def test_only_functions_of_imported_modules_are_kept(x):
 
 def generator(value):
     yield value
+
+
+def counting(function):
+    """A decorator whose wrapper has a state of its own, and can be given another function."""
+    calls = 0
+
+    @functools.wraps(function)
+    def wrapper(*args):
+        nonlocal calls
+        calls += 1
+        return function(*args) * calls
+
+    def instead(other):
+        nonlocal function
+        function = other
+
+    EXCHANGING[function.__qualname__] = instead
+    return wrapper
+
+
+EXCHANGING = {}
+
+
+class Decorated(Layer):
+    @counting
+    @counting
+    def forward(self, value):
+        scaled = value * self.scale
+        return scaled
+
+
+class Marked(Layer):
+    @counting
+    def forward(self, value):
+        scaled = value * self.scale
+        return scaled
+
+    forward.mark = "of somebody"
+
+
+def test_a_decorated_forward_is_kept_with_its_decorators(x):
+    layer, copies = Decorated(), Plan.of(selection(tuple(EVERYTHING), False, (), ())).copies
+    for at in range(1, 4):
+        with bp.probe(layer, EVERYTHING) as rec:
+            result = layer(x)
+            result.sum().backward()
+        assert torch.equal(rec[":scaled"].value, x.detach())
+        assert torch.equal(result, x * at * at)  # both wrappers count on
+        assert len(copies.waiting[Decorated.forward, False]) == 1
+    assert is_lasting(Decorated.forward)
+    assert not is_lasting(Marked.forward)
+    assert not is_lasting(counting(halved))
+
+
+def test_a_decorator_that_wraps_another_function_now_is_seen(x):
+    layer, copies = Decorated(), Copies()
+    plain = Decorated.forward.__wrapped__.__wrapped__
+    first = copies.lend(Decorated.forward, False)
+    first.give_back()
+    assert copies.lend(Decorated.forward, False) is first
+    first.give_back()
+    inner = Decorated.forward.__wrapped__
+    try:
+        EXCHANGING["Decorated.forward"](plain)  # the outer decorator's, which was made last
+        with pytest.raises(NoSource):
+            assert copies.lend(Decorated.forward, False) is not first
+    finally:
+        EXCHANGING["Decorated.forward"](inner)
+    assert layer(x).shape == x.shape
 
 
 def test_a_plan_keeps_no_model_alive(x):

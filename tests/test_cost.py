@@ -12,10 +12,10 @@ from backprobe.tracing import schema
 
 MOST = {
     (BlockForm, OUTPUTS): 890,
-    (BlockForm, EVERYTHING): 5_285,
+    (BlockForm, EVERYTHING): 5_025,
     (ModelForm, OUTPUTS): 2_930,
-    (ModelForm, EVERYTHING): 7_975,
-    (FunctionForm, EVERYTHING): 6_460,
+    (ModelForm, EVERYTHING): 7_715,
+    (FunctionForm, EVERYTHING): 6_450,
 }
 """The most calls of Python functions beyond those of the bare step, builtins not counted: of a GPT-2 with 2 layers, and
 of a function with 200 values. Newer Pythons count fewer, since comprehensions are no functions there."""

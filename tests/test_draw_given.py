@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.record.graph import Graph
+from backprobe.draw.flows import flows_of
 
 
 class Net(nn.Module):
@@ -23,7 +23,7 @@ class Net(nn.Module):
 
 def dashed(rec):
     names = [entry.name for entry in rec.record.entries]
-    return {(names[flow.source], names[flow.target]) for flow in Graph.of(rec.record).flows if flow.edge is None}
+    return {(names[flow.source], names[flow.target]) for flow in flows_of(rec.record) if flow.edge is None}
 
 
 def test_a_frozen_input_leads_to_the_module_that_it_is_given_to():
@@ -36,3 +36,38 @@ def test_a_differentiated_input_has_its_edge():
     rec = bp.probe(Net(), ["**", ":*"])(x, torch.ones(3))
     assert dashed(rec) == {("mask", "g")}
     assert "x" in [edge.name for edge in rec["a#0"].inputs]
+
+
+def test_what_a_line_cuts_off_itself_is_read_by_its_result():
+    def program(x, w):
+        a = x * w
+        b = x + a.detach()
+        c = b * a.sum().item()
+        return (c + x.shape[0]).sum()
+
+    assert dashed(bp.probe(program)(torch.ones(2), torch.ones(2))) == {("a", "b"), ("a", "c")}
+
+
+def test_what_a_module_gives_and_a_line_cuts_off_is_read_by_its_result():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = torch.nn.Linear(2, 2)
+
+        def forward(self, x):
+            h = x * 2
+            return h + self.m(h).detach()
+
+    net = Net()
+    with bp.probe(net, ["**", "**:*"]) as rec:
+        net(torch.ones(2, requires_grad=True)).sum().backward()
+    assert dashed(rec) == {("m", "return")}
+
+
+def test_a_part_that_is_a_value_of_its_own_is_what_the_result_reads():
+    def program(x, w):
+        a = x * w
+        return x + a.detach()
+
+    rec = bp.probe(program, ["**", "**:*()"], cotangent=torch.ones(2))(torch.ones(2), torch.ones(2))
+    assert ("a", "return") not in dashed(rec)

@@ -176,7 +176,7 @@ def test_a_script_whose_update_replaces_an_attribute(script):
 
 def test_a_leaf_that_is_replaced_by_a_new_leaf_is_well(script):
     update = "w = (w - 0.1 * w.grad).detach().requires_grad_()", "b.grad = None"
-    assert "iteration 1 of" in script(LOOP.format(INDENT.join(update)), 0)
+    assert "iteration 2 of" in script(LOOP.format(INDENT.join(update)), 0)
     attack = """
     x = torch.ones(3)
     for i in range(3):

@@ -349,3 +349,23 @@ def test_what_is_entered_and_not_called(tmp_path):
     error = message(bp.BadOption, lambda: bp.watch(model, tmp_path / "run")(torch.ones(2)))
     assert error.startswith("a watch is not called: it watches what runs within `with`")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_output_that_is_not_a_scalar_is_not_said_to_depend_on_nothing():
+    def program(x, w):
+        a = x * w
+        return x + a.detach()
+
+    with pytest.raises(bp.BadOutput, match="the output is not a scalar") as caught:
+        bp.probe(program)(torch.ones(2), torch.ones(2))
+    assert not getattr(caught.value, "__notes__", [])
+
+
+def test_an_output_that_is_not_a_scalar_and_depends_on_nothing_says_why():
+    def program(x, w):
+        a = x * w
+        return a.detach()
+
+    with pytest.raises(bp.BackprobeError) as caught:
+        bp.probe(program)(torch.ones(2), torch.ones(2))
+    assert "cut:     `a.detach()`" in caught.value.__notes__[-1]

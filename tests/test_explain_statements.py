@@ -58,7 +58,7 @@ def test_a_view_in_a_list_is_spelled_as_the_program_may_write_it():
         parts = h.chunk(2)
         for p in parts:
             p += 1
-    with noting("next:    halves[0] = halves[0].clone() before the write"), bp.probe():
+    with noting("next:    u = halves[0].clone() before the write, and u in its place"), bp.probe():
         halves = h.chunk(2)
         halves[0].add_(1)
 

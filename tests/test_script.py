@@ -140,10 +140,10 @@ def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
 
 def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
     out = printed(script(TRAIN))
-    assert out.splitlines()[0] == "all 6 parameters got a gradient"
+    assert "all 6 parameters got a gradient" in out.splitlines()
     assert out.count("note:") == 1
-    assert "this is iteration 1 of those that run backward(); the script was stopped after it" in out
-    assert out.rstrip().endswith("stopped after it, and later ones were not looked at: --steps 3 looks at three")
+    assert "this is iteration 2 of those that run backward(); the script was stopped after it" in out
+    assert out.rstrip().endswith("stopped after it, and later ones were not looked at: --steps 10 looks at ten")
 
 
 def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script, tmp_path):
@@ -387,8 +387,8 @@ for step in range(5):
 
 
 def test_a_state_that_is_carried_over_fails_in_the_second_iteration(script):
-    assert "step 1" not in printed(script(STATE))
-    code, out, err = script(STATE, "--steps", "3")
+    assert "step 1" not in printed(script(STATE, "--steps", "1"))
+    code, out, err = script(STATE)
     assert code == 3 and "Trying to backward through the graph a second time" in out
     assert "step 0" in out and "step 1" not in out
     assert "survived: 'h#0'" in out

@@ -131,8 +131,8 @@ def test_a_healthy_script_is_clean(script):
     out = script(with_forward("return self.head(self.mid(self.enc(x) * self.scale))"), 0)
     assert out.splitlines() == [
         "all 7 parameters got a gradient",
-        "  note: this is iteration 1 of those that run backward(); the script was stopped after it, and later "
-        "ones were not looked at: --steps 3 looks at three",
+        "  note: this is iteration 2 of those that run backward(); the script was stopped after it, and later "
+        "ones were not looked at: --steps 10 looks at ten",
     ]
 
 
@@ -328,8 +328,8 @@ for turn in range(3):
 def test_a_backward_that_goes_through_nothing_with_a_name_is_heard(script):
     assert script(UNNAMED, 0).splitlines() == [
         "all 4 parameters got a gradient",
-        "  note: this is iteration 1 of those that run backward(); the script was stopped after it, and later "
-        "ones were not looked at: --steps 3 looks at three",
+        "  note: this is iteration 2 of those that run backward(); the script was stopped after it, and later "
+        "ones were not looked at: --steps 10 looks at ten",
     ]
 
 

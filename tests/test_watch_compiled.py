@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import message
+from backprobe.backends.torch import compiled_before
 from watched import Net, batches, sgd, trained
 
 pytestmark = [
@@ -206,6 +207,19 @@ def test_what_ran_compiled_before_the_watch_is_an_error_that_names_it(tmp_path, 
     made.train(tmp_path)
     with bp.open_run(tmp_path) as run:
         assert "body.0" in run.at(0)
+
+
+def test_objects_are_not_looked_through_in_each_step_because_something_else_was_compiled(tmp_path, monkeypatch):
+    looked = []
+    another = torch.compile(lambda x: x.sin() * 2, backend="eager")
+    another(torch.ones(3, requires_grad=True)).sum().backward()
+    monkeypatch.setattr(compiled_before, "_living", lambda kind: looked.append(kind) or iter(()))
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = sgd(model)
+    with bp.watch(model, tmp_path, optimizer=optimizer):
+        trained(model, optimizer, batches(6))
+    assert len(looked) == 2  # in the first step: compiled modules, and functions
 
 
 def test_what_was_compiled_for_an_evaluation_alone_is_compiled_anew(tmp_path):

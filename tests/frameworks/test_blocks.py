@@ -285,7 +285,7 @@ def test_a_variable_that_cannot_be_differentiated():
         f"       path:  x -> n\n"
         f"       seen:  'x' is differentiated, 'n' is detached\n"
         f"       next:  use something smooth instead (softmax weights instead of argmax),\n"
-        f"              or take the value at that position, whose gradient flows: tf.reduce_max(x), tf.gather(x, ...)\n"
+        f"              or take the value at that position, whose gradient flows: tf.reduce_max(x, axis=0)\n"
         f"  2. the block was not differentiated: the block computes nothing that can be differentiated\n"
         f"       seen:  the gradients that are missing because of it: x\n"
         f"       next:  loss = ..., in the block, from its Variables or from the tensors that it reads"

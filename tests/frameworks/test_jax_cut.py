@@ -75,9 +75,9 @@ def target_of(u):
 
 
 CUTS = {
-    positions: ("`jnp.argmax(h)` gives positions", "jnp.take(h, ...)"),
+    positions: ("`jnp.argmax(h)` gives positions", "whose gradient flows: jnp.max(h)"),
     sorted_positions: ("`jnp.argsort(h)` gives positions", "softmax"),
-    only_a_position: ("`jnp.argmax(h)` gives positions", "jnp.take(h, ...)"),
+    only_a_position: ("`jnp.argmax(h)` gives positions", "whose gradient flows: jnp.max(h)"),
     compared: ("`h > 3` is true or false", "jnp.where"),
     counted: ("`jnp.equal(h, 2.0)` is true or false", "jnp.where"),
     rounded: ("the derivative of 'return' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(round"),
@@ -169,3 +169,19 @@ def test_asking_for_the_number_names_the_line(function):
     assert f"  at:    {relpath(__file__)}:{here(function)}: " in note
     assert "compute with the array itself (jnp.where instead of an if, jnp.sin instead of np.sin)" in note
     assert not of_other_frameworks(note)
+
+
+def branch_that_stops(x, w):
+    y = jax.lax.cond(x[0] > 0, lambda v: jax.lax.stop_gradient(v) * 2, lambda v: v * 2, x)
+    return jnp.sum(y * w)
+
+
+def choice_that_stops(x, w):
+    y = jnp.where(x > 0, jax.lax.stop_gradient(x), 0.0)
+    return jnp.sum(y * w)
+
+
+@pytest.mark.parametrize("program", [branch_that_stops, choice_that_stops])
+def test_the_condition_of_a_branch_is_not_what_cuts(program):
+    (finding,) = bp.explain(bp.probe(program)(X, X)).findings
+    assert finding.kind == "stop_gradient"

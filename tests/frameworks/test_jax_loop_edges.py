@@ -223,3 +223,15 @@ def test_what_a_step_hands_to_the_next_has_no_line_and_is_no_circle(tmp_path):
         assert not [edge.name for edge in rec[name].inputs if edge.name.startswith("/turn")]
     rec.save(tmp_path / "rec")
     assert edges(bp.load(tmp_path / "rec")) == edges(rec)
+
+
+SAID = "what a step hands on to the next has no line"
+
+
+@pytest.mark.parametrize("program", [scanned, in_reverse])
+def test_a_drawing_says_which_line_of_a_loop_it_leaves_out(program):
+    assert SAID in bp.draw(bp.probe(program)(X, W))._repr_svg_()
+
+
+def test_a_drawing_without_a_loop_does_not():
+    assert SAID not in bp.draw(bp.probe(lambda x: jax.checkpoint(jnp.sin)(x) * 2)(X))._repr_svg_()

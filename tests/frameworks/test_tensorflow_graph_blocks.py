@@ -1,4 +1,4 @@
-"""Blocks and scripts around programs that build a graph for a session: they run, and are not recorded."""
+"""Blocks and scripts around programs that build a graph for a session: they run, and say that nothing is seen."""
 
 import sys
 

@@ -132,15 +132,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Advice:
-    """What is known of an error that the framework raised: what it means, the program's line, and what to write."""
+    """What is known of an error that the framework raised: what it means, the program's line, and what to write.
+
+    ``found`` is what the program has where something else was needed, and ``why`` says why that does not do.
+    """
 
     what: str
     line: Source | None
     next: str
+    found: str = ""
+    why: str = ""
 
     def __str__(self) -> str:
         at = "" if self.line is None else f"{path(self.line.file, self.line.line)}: {self.line.text}"
-        return "\n".join([f"backprobe: {self.what}", *labelled([("at", at), ("next", self.next)])])
+        parts = [("at", at), ("found", self.found), ("why", self.why), ("next", self.next)]
+        return "\n".join([f"backprobe: {self.what}", *labelled(parts)])
 
 
 @dataclass(frozen=True)

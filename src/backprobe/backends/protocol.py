@@ -67,8 +67,10 @@ class Tape(Tensors, Callables, Protocol):
     disturbed: Callable[[], int] = int
     """Is something installed that sees what is read of tensors, ordinary ones too?"""
 
-    partly_tensors: tuple[type, ...] = ()
-    """Types of which some values are tensors and others are not, as arrays of random keys."""
+    @property
+    def partly_tensors(self) -> tuple[type, ...]:
+        """Types of which some values are tensors and others are not, as arrays of random keys."""
+        return ()
 
     opened: Callable[[Any], Any] | None = None
     """(value) -> a container of what a model of the framework's libraries holds; any other value as it is."""

@@ -87,7 +87,7 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
 @click.argument("program", metavar="PROGRAM")
 @probing
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Of a script: look at N iterations, up to the "
-              "first with something missing or an error; 1 by default.")  # fmt: skip
+              "first with something missing or an error; 2 by default.")  # fmt: skip
 def explain(program: str, words: tuple[str, ...], steps: int | None, **options: Any) -> NoReturn:
     """Say why a gradient is missing, or where NaN was born.
 
@@ -99,9 +99,9 @@ def explain(program: str, words: tuple[str, ...], steps: int | None, **options: 
     backprobe explain train.py --lr 0.1           a whole script
 
     A script runs as "python train.py --lr 0.1" would, and takes its gradients itself: by backward(), tape.gradient,
-    model.fit or jax.grad. The first iteration of its loop that does is explained, or with --nonfinite the first one
-    with NaN or Inf; then the script is stopped. TensorFlow and JAX run without compiling for that. An option of the
-    script that is spelled like one of ours goes behind "--".
+    model.fit or jax.grad. Of the first two iterations of its loop that do, the first with something missing or an
+    error is explained, or with --nonfinite the first of all with NaN or Inf; then the script is stopped. TensorFlow
+    and JAX run without compiling for that. An option of the script that is spelled like one of ours goes behind "--".
 
     The exit status is 1 if something was found.
     """

@@ -13,7 +13,7 @@ from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
-from backprobe.probe.script import Script
+from backprobe.probe.script import USUAL, Script
 from backprobe.probe.training_loop import LISTENING
 from backprobe.show.printing import echo
 
@@ -24,7 +24,14 @@ def judged(
 ) -> bp.Report:  # fmt: skip
     """The report on a script. Where it raises, or exits with a status, the report is printed before that comes out."""
     _check(file, {**options, "backend": backend if backend not in LISTENING else None})
-    script = Script(bp.probe(nonfinite=nonfinite, backend=backend), file, words, judge, _steps(file, steps, nonfinite))
+    if steps is None:
+        steps = USUAL if judge is bp.explain else 1
+    elif nonfinite:
+        raise BadOption(
+            "--nonfinite looks at all iterations, up to the first with NaN or Inf", asked=asked(file, "--nonfinite"),
+            next=f"--nonfinite without --steps {steps}",
+        )  # fmt: skip
+    script = Script(bp.probe(nonfinite=nonfinite, backend=backend), file, words, judge, steps)
     try:
         with progress(lambda: f"{file} runs, {script.iterations} iterations"):
             script.run()
@@ -65,16 +72,6 @@ def _check(file: str, options: dict[str, Any]) -> None:
             next=f"{asked(file)}:f x=3 --{name} ..., for a function f in it; or, if the script has "
             f"an option of this name, {asked(file)} -- --{name} ...",
         )  # fmt: skip
-
-
-def _steps(file: str, steps: int | None, nonfinite: bool) -> int:
-    """How many iterations are looked at."""
-    if steps is not None and nonfinite:
-        raise BadOption(
-            "--nonfinite looks at all iterations, up to the first with NaN or Inf", asked=asked(file, "--nonfinite"),
-            next=f"--nonfinite without --steps {steps}",
-        )  # fmt: skip
-    return 1 if steps is None else steps
 
 
 def _print(report: bp.Report | None) -> None:

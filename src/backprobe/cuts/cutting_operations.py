@@ -283,6 +283,7 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
+            steps = [] if is_taken and _root(node.func) in MODULES else steps  # a library makes one value of all of it
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
             whole = above.get(node)
@@ -338,7 +339,10 @@ def _of_items(
     flats = {use.flat for use in firm}
     kind, flat = (kinds.pop() if len(kinds) == 1 else ""), (flats.pop() if len(flats) == 1 else "")
     is_conditional |= len(firm) < len(found)
-    return Use(kind, ast.unparse(whole) if kind else "", call, False, is_conditional, "" if kind else flat)
+    text, cutters = ast.unparse(whole), {use.text for use in found if use.kind}
+    around = cutters.pop() if len(cutters) == 1 else ""  # a cutter that is given what the comprehension makes
+    text = around if text in around else text
+    return Use(kind, text if kind else "", call, False, is_conditional, "" if kind else flat)
 
 
 def is_method(node: ast.AST, name: str) -> bool:

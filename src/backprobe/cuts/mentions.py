@@ -14,6 +14,8 @@ from backprobe.record.entries import Entry
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 
+CONDITIONS = ("comparison", "index", "count")
+"""Uses that give a condition or a position, beside which a line may use the value itself."""
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 
 
@@ -28,10 +30,16 @@ class Mention:
 
     @property
     def use(self) -> Use:
-        """The use that cuts, where several do not all."""
+        """The use that cuts, where several do not all.
+
+        Beside a condition, as in ``where(u > 0, u.detach(), 0)``, it is the other one: of the condition none is asked.
+        """
         kept = [use for use in self.uses if use.kind != NO_NUMBERS]
         cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]
-        return next(iter(cutting or [use for use in kept if use.kind] or kept), Use())
+        beside = [use for use in cutting if use.kind not in CONDITIONS]
+        if cutting and not beside:
+            beside = [use for use in kept if not use.kind and use.call and not use.is_conditional and not use.flat]
+        return next(iter(beside or cutting or [use for use in kept if use.kind] or kept), Use())
 
     @property
     def is_firm(self) -> bool:

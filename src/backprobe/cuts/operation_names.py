@@ -22,7 +22,7 @@ CUTTERS = {
     "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
     "Variable": "parameter",
     "deepcopy": "copied",
-    "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
+    "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index",
     "digitize": "index", "argpartition": "index", "argwhere": "index", "flatnonzero": "index", "lexsort": "index",
     "count_nonzero": "count", "bincount": "count",
     "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index", "indices": "index",
@@ -31,10 +31,13 @@ CUTTERS = {
     "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
     "less": "comparison", "logical_not": "comparison",
     "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample", "categorical": "sample",
+    "multinomial": "sample",
     "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
     "gradient": "differentiated", "batch_jacobian": "differentiated",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
+WHOLE_SAMPLES = frozenset({"multinomial", "bernoulli", "poisson", "categorical"})
+"""Functions that draw whole numbers, whatever the dtype that these are given."""
 MAPPING = frozenset({"map", "tree_map", "map_structure", "vectorized_map", "map_fn"})
 """Functions that call a given function with each item of the arguments after it."""
 TRANSFORMING = frozenset({

@@ -244,6 +244,8 @@ class Draft:
         if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
             in_loops = any(entry.axes for entry in self.entries)
             yield "line without a number: several values flow along it" + ", or it leads into a loop" * in_loops
+        if any("step" in entry.axes for entry in self.entries):
+            yield "in a loop: a node holds a value of all steps; what a step hands on to the next has no line"
         if any(not arrow.carries for arrow in arrows):
             yield "dashed line: read, but nothing flows back"
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from backprobe.draw.circuit import View
+from backprobe.draw.flows import flows_of
 from backprobe.errors import NothingMatched
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
@@ -28,6 +29,7 @@ class Grouping:
 
     def __init__(self, record: Record, view: View) -> None:
         self.graph, self.entries, self.view = Graph.of(record), record.entries, view
+        self.all_flows = flows_of(record)
         self.rolls = rolls_of(self.graph, view) if view.roll or view.turns else {}
         self.members: dict[str, list[int]] = defaultdict(list)
         """The values of each node. A box that is one node holds its parameters too."""
@@ -56,7 +58,7 @@ class Grouping:
     def from_parameter(self) -> Mapping[int, list[Flow]]:
         """What flows from each parameter, by its position."""
         found: dict[int, list[Flow]] = defaultdict(list)
-        for flow in self.graph.flows:
+        for flow in self.all_flows:
             if flow.source in self.graph.parameters:
                 found[flow.source].append(flow)
         return found
@@ -66,8 +68,8 @@ class Grouping:
     @cached_property
     def drawn(self) -> list[int]:
         """The values that are drawn: those that take part in the gradient, and those that are read."""
-        linked = {end for flow in self.graph.flows for end in (flow.source, flow.target)}
-        read = {flow.source for flow in self.graph.flows}
+        linked = {end for flow in self.all_flows for end in (flow.source, flow.target)}
+        read = {flow.source for flow in self.all_flows}
         return [at for at, entry in enumerate(self.entries) if _is_drawn(entry, at in read, at in linked)]
 
     @cached_property
@@ -131,7 +133,7 @@ class Grouping:
     def flows(self) -> dict[tuple[str, str], list[Flow]]:
         """What flows between two nodes, by their keys."""
         found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
-        for flow in self.graph.flows:
+        for flow in self.all_flows:
             source, target = self.key(flow.source), self.key(flow.target)
             if flow.source in self.within or source not in self.members or target not in self.members:
                 continue

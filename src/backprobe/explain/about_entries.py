@@ -24,6 +24,7 @@ def about(
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
     known = {
         "value": repr(entry.name), "target": repr(entry.name), "plain": as_code(entry.name),
+        "argument": re.split(r"[.\[]", own_name(entry.name))[0],
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
         "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
         "text": "the checkpoint" if entry.cause is None else f"`{uncommented(entry.cause)}`",

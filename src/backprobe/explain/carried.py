@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,7 +13,7 @@ from backprobe.explain.text import say
 from backprobe.findings.phrasing import quoted
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph
-from backprobe.record.names import strip
+from backprobe.record.names import split, strip
 
 ITEM = re.compile(r"(?:\.\d+)+$")
 """The end of the name of an item of a list or tuple, as of ``self.state.0``."""
@@ -45,16 +46,47 @@ def users_of(record: Record, value: Entry) -> list[Entry]:
 
 
 def unrecorded(record: Record, users: Iterable[Entry]) -> list[str]:
-    """The attributes that these lines read as an earlier step had left them, out of sight, by what they hold now."""
+    """What these lines read as an earlier step had left it, out of sight, by what it holds now: attributes, and the
+    variables of the functions themselves, which are global or another function's.
+    """
     found: dict[str, None] = {}
     for user in users:
         known = {ITEM.sub("", read.spelled) for read in user.reads}
+        scopes = {split(name)[0] for name in (user.name, *user.aliases)}
         for entry in record.entries[record.entries.index(user) :]:
-            for name in map(own_name, (entry.name, *entry.aliases)):
+            for full in (entry.name, *entry.aliases):
+                name = own_name(full)
                 held = ITEM.sub("", name)
-                if "." in held and held not in known and _reads(user, held.partition("[")[0]):
+                is_seen = "." in held or split(full)[0] in scopes
+                if is_seen and held not in known and _reads(user, held.partition("[")[0]):
                     found[name] = None
     return [*found]
+
+
+def filled_lists(users: Sequence[Entry], values: Sequence[Entry]) -> list[str]:
+    """The lists that the program appends to and that these lines read, where all of the values lie in them.
+
+    Of values that have no name it is not known where they lie: then the line reads nothing else that may hold them.
+    """
+    read = {name: None for user in users for name in _kept_in(user, is_alone=not values)}
+    holding = [ITEM.sub("", own_name(value.name)) for value in values]
+    return [*read] if all(name in read for name in holding) else []
+
+
+def _kept_in(user: Entry, *, is_alone: bool) -> list[str]:
+    line = user.source
+    tree = None if line is None else parsed(line.expression or line.statement)
+    if line is None or tree is None:
+        return []
+    text = "".join(linecache.getlines(line.file))
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    parts = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)
+             and isinstance(node.ctx, ast.Load) and id(node) not in called | inner]  # fmt: skip
+    known = {read.spelled for read in user.reads}
+    unknown = dict.fromkeys(name for node in parts if (name := ast.unparse(node)) not in known)
+    lists = [name for name in unknown if f"{name}.append(" in text]
+    return lists if not is_alone or len(unknown) == len(lists) else []
 
 
 def detaching(record: Record, values: Sequence[Entry], users: Iterable[Entry]) -> str:

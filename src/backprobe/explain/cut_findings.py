@@ -11,18 +11,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import flat_operation, parsed
+from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS
+from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
-from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented
+from backprobe.findings.phrasing import MOST, listed, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.training import HOOK
 
 NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
@@ -44,10 +45,14 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         function = recorded
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
+    elif kind == "inside" and _is_partial(target):
+        cause = "inside.partial"
     elif kind == "inside" and _is_of_library(function, target):
         own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
         cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
         function = own or function
+    if kind == "index" and not use.kind:
+        cause = "index.beside"
     if kind == "number" and gives_list(text):
         cause = "number.list"
     inside = converted(text) if kind == cause == "number" else ""
@@ -55,7 +60,11 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause = "number.of"
     elif cause == "number" and math.prod(source.shape or ()) > 1:
         cause = "number.several"
-    if kind == "sample" and is_of_whole_numbers(target):
+    if kind == "unknown" and any(one.at == cut.target and one.uses[0].mode == HOOK for one in flow.record.used_at):
+        cause, facts = "unknown.hook", [facts[0], hooks(flow)]
+    if kind == "no_grad" and _is_update(source, target):
+        cause = "no_grad.update"
+    if kind == "sample" and (is_of_whole_numbers(target) or draws_whole_numbers(text)):
         cause = "sample.discrete"
     if kind == "checkpoint":
         line = target.cause or line
@@ -70,8 +79,16 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
         plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
         converted=f"`{inside}`", functions=by_hand.get("functions", ""),
+        own=own_name(source.name),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def _is_update(source: Entry, target: Entry) -> bool:
+    """Does a step of gradient descent put a new tensor into the place of a leaf: ``w = w - 0.1 * w.grad``?"""
+    name = own_name(source.name)
+    is_same = bool(source.is_leaf) and own_name(target.name) == name
+    return is_same and target.source is not None and has_part(target.source.statement, f"{name}.grad")
 
 
 def gives_list(text: str) -> bool:
@@ -81,6 +98,15 @@ def gives_list(text: str) -> bool:
     (True, True, False)
     """
     return text.rstrip("()").endswith("tolist") or text.startswith("[")
+
+
+def draws_whole_numbers(text: str) -> bool:
+    """Is it a call of a function that draws whole numbers?
+
+    >>> draws_whole_numbers("torch.multinomial(p, 1)"), draws_whole_numbers("Normal(u, 1).sample()")
+    (True, False)
+    """
+    return _called(text) in WHOLE_SAMPLES
 
 
 def converted(text: str) -> str:
@@ -114,6 +140,11 @@ def _is_of_library(function: str, target: Entry) -> bool:
     return function.partition(".")[0] in MODULES or _called(function) in imported
 
 
+def _is_partial(target: Entry) -> bool:
+    """Is all that its line calls one ``functools.partial``? That of a function of the program's own is followed."""
+    return target.source is not None and target.source.calls == ("functools.partial",)
+
+
 def _flat(text: str) -> str:
     """The name of a flat operation, by its text."""
     return flat_operation(parsed(text)) if text else ""
@@ -138,6 +169,20 @@ def _switched(flow: Dataflow, at: int) -> list[str]:
     """The line that switched gradients off for the call of a module, where it stands around that."""
     calls = [call for one in flow.record.used_at if one.at == at for call in one.uses]
     return [say("switched_at", at=location(call.switched)) for call in calls if call.switched is not None]
+
+
+def hooks(flow: Dataflow) -> str:
+    """The functions that are hooked to modules, with their lines; empty where none is known."""
+    calls = [call for one in flow.record.used_at for call in one.uses if call.mode == HOOK]
+    at = listed([f"{call.text!r} has {location(call.source)}" for call in calls], MOST)
+    return say("hooks", at=at) if calls else ""
+
+
+def with_hooks(flow: Dataflow, found: Finding) -> Finding:
+    """A finding that does not say what cuts, with the hooks that may."""
+    said = hooks(flow) if found.kind in ("cut_later", "not_in_loss") else ""
+    remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
+    return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found
 
 
 def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:

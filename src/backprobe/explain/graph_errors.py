@@ -14,12 +14,22 @@ from backprobe.cuts.operation_names import MODULES
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, own_name
-from backprobe.explain.carried import detached, detaching, has_earlier, is_bound_again, unrecorded, users_of
+from backprobe.explain.carried import (
+    detached,
+    detaching,
+    filled_lists,
+    has_earlier,
+    is_bound_again,
+    unrecorded,
+    users_of,
+)
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.loaded import loaded
 from backprobe.explain.module_calls import REENTRANT
-from backprobe.explain.text import say
+from backprobe.explain.spelled import as_written
+from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, without_history
 from backprobe.findings.phrasing import MOST, location, quoted, shorten, uncommented
@@ -33,6 +43,9 @@ from backprobe.source.user_code import package
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 
+LONGEST = 60  # characters of an expression that a remedy goes on from
+NAMED_LIKE = {"floor_divide": "floordiv"}
+"""What PyTorch calls an operation in its errors, and what it goes by here."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
 """What stands below the headline of a note: labels and texts, the last one of what to do."""
@@ -55,8 +68,9 @@ class FailureContext:
         """A sentence about the values."""
         words: dict[str, object] = {"value": "a value without a name", "name": "u"}
         for entry in self.values[:1]:
-            words = {"value": repr(entry.name), "name": spelling(self.record, entry) or "u"}
+            words = {"value": repr(entry.name), "name": spelling(self.record, entry) or _expression(entry) or "u"}
             words["described"] = f"{entry.dtype} of shape {entry.shape}"
+        words["operation"] = self.failure.text
         words["values"] = quoted([each.name for each in self.values], len(self.values)) or self.failure.text
         return say(code, **{**words, **fields})
 
@@ -67,11 +81,21 @@ def spelling(record: Record, entry: Entry) -> str:
     """
     if _module(record, entry):
         return ""
-    names = [own_name(name) for name in (entry.name, *entry.aliases)]
+    names = [own_name(name) for name in (entry.name, *entry.aliases) if "()" not in name]
     plain = [name for name in names if all(part.isidentifier() for part in name.split(".")) and name != "return"]
-    items = [re.sub(r"\.(\d+)", r"[\1]", name) for name in names if not name.startswith("return")]
+    items = [as_written(record, name) for name in names if not name.startswith("return")]
     bound = [name for name in names[:1] if name.endswith("]")]  # states[0] = ...: as an item, not by another name
     return next(iter([*bound, *plain, *(name for name in items if name.isascii() and name[:1].isalpha())]), "")
+
+
+def _expression(entry: Entry) -> str:
+    """The text that computes a value without a name, where it can stand before a dot."""
+    text = "" if entry.source is None else entry.source.expression
+    tree = parsed(text) if text and len(text) <= LONGEST else None
+    match tree:
+        case ast.Module(body=[ast.Expr(value=ast.Call() | ast.Attribute() | ast.Subscript())]):
+            return text
+    return ""
 
 
 def note(
@@ -109,11 +133,19 @@ def note(
         parts = _without_history(context)
     elif failure.kind == "in_place":
         parts = [*_made(context), *_in_place(context)]
+    elif failure.kind == "no_rule":
+        parts = [*_made(context), ("next", _with_rule(context))]
     elif failure.kind == "not_in_graph":
         parts = [*_made(context), *(_disconnected(context, outputs) or [("next", context.say("not_in_graph_next"))])]
     else:
         parts = [*_made(context), ("next", context.say(f"{failure.kind}_next"))]
     return _note(context.say(failure.kind), parts)
+
+
+def _with_rule(context: FailureContext) -> str:
+    """What to write instead of an operation that has no derivative."""
+    operation = NAMED_LIKE.get(context.failure.text, context.failure.text)
+    return instead_of_flat(operation, context.record.framework) or context.say("no_rule_next")
 
 
 def _none_given(record: Record) -> str | None:
@@ -145,7 +177,10 @@ def _refused(context: FailureContext) -> str | None:
         return None
     code = f"{failure.kind}.hook" if failure.hook else failure.kind
     by = [("by", module)] if module else []
-    remedy = "write_of_module" if module and "inplace" in module else f"{code}_next"
+    # of the tuple that split() or unbind() gives, no item can be given another value
+    is_item = bool(context.values) and spelling(context.record, context.values[0]).endswith("]")
+    remedy = f"{code}_next.item" if is_item and code == "view_written" else f"{code}_next"
+    remedy = "write_of_module" if module and "inplace" in module else remedy
     return _note(context.say(code), [*_made(context), *_lines(context), *by,
                                      ("next", context.say(remedy, module=module))])  # fmt: skip
 
@@ -260,10 +295,15 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
     kept = unrecorded(record, context.users) if is_before and not values else []
     if kept or not (values or is_before):
         return "freed_carried", {"detach": detached(kept) or "detach() it"}
-    if not values or not spelling(record, values[0]):
+    filled = filled_lists(context.users, values) if is_before else []
+    if filled:
+        return "freed_filled", {"detach": "; ".join(f"{name} = [part.detach() for part in {name}]" for name in filled)}
+    names = [spelling(record, value) for value in values]
+    if not names or not all(names):
         return "", {}
     is_loop = is_before or failure.earlier in failure.lines
-    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), {}
+    fields = {"names": " and ".join(names), "detach": " and ".join(f"{name}.detach()" for name in names)}
+    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), fields
 
 
 def _grad_none(context: FailureContext) -> str:
@@ -271,10 +311,13 @@ def _grad_none(context: FailureContext) -> str:
     kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
-    remedy = context.say(f"{kind}_next", text=text, name=text.removesuffix(".grad"))
-    is_again = entry is not None and (has_earlier(context.record, entry) or _reads(entry, text))
+    held = text.removesuffix(".grad")
+    own = "" if entry is None else spelling(context.record, entry)  # params['w'], and not params[k] of a loop
+    remedy = context.say(f"{kind}_next", text=text, name=own if kind == "grad_none.frozen" and own else held)
+    is_update = any(f"{held} = " in line.statement for line in context.failure.lines)
+    is_again = entry is not None and (is_update or has_earlier(context.record, entry) or _reads(entry, text))
     if is_again and kind in ("grad_none.computed", "grad_none.frozen"):
-        remedy = context.say("grad_none.again_next", name=text.removesuffix(".grad"))
+        remedy = context.say("grad_none.again_next", name=held)
     if entry is not None and kind == "grad_none.frozen":
         flow = Dataflow(context.record, has_run=False)
         parts += [("why", found.headline) for found in without_history(flow, flow.position[entry.name])]
@@ -290,8 +333,10 @@ def _without_history(context: FailureContext) -> Parts:
     flow = Dataflow(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
-    among = before if len(before) > 1 else set(range(len(flow.entries)))  # where only modules are recorded: all
-    cuts, checkpoints = _cuts_among(flow, among, at), _checkpoints(flow, among)
+    cuts = _cuts_among(flow, before, at)
+    is_apart = len(before) == 1 and not cuts  # as where only modules are recorded: then all may be on the way
+    among = set(range(len(flow.entries))) if is_apart else before
+    cuts, checkpoints = cuts or _cuts_among(flow, among, at), _checkpoints(flow, among)
     return [*cuts, *checkpoints] or _frozen(context, flow, among, at)
 
 
@@ -332,14 +377,20 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
               if each not in at and not (texts or flow.sources(each) or is_returned(flow, each))]  # fmt: skip
     parts = [("frozen", f"`{text}`" + (f" ({location(line)})" if line else "")) for text, line in calls.items()]
     parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
-    names = " or ".join(own_name(entry.name) for entry in leaves[:3])
+    names = " or ".join(as_written(context.record, own_name(entry.name)) for entry in leaves[:3])
     remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in list(calls)[:3])})["require_inside"]
-    return [*parts, ("next", remedy if calls else context.say("frozen_leaves", names=names) if names else "")]
+    remedy = remedy if calls else context.say("frozen_leaves", names=names) if names else ""
+    drawn = next(filter(None, (drawn_smoothly(entry.source.expression) for entry in leaves if entry.source)), None)
+    if drawn is not None and not calls:
+        remedy = context.say("frozen_drawn", drawn_from=drawn[0], smooth=drawn[1], otherwise=remedy)
+    return [*parts, ("next", remedy)]
 
 
 def cut_note(record: Record) -> str | None:
     """The note about a result that does not depend on what is differentiated: the lines that cut it off, if any."""
     flow = Dataflow(record, has_run=False)
+    if any(flow.has_history(at) for at in record.outputs):  # the error is about something else, such as its shape
+        return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
     return _note(say("unconnected"), parts) if parts else None
 

@@ -22,7 +22,7 @@ from backprobe.explain.about_entries import (
     scopes_of,
     with_fact,
 )
-from backprobe.explain.cut_findings import cut_finding, cut_findings, lost_beside
+from backprobe.explain.cut_findings import cut_finding, cut_findings, lost_beside, with_hooks
 from backprobe.explain.loaded import lines_below, loaded
 from backprobe.explain.module_calls import of_call
 from backprobe.explain.text import say
@@ -34,6 +34,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE, Note
+from backprobe.record.training import HOOK
 from backprobe.source.sites import names_read
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
@@ -236,10 +237,10 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     """The lines of the program that take on what modules returned, where no more is recorded of it."""
-    used = {one.at: one.uses for one in flow.record.used_at}
+    used = {one.at: one.uses for one in flow.record.used_at if one.uses[0].mode != HOOK}
     for end in after if used else ():
         for call in used.get(end, ()):
-            found = of_call(flow, flow.entries[at].name, call)
+            found = with_hooks(flow, of_call(flow, flow.entries[at].name, call))
             yield replace(found, chain=flow.chain(after, end) if end != at else ())
 
 

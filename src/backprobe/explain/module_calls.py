@@ -10,7 +10,7 @@ from backprobe.cuts.cutting_operations import Use, parsed, use_of
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import DIFFERENTIATED, NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.cut_findings import converted, gives_list
+from backprobe.explain.cut_findings import converted, cut_finding, draws_whole_numbers, gives_list
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
@@ -33,11 +33,24 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
     if use is None:
         return said(flow, "result_unused", name, call)
     if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
-        return said(flow, "cut_later", name, call)
+        return _cut_of_result(flow, call) or said(flow, "cut_later", name, call)
     inside = converted(use.text) if use.kind == "number" else ""
     is_list = use.kind == "number" and gives_list(use.text)
+    if use.kind == "sample" and draws_whole_numbers(use.text):
+        return said(flow, "sample.discrete", name, call, use=use)
     code = "number.list" if is_list else "number.of" if inside and inside != call.text else use.kind
     return said(flow, code, name, call, use=use, converted=f"`{inside}`")
+
+
+def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
+    """What cuts off the result later, where it has a name and its own history was taken, as by ``detach_()``."""
+    for at, entry in enumerate(flow.entries):
+        line = entry.source
+        if line is not None and (line.file, line.line) == (call.source.file, call.source.line):
+            cuts = flow.cuts(at) if line.expression == call.text else []
+            if cuts:
+                return cut_finding(flow, cuts[0])
+    return None
 
 
 def said(

@@ -24,8 +24,8 @@ from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.raised import raised
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
+from backprobe.explain.untrained import constants, trained_leaves, with_parameters
 from backprobe.explain.untrained import heading as heading_of
-from backprobe.explain.untrained import trained_leaves, with_parameters
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings.phrasing import MOST, listed, location, named
@@ -80,8 +80,8 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
-             *(one.headline for one in missed if is_trained), *_sampled(flow), *_zeros_by_hand(flow.record), *unfelt,
-             *_without(flow, missing, rest - leaves),
+             *(one.headline for one in missed if is_trained), *_sampled(flow), *_noted(flow.record), *unfelt,
+             *_without(flow, missing, rest - leaves), *constants(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside})]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
@@ -110,9 +110,12 @@ def _sampled(flow: Dataflow) -> list[str]:
     return found
 
 
-def _zeros_by_hand(record: Record) -> list[str]:
-    """Zero gradients behind functions whose backward the program has written itself: it may be meant so."""
-    return [str(note) for note in record.notes if note.code in ("zero_by_hand", "zero_behind")]
+def _noted(record: Record) -> list[str]:
+    """What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
+    written itself, and parameters that are taken out of the graph beside the call of their model.
+    """
+    codes = ("zero_by_hand", "zero_behind", "cut_beside", "detached_beside")
+    return [str(note) for note in record.notes if note.code in codes]
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
@@ -341,6 +344,7 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
         groups |= {
             "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
+            "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
             "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
         }

@@ -6,6 +6,7 @@ from collections import deque
 
 from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
+from backprobe.cuts.cutting_operations import flat_operation, parsed
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
 from backprobe.explain.about_entries import about, is_said, merged
@@ -98,9 +99,17 @@ def _became_zero(
     line = None if entry.source is None else line_of(entry.source, entry.source.expression)
     rules = rules_in(flow.record, entry)
     facts += rules
-    instead = say("see_rule") if rules else instead_of_flat(entry.op, flow.record.framework) or say("see_partials")
+    flat = instead_of_flat(entry.op, flow.record.framework) or _of_part(flow, source, target)
+    instead = say("see_rule") if rules else flat or say("see_partials")
     return about(flow, "zero_derivative", entry, line, facts=facts, chain=flow.chain(before, target),
                  value=repr(value.name), instead=instead)  # fmt: skip
+
+
+def _of_part(flow: Dataflow, source: int, target: int) -> str:
+    """The remedy for a part of a line that is flat, where all that the line does with a value goes through it."""
+    flats = {mention.use.flat for mention in flow.mentions[target] if mention.source == source}
+    text = flats.pop() if len(flats) == 1 else ""
+    return instead_of_flat(flat_operation(parsed(text)), flow.record.framework) if text else ""
 
 
 def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:

@@ -15,6 +15,7 @@ from string import Formatter
 
 from backprobe.cuts.operation_names import STEPS
 from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.instead import joined, value_at
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
@@ -43,7 +44,7 @@ CAUSES = {
                      "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",
     "copied": "{text} copies the values of {value} into a new tensor without gradient history",
-    "copied_next": "write {join} instead: all of these keep the history",
+    "copied_next": "write {join} instead, which keeps the history",
     "parameter": "{text} makes a new leaf from the values of {value}, so gradients stop there",
     "parameter_next": "compute with {value} itself; make a parameter once, before anything is computed from it",
     "replaced": "replace= put another value into the place of {target}, which was computed from {value}",
@@ -54,6 +55,10 @@ CAUSES = {
     "index": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
     "index_next": "use something smooth instead (softmax weights instead of argmax),\n"
                   "or take the value at that position, whose gradient flows: {at_position}",
+    "index.other": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.other_next": "use something smooth instead, as weights that change with the values (softmax for argmax)",
+    "index.beside": "{target} holds positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.beside_next": "use the values that {call} gives beside them, whose gradient flows",
     "comparison": "{text} is true or false: it jumps or stays the same as {value} changes, so it has no derivative",
     "comparison_next": "select among differentiated values with {where} or a product, or use a smooth step, sigmoid",
     "count": "{text} counts, and a count jumps or stays the same as {value} changes: it has no derivative",
@@ -65,6 +70,9 @@ CAUSES = {
     "no_grad": "{target} is computed from {value} {mode}, where no gradient history is recorded",
     "no_grad_next": "compute {target} outside that context, and gradients flow to {value};\n"
                     "or find a decorator, or an earlier line, that switched gradients off and never on again",
+    "no_grad.update": "{target} is computed from {value} {mode}: the new tensor is not a leaf that requires a gradient",
+    "no_grad.update_next": "change the leaf itself, in that place: {plain} -= ...;\n"
+                           "or make the new one a leaf: {plain} = (...).requires_grad_()",
     "sample": "{text} draws samples without gradient history, so {target} is disconnected from {value}",
     "sample_next": "use {draw_smoothly}: gradients flow through such samples; or use a loss of log_prob()",
     "sample.discrete": "{text} draws whole numbers: they have no derivative with respect to {value}",
@@ -81,6 +89,11 @@ CAUSES = {
                       "there",
     "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
                            "differentiated; or compute the same with operations that are",
+    "inside.partial": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
+                      "there",
+    "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
+                           "is a library's,\nits documentation says what is differentiated; or compute the same with "
+                           "operations that are",
     "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
                      "there",
     "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
@@ -100,6 +113,8 @@ CAUSES = {
     "limited_next": "call backward() without inputs=, or with {value} among them",
     "unknown": "{target} uses {value}, but the graph does not connect them; the line does not show why",
     "unknown_next": "give names to the parts of that line, u = ..., and ask again",
+    "unknown.hook": "{target} uses {value}, but the graph does not connect them; that module has a hook on its forward",
+    "unknown.hook_next": "return None from the hook, or a value that keeps its history: detach() only what is kept",
     "unused": "nothing that was recorded leads from {value} to {outputs}",
     "unused_next": "use {value} itself in the computation, or ask for the value that is used;\n"
                    "in objects, closures and functions that are not followed, give it a name: uses are not seen there",
@@ -234,6 +249,14 @@ SENTENCES = {
     "all_frozen": "optimizer.step() ran, and no parameter that it has requires a gradient",
     "all_frozen_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
     "unregistered_next": "{instead}, and model.parameters() has them",
+    "unregistered.tensor": "{place} is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
+    "unregistered.tensor_next": "{plain} = nn.Parameter(...), and model.parameters() has it",
+    "unregistered.computed": "{place} is computed once, where it is assigned, from a leaf that gets gradients and that "
+                             "no optimizer has",
+    "unregistered.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
+                                  "has it",
+    "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
+    "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
     # errors, and causes that PyTorch's graph shows
     "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
     "loaded_next": "torch.func.functional_call(module, {plain}, args) computes with them, and gradients flow",
@@ -250,8 +273,10 @@ SENTENCES = {
     "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
                          "or sum the losses and call backward() once; or retain_graph=True in the first call",
-    "freed_in_loop_next": "compute {name} again before each backward(), or sum the losses and call backward() once;\n"
-                          "or use {name}.detach(), if gradients need not flow behind it",
+    "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
+                          "or use {detach}, if gradients need not flow behind it",
+    "freed_filled_next": "{detach} after each backward(),\n"
+                         "if gradients need not flow into the steps before",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
                           "or compute it again; or sum the losses and call backward() once",
@@ -274,6 +299,8 @@ SENTENCES = {
     "grad_none.unknown_next": "",
     "not_scalar": "{value} is {described}, and only a single number has one gradient",
     "not_scalar_next": "{name}.sum().backward() or .mean(); {name}.backward(v) for a vector v",
+    "no_rule": "{values} is computed by {operation}, which has no derivative in PyTorch",
+    "no_rule_next": "detach() what goes into it, and gradients flow by the other ways alone",
     "not_in_graph": "nothing leads from the output back to {values}",
     "not_in_graph_next": "use it in what is computed, or allow_unused=True, which gives None for it",
     "leaf_written": "{value} is a leaf that requires a gradient, and must not be modified in place",
@@ -283,6 +310,8 @@ SENTENCES = {
                               "with torch.no_grad(): around an update",
     "view_written": "{value} is a view that must not be modified in place",
     "view_written_next": "{name} = {name}.clone() before the write, or an operation that makes a new tensor",
+    "view_written_next.item": "u = {name}.clone() before the write, and u in its place;\n"
+                              "or an operation that makes a new tensor",
     "view_written.hook": "a module with a full backward hook gives views, which must not be modified in place",
     "view_written.hook_next": "clone() what the module gives before the write; or take the hook away",
     "write_of_module": "inplace=False in {module}",
@@ -326,6 +355,7 @@ SENTENCES = {
     "write_flag": "leave out inplace=True in {text}",
     "write": "a new tensor instead of {text}: {name} = ..., or torch.stack([...]) of its items",
     "frozen_variables": "a floating-point Variable with trainable=True, tf.Variable([1.0, 2.0])",
+    "frozen_drawn": "{smooth}, if {drawn_from} is a distribution of what should be differentiated;\nor {otherwise}",
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
     "all_none": "the tape gave None for every Variable that it was asked for",
     "unconnected": "the result does not depend on any differentiated value",
@@ -345,6 +375,7 @@ SENTENCES = {
     "not_selected_on": "the way on from {target} was not selected to its end",
     "hidden_to": "{value} is not recorded: nothing of its history passes this line",
     "hidden_of": "{value} appears in that line, and is this value unless something else has the same name there",
+    "hooks": "what a hook on the forward of a module returns takes the place of what it was given: {at}",
     # facts about what leads nowhere
     "nothing_from_it": "no recorded value was seen to be computed from {value}",
     "ends_at": "what is computed from it ends there: {at}",
@@ -406,6 +437,9 @@ SENTENCES = {
     "of_some": "{value} has a gradient of {outputs}, and none of {others}",
     "of_none": "{value} has no gradient of any output: {others}",
     # notes
+    "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
+    "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
+                         "place of one would be",
     "reached_by_all": "every output reaches: {names}",
     "reached_by_some": "{outputs}, but not {others}, reach: {names}",
     "reached_by_one": "{outputs} alone reaches: {names}",
@@ -419,6 +453,7 @@ SENTENCES = {
     "not_used": "computed, and not used for an output: {names}",
     "not_seen_used": "nothing recorded leads to an output from: {names}",
     "cut_in_graph": "cut off in the graph on every path to the output: {names}",
+    "model_states": "held by the model beside its parameters, and not used for an output: {names}",
     "frozen_all": "computed from nothing recorded that requires a gradient: {names}",
     "hidden_cut": "{parts} is not recorded: if it has a history, it is cut off ({kinds}) at {at}",
     "not_tensors": "not tensors: {names}",
@@ -439,6 +474,8 @@ FLAT = {
     **dict.fromkeys(("clamp", "clip", "hardtanh"), "{op} has derivative 0 outside its limits: use wider ones, or tanh"),
     **dict.fromkeys(STEPS, "{op} is flat between its steps: use a straight-through estimator, {straight_through}"),
     "floordiv": "u // v is flat between its steps: use u / v, or a straight-through estimator around it",
+    "heaviside": "heaviside is flat on both sides of its step: use sigmoid(u / width), or a straight-through estimator "
+    "around it",
     "normal": "normal draws samples without a derivative: use mean + deviation * {noise}",
     **dict.fromkeys(("bernoulli", "poisson"), "{op} has no derivative: use a loss of log_prob(), or a relaxation"),
 }
@@ -460,6 +497,12 @@ def finding(
     chain: tuple[str, ...] = (), **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
+    text, own = fields.get("text", "").strip("`"), fields.get("own", "")
+    if code == "index":
+        fields["at_position"] = fields.get("at_position") or value_at(text, framework)
+        code = code if fields["at_position"] else "index.other"
+    elif code == "copied" and (made := joined(text, own, framework)):
+        fields["join"] = made
     words = FrameworkWords(framework, fields)
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     named = {field: fields[field] for field in _fields(SENTENCES[code])}

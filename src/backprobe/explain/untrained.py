@@ -10,13 +10,14 @@ from backprobe.cuts.mentions import DIFFERENTIATED
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import about, by_status
+from backprobe.explain.cut_findings import with_hooks
 from backprobe.explain.missing import not_connected
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import GradStatus
-from backprobe.record.training import Ran, Training, Unregistered, Untrained
+from backprobe.record.training import Ran, Stray, Training, Unregistered, Untrained
 
 UNUSED = ("unused", "unknown", "other_call", "written_since")
 NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
@@ -24,6 +25,7 @@ NEVER_READ = "never_read"
 VALUE_UNUSED = "value_unused"
 LEFT = (*UNUSED, VALUE_UNUSED, "made_again")
 """Kinds that hold for values of an earlier iteration as well: beside one that cuts, they are not the cause."""
+NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
 MOST = 12  # names of parameters
 
 
@@ -40,13 +42,14 @@ def heading(training: Training) -> str:
 
 def trained_leaves(flow: Dataflow) -> set[int]:
     """The entries of leaves that nothing is said of: they got their gradient, or were not to be trained."""
+    states = {at for at, entry in enumerate(flow.entries) if entry.is_because("state_no_path")}
     training = flow.record.training
     if training is None:
-        return set()
+        return states
     lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
     unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
     given = _given(flow)
-    return {
+    return states | {
         at for at, entry in enumerate(flow.entries)
         if (entry.is_leaf and at not in lacking) or entry.name in unread or at in given
     }  # fmt: skip
@@ -73,7 +76,8 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
     frozen = [finding("all_frozen", "", None, "torch")] if training.stepped and not training.count else []
-    return [*frozen, *new.values(), *known, *_cleared(training), *_unregistered(training.unregistered)]
+    stray = training.unregistered
+    return [*frozen, *_not_held(stray), *new.values(), *known, *_cleared(training), *_unregistered(stray)]
 
 
 def _place(found: Finding) -> object:
@@ -93,6 +97,7 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
     names = list(dict.fromkeys(one.name for one in lost))
     if cause.kind == NEVER_READ and len(names) > 1:
         cause = said(flow, "never_read.several", names[0], None, parameters=plural(len(names), "parameter"))
+    cause = with_hooks(flow, cause) if cause.kind == "not_in_loss" else cause
     facts = [*cause.facts, say("parameters_lost", names=listed(names, MOST))]
     held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
     return replace(cause, facts=(*facts, *([say("held_by", optimizers=listed(held))] if held else ())))
@@ -178,13 +183,31 @@ def _cleared(training: Training) -> Iterator[Finding]:
         yield finding("cleared", training.cleared[0], None, "torch", facts=facts, parameters=parameters)
 
 
+def _not_held(found: Sequence[Unregistered]) -> Iterator[Finding]:
+    nowhere = [one.name for one in found if one.kind == Stray.PARAMETER]
+    if nowhere:
+        facts = [say("parameters_untrained", names=listed(nowhere, MOST))]
+        yield finding("not_held", nowhere[0], None, "torch", facts=facts, parameters=plural(len(nowhere), "parameter"))
+
+
 def _unregistered(found: Sequence[Unregistered]) -> Iterator[Finding]:
-    for group in grouped(found, lambda one: one.place):
+    for group in grouped([one for one in found if one.kind not in NAMED_ALONE], lambda one: one.place):
         place, kind = group[0].place, group[0].kind
+        attribute = place.rpartition(".")[2]
+        facts = [say("parameters_untrained", names=listed([one.name for one in group], MOST))]
+        if kind in (Stray.TENSOR, Stray.COMPUTED):
+            yield finding(f"unregistered.{kind}", place, None, "torch", place=repr(place), plain=f"self.{attribute}")
+            continue
         of_modules = any(name.name.count(".") > place.count(".") for name in group)
         made = {"dict": "nn.ModuleDict" if of_modules else "nn.ParameterDict"}
         instead = made.get(kind, "nn.ModuleList" if of_modules else "nn.ParameterList")
-        facts = [say("parameters_untrained", names=listed([one.name for one in group], MOST))]
-        attribute = place.rpartition(".")[2]
         yield finding("unregistered", group[0].name, None, "torch", facts=facts, place=repr(place), kind=kind,
                       instead=f"self.{attribute} = {instead}(...)")  # fmt: skip
+
+
+def constants(training: Training | None) -> list[str]:
+    """What models compute with that is not a parameter and is not trained: it may be meant so."""
+    found = () if training is None else training.unregistered
+    kinds = {Stray.BUFFER: "a buffer", Stray.CONSTANT: "a plain tensor"}
+    names = [f"{one.name!r} ({kinds[Stray(one.kind)]})" for one in found if one.kind in tuple(kinds)]
+    return [say("constants.several" if len(names) > 1 else "constants", names=listed(names, MOST))] if names else []

@@ -11,6 +11,7 @@ from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding, grouped
@@ -109,6 +110,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=text, target=target, dtype=cut.dtype, instead=flat,
+        at_position=value_at(called_in(cut.source.text, SIDES), record.framework),
     )  # fmt: skip
 
 

@@ -11,7 +11,8 @@ from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
 from backprobe.explain.about_entries import about, by_status, is_none, is_returned, scopes_of
-from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.cut_findings import cut_finding, hooks
+from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
@@ -85,13 +86,24 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
               and not flow.sources(each)]  # fmt: skip
     facts = [say("from_frozen", at=named(flow.entries[each])) for each in leaves[:MOST]]
     if is_returned(flow, at):
-        facts.append(say("callers"))
+        facts += [say("callers"), *filter(None, [hooks(flow)])]
     chain = flow.chain(flow.after(leaves[0]), at) if leaves else ()
     text = ", ".join(f"`{text}`" for text in unseen_calls(entry))
     if text:
         return about(flow, "frozen.call", entry, entry.source, facts=facts, chain=chain, text=text)
     code = "frozen" if flow.sources(at) or is_returned(flow, at) else "frozen_leaf"
-    return about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain)
+    found = about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain)
+    return _drawn(found, [entry, *(flow.entries[each] for each in leaves)])
+
+
+def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
+    """The finding of what requires no gradient, which may be a sample of a distribution that does."""
+    texts = (entry.source.expression for entry in leaves if entry.source is not None)
+    drawn = next(filter(None, map(drawn_smoothly, texts)), None)
+    if drawn is None:
+        return found
+    said = say("frozen_drawn", drawn_from=drawn[0], smooth=drawn[1], otherwise=found.remedy)
+    return replace(found, remedy=said)
 
 
 def _inherited(flow: Dataflow, at: int) -> int:

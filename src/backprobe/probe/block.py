@@ -6,7 +6,7 @@ long as the block, and differentiates one of its variables when the block ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,7 +34,7 @@ from backprobe.record.reasons import Reason
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import forget, name_in
-from backprobe.tracing.finiteness import without_moved
+from backprobe.tracing.finiteness import unfit, without_moved
 from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import Run, over
@@ -204,6 +204,8 @@ class ModelBlock(BlockRun):
     def starts_at(self) -> Any:
         return models_of(self).call(self.probe.target, (), {}).forward
 
+    fit: Collection[str] = ()  # the parameters that were finite when it began, with ``nonfinite``
+
     def watching(self) -> AbstractContextManager[object]:
         self.modules, self.unfit = (
             Modules(self, self.versions if self.probe.options.nonfinite else None),
@@ -217,7 +219,16 @@ class ModelBlock(BlockRun):
         observer, tape = self.modules.observer(), self.tape
         if isinstance(tape, Differentiator):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
-        return self.blocks.observing(self.call, observer)
+        observing = self.blocks.observing(self.call, observer)
+        return self._looked_at_first(observing) if self.probe.options.nonfinite else observing
+
+    @contextmanager
+    def _looked_at_first(self, observing: AbstractContextManager[object]) -> Iterator[None]:
+        """The same, with a look at the parameters as they are when the block begins."""
+        with observing:
+            held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
+            self.fit = self.versions.keys() - held.keys()
+            yield
 
     def judged(self, run: Run) -> Run | Record:
         found = super().judged(run)
@@ -226,7 +237,7 @@ class ModelBlock(BlockRun):
         moved = [
             name for name, (tensor, version) in self.versions.items() if self.trace.versions.version(tensor) != version
         ]
-        return without_moved(found, moved)
+        return without_moved(found, self.fit, moved)
 
     def closing(self) -> None:
         self.modules.name_unseen(self.call, self.tape.unseen())

@@ -22,12 +22,14 @@ from backprobe.probe.script_gradients import ScriptGradients
 from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
+from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.recording import Recording
 from backprobe.source.main_module import as_main, compiled
 
 STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
 ENDED = "all {} iterations of the script that run backward() were looked at, and this is the last"
-LATER = ", and later ones were not looked at: --steps 3 looks at three"
+LATER = ", and later ones were not looked at: --steps 10 looks at ten"
+USUAL = 2  # iterations: the second shows what the first has left it
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
@@ -81,9 +83,9 @@ class ScriptBlock(Part):
 class Script:
     """One run of a script.
 
-    With ``nonfinite=True`` the first iteration with a finding is explained, without it the first that runs
-    ``backward()``, or of the first ``steps`` the first with a finding or an error. Then the script is stopped: what it
-    does afterwards repeats that or follows from it.
+    With ``nonfinite=True`` the first iteration with a finding is explained, without it the first with a finding or an
+    error of the first ``steps`` that run ``backward()``. Then the script is stopped: what it does afterwards repeats
+    that or follows from it.
     """
 
     def __init__(
@@ -147,9 +149,9 @@ class Script:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
-        """Was the script stopped with nothing found, in the first iteration alone?"""
+        """Was the script stopped with nothing found, where nobody asked for more?"""
         assert self.answer is not None
-        return bool(self.answer.ok) and self.iterations == self.steps == 1 and self.judge is explain
+        return bool(self.answer.ok) and self.iterations >= self.steps == USUAL and self.judge is explain
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
@@ -163,6 +165,7 @@ class Script:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
         if self.probe.options.nonfinite and self._is_clean(record):
+            self.earlier.keep_losses(record)
             return False
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:
@@ -231,12 +234,13 @@ class Script:
             self.before[BEFORE.format(one.headline, where)] = None
 
     def _is_clean(self, record: Record) -> bool:
-        """Is each value and gradient finite? They are counted."""
+        """Is each value and gradient finite, and what was written into parameters? They are counted."""
         judged = [entry.finiteness for entry in record.entries if entry.finiteness is not None]
         counts = [count for one in judged for count in (one.value, one.grad) if count is not None]
         self.values += sum(one.value is not None for one in judged)
         self.gradients += sum(one.grad is not None for one in judged)
-        return all(count.is_finite for count in counts) and not any(one.made for one in judged)
+        written = any(one.gradient != HELD_BEFORE for one in record.updates)
+        return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
     def report(self) -> Report | None:
         """The report, also on a script that raised; None where nothing was recorded."""

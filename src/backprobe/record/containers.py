@@ -6,7 +6,8 @@ import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from itertools import count
+from itertools import chain, compress, count
+from operator import not_
 from typing import Any
 
 from backprobe.record.names import quote
@@ -33,13 +34,25 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    """The fields of a dataclass, read past its own ``__getattribute__`` where possible, which may run code."""
+    """The fields of a dataclass, and what they hold."""
     kind: Any = type(value)
+    return [*zip(_fields_held(kind), _held(value), strict=True)]
+
+
+def _held(value: Any) -> list[Any]:
+    """The values of its fields, read past its own ``__getattribute__`` where possible, which may run code.
+
+    Programs bind configurations of a hundred fields again and again: what can be done in C is done there.
+    """
+    kind: Any = type(value)
+    names = _fields_held(kind)
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:  # it has slots
         held = {}
-    return [(name, held[name] if name in held else getattr(value, name, None)) for name in _fields_held(kind)]
+    if held.keys() >= set(names):
+        return [*map(held.__getitem__, names)]
+    return [held[name] if name in held else getattr(value, name, None) for name in names]
 
 
 @lru_cache(4096)
@@ -81,7 +94,8 @@ def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
         return False
     level, seen = [value], {id(value)}
     for _ in range(DEEPEST):
-        below = [item for container in level for item in _inside(container) if type(item) not in SIMPLE]
+        every = [*chain.from_iterable(map(_inside, level))]
+        below = [*compress(every, map(not_, map(SIMPLE.__contains__, map(type, every))))]
         if any(map(sought, below)):
             return True
         level = []
@@ -97,7 +111,9 @@ def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
 def _inside(value: Any) -> Iterable[Any]:
     """The values directly inside a container, and none for anything else."""
     found = direct(value)
-    return [item for _, item in children(value) or ()] if found is None else found
+    if found is not None:
+        return found
+    return _held(value) if hasattr(type(value), "__dataclass_fields__") else ()
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:

@@ -44,6 +44,8 @@ class Graph:
     def __init__(self, record: Record) -> None:
         self.entries = record.entries  # not the record itself: that keeps this index, and a circle outlives its use
         self._names, self._printed = record.names, record.printed
+        self.read_beside: list[tuple[int, int]] = []
+        """Beside ``flows``: what an expression reads that has a history, and that no edge leads from to its result."""
 
     @classmethod
     def of(cls, record: Record) -> Graph:
@@ -104,6 +106,8 @@ class Graph:
             for source in sorted(read - inputs.keys()):
                 if cut or self.entries[source].status in NO_DERIVATIVE or self._is_taken_of(target, source):
                     yield Flow(source, target, None)
+                else:
+                    self.read_beside.append((source, target))
             for source, module in given_to_modules(entry, self.entries, inputs) if entry.reads else ():
                 if source not in self.inputs[module] and self.entries[source].status in NO_DERIVATIVE:
                     yield Flow(source, module, None)

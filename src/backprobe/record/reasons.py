@@ -65,6 +65,7 @@ SENTENCES = {
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
     "no_path_of_gradient": "no path leads from it to the output",  # a derivative that the program took, or of those
+    "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "its module was not seen to run",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
@@ -176,6 +177,8 @@ SENTENCES = {
                        "what it would make of the gradients of the sum",
     "zero_by_hand": "the gradients of {names} are zero everywhere, and every path to them goes through {functions} "
                     "({at}: {text})",
+    "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
+    "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry
     "zero_behind": "its gradient is zero everywhere, and every path to it goes through {functions} ({at}: {text})",
     "hooked": "a hook is on it, and may change the gradient that arrives here",

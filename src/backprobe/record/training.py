@@ -8,6 +8,9 @@ from enum import StrEnum
 from backprobe.record.positions import Position
 from backprobe.record.source import Source
 
+HOOK = "hook"
+"""In place of a mode, for a function that is hooked to a module's forward."""
+
 
 class Ran(StrEnum):
     """Did the module that holds a parameter run?"""
@@ -28,7 +31,8 @@ class ModuleCall:
     """A call in the program's own code in which a module ran: the statement, and the text of the call in it.
 
     ``mode`` is the mode in which gradients were switched off, empty where they were not, and ``switched`` the line
-    that did so, if it is known. ``is_unread`` says that nothing reads the name that the statement gives the result.
+    that did so, if it is known; of a hook the one is ``HOOK`` and ``text`` the path of its module. ``is_unread`` says
+    that nothing reads the name that the statement gives the result.
     """
 
     source: Source
@@ -68,11 +72,22 @@ class Untrained:
     own: Position | None = None
 
 
+class Stray(StrEnum):
+    """What a tensor that no optimizer has is, where it lies in no plain list, tuple or dict."""
+
+    TENSOR = "tensor"  # a plain tensor, which gets a gradient
+    COMPUTED = "computed"  # it was computed once, from a leaf that gets a gradient
+    CONSTANT = "constant"  # a plain tensor, which requires no gradient
+    BUFFER = "buffer"  # which requires none
+    PARAMETER = "parameter"  # that of a model that ran, which gets a gradient
+
+
 @dataclass(frozen=True)
 class Unregistered:
-    """A parameter that got a gradient, and that no model and no optimizer has: it lies in a plain list or dict.
+    """A tensor that a module which ran computes with, and that no optimizer has.
 
-    ``place`` is the attribute that holds it, ``net.layers``, and ``kind`` the type of what that is.
+    ``place`` is the attribute that holds it, ``net.layers``, and ``kind`` the type of the list or dict that this is, or
+    one of ``Stray``.
     """
 
     name: str

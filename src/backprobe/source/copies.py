@@ -14,32 +14,37 @@ from typing import Any
 from backprobe.source.listener import CodeListener
 from backprobe.source.reporting import reporting_copy
 from backprobe.source.sites import Site
+from backprobe.source.wrappers import around
 
 LATER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # functions that open their listener some time after the call
 MOST = 4096  # functions
 
 
 class Copy:
-    """One function that reports, and the cell that it looks for its opener in."""
+    """One function that reports, with its decorators, and the cell that it looks for its opener in."""
 
-    __slots__ = ("cell", "code", "file", "function", "kinds", "name", "operations", "original", "sites", "waiting")
+    __slots__ = ("around", "cell", "code", "file", "function", "inner", "kinds", "name", "plain", "sites", "waiting")
 
     def __init__(self, original: FunctionType, operations: bool, waiting: list[Copy]) -> None:
         """``waiting`` are the copies of this function that nobody uses. Raises NoSource."""
         self.waiting = waiting
         self.kinds: dict[Any, Any] = {}  # what its users know of it, by who calls it
-        self.original, self.name, self.file = original, original.__name__, original.__code__.co_filename
-        self.code, self.cell, self.operations = original.__code__, CellType(_nobody), operations
-        self.function, self.sites = reporting_copy(original, self.cell, operations=operations)
+        *decorators, plain = undecorated(original)
+        self.plain, self.name, self.file, self.code = plain, plain.__name__, plain.__code__.co_filename, plain.__code__
+        self.around = [held for one in decorators for held in _held(one)]
+        self.cell = CellType(_nobody)
+        self.inner, self.sites = reporting_copy(plain, self.cell, operations=operations)
+        self.function = around(original, lambda _: self.inner) if decorators else self.inner
 
     @property
     def is_current(self) -> bool:
         """Is the original still what it was? Programs may give a function other code or defaults."""
-        original, function = self.original, self.function
+        plain, inner = self.plain, self.inner
         return (
-            self.code is original.__code__
-            and function.__defaults__ is original.__defaults__
-            and function.__kwdefaults__ is original.__kwdefaults__
+            self.code is plain.__code__
+            and inner.__defaults__ is plain.__defaults__
+            and inner.__kwdefaults__ is plain.__kwdefaults__
+            and not (self.around and any(cell.cell_contents is not held for cell, held in self.around))
         )
 
     def give_back(self) -> None:
@@ -57,7 +62,8 @@ class Copies:
     def lend(self, function: FunctionType, operations: bool) -> Copy | None:
         """A copy; None of a function of which none are kept. Raises NoSource.
 
-        Its user puts what opens a listener into its cell. With ``operations`` it reports each subexpression as well.
+        Its user puts what opens a listener into its cell. Decorators stay around it. With ``operations`` it reports
+        each subexpression as well.
         """
         waiting = self.waiting.get((function, operations))
         if waiting is None:
@@ -72,16 +78,53 @@ class Copies:
         return copy
 
 
+def undecorated(function: FunctionType) -> list[FunctionType]:
+    """A function, and those inside it that its decorators wrap, the plain one last."""
+    found = [function]
+    while type(inner := found[-1].__dict__.get("__wrapped__")) is FunctionType and inner not in found:
+        found.append(inner)
+    return found
+
+
+def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
+    """The functions that a decorator's wrapper holds, one of which it wraps, and where."""
+    return [
+        (cell, cell.cell_contents) for cell in decorator.__closure__ or () if _is_filled(cell)
+        and type(cell.cell_contents) is FunctionType
+    ]  # fmt: skip
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  # it raises where there are none
+    except ValueError:
+        return False
+    return True
+
+
 def is_lasting(function: FunctionType) -> bool:
-    """Is it part of an imported module, which lives on anyway, and does it hold nothing else than its class?"""
-    home = sys.modules.get(function.__module__ or "")
+    """Is it part of an imported module, which lives on anyway, and does it hold nothing else than its class?
+
+    Around that may be decorators that mark nothing, where the module has the function with these.
+    """
+    *decorators, plain = undecorated(function)
+    home = sys.modules.get(plain.__module__ or "")
     return (
-        getattr(home, "__dict__", None) is function.__globals__
-        and "<locals>" not in function.__qualname__
-        and function.__code__.co_freevars in ((), ("__class__",))
-        and not function.__code__.co_flags & LATER
-        and not function.__dict__
+        getattr(home, "__dict__", None) is plain.__globals__
+        and "<locals>" not in plain.__qualname__
+        and plain.__code__.co_freevars in ((), ("__class__",))
+        and not plain.__dict__
+        and not any(one.__code__.co_flags & LATER for one in (*decorators, plain))
+        and not any(len(one.__dict__) > 1 or one.__defaults__ or one.__kwdefaults__ for one in decorators)
+        and (not decorators or _found(home, function.__qualname__) is function)
     )
+
+
+def _found(home: Any, qualified: str) -> Any:
+    """What a module has under a qualified name, looked up in dictionaries alone; None where it has nothing there."""
+    for name in qualified.split("."):
+        home = getattr(home, "__dict__", {}).get(name)
+    return home
 
 
 class _Nobody(CodeListener):

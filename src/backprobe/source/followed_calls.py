@@ -130,13 +130,15 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        """Next time a plain function is known by its code, and an object by its type, if that defines its call.
+        """Next time a plain function or method is known by its code, and an object by its type, if that defines its
+        call.
 
         Not the type that a function has made: what its own functions close over would be kept alive.
         """
-        if called is None and kind is FunctionType:
-            if not function.__code__.co_freevars:  # one decorator's wrappers share their code
-                self.foreign.add(function.__code__)
+        plain = plain_function(function) if called is None else None
+        if plain is not None:
+            if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
+                self.foreign.add(plain.__code__)
             return
         defines_it = called is not None and called[1] is None and inner is getattr(called[0], "__func__", None)
         if defines_it and LOCALS not in kind.__qualname__:

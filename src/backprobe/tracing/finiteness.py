@@ -27,18 +27,20 @@ def judged(record: Record, arrays: Arrays) -> Record:
     return replace(record, entries=tuple(entries))
 
 
-def without_moved(record: Record, names: Collection[str]) -> Record:
-    """The record, where nothing is said of the finite values of some entries: they had others later.
+def without_moved(record: Record, finite: Collection[str], moved: Collection[str]) -> Record:
+    """The record, where nothing is said of the values of parameters that had others, earlier or later.
 
-    A parameter has one entry, and what an optimizer writes into it is read by the calls after that.
+    A parameter has one entry, and what an optimizer writes into it is read by the calls after that. ``finite`` are the
+    names of those that were so when the program began, and ``moved`` those that were seen to be written.
     """
-    entries = [
-        replace(entry, finiteness=replace(entry.finiteness, value=None))
-        if entry.name in names and entry.finiteness and entry.finiteness.value and entry.finiteness.value.is_finite
-        else entry
-        for entry in record.entries
-    ]
-    return replace(record, entries=tuple(entries))
+
+    def of_all_calls(entry: Entry) -> Entry:
+        known = entry.finiteness
+        if known is None or known.value is None or entry.name not in (moved if known.value.is_finite else finite):
+            return entry
+        return replace(entry, finiteness=replace(known, value=None))
+
+    return replace(record, entries=tuple(map(of_all_calls, record.entries)))
 
 
 def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import dis
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import CodeType
 
 from backprobe.backends.call_sites import Instruction
+from backprobe.backends.cuts_beside import around_call, in_forward
 from backprobe.backends.result_uses import call_under_mode, uses_of_parameter, uses_of_result
+from backprobe.backends.user_lines import source_at
+from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import quote_path, split, strip
-from backprobe.record.training import ModuleCall, UsedAt
+from backprobe.record.reasons import Note
+from backprobe.record.training import HOOK, ModuleCall, UsedAt
 from backprobe.source.user_code import package
 
 RETURNED = re.compile(r"return#(\d+)")
+KEEPING = frozenset({"append", "extend", "update", "add", "__setitem__", "print"})
+"""What a lambda calls that keeps a value, or shows it, and returns None."""
+NOTHING = ("LOAD_CONST", None)
 LACKING = (GradStatus.NOT_CONNECTED, GradStatus.NO_GRAD)
 
 
 @dataclass(frozen=True)
 class ModuleCode:
-    """By the path of a module: the instructions that called it, in order, and the class of one that has parameters."""
+    """By the path of a module: the instructions that called it, in order, the class of one that has parameters, and the
+    functions that are hooked to its forward.
+    """
 
     calls: dict[str, list[Instruction]] = field(default_factory=dict)
     kinds: dict[str, type] = field(default_factory=dict)
+    hooks: dict[str, list[CodeType]] = field(default_factory=dict)
 
 
 NO_CODE = ModuleCode()
@@ -36,7 +48,9 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
         full: at for full, at in record.names.items() if code.calls and at not in flowing
         and record.entries[at].status in LACKING and record.entries[at].source is None
     }  # fmt: skip
-    if not lacking:
+    hooked = _hooked(record, code) if code.hooks else ()
+    record = replace(record, notes=(*record.notes, *_beside(record, code))) if code.calls else record
+    if not lacking and not hooked:
         return record
     reader = _Reader(record, code)
     found: dict[int, Sequence[ModuleCall]] = {}
@@ -44,13 +58,55 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
         found[at] = found.get(at, ()) or reader.uses(full, record.entries[at])
     entries = [_with_line(entry, found.get(at, ())) for at, entry in enumerate(record.entries)]
     used = tuple([UsedAt(at, tuple(uses)) for at, uses in found.items() if uses])
-    return replace(record, entries=tuple(entries), used_at=used)
+    return replace(record, entries=tuple(entries), used_at=(*used, *hooked))
+
+
+def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
+    """Lines that take parameters which have their gradients out of the graph, beside other uses of them."""
+    found = [one for at in dict.fromkeys(code.calls.get("", ())) for one in around_call(at)
+             if package(one.source.file) is None]  # fmt: skip
+    kinds = {quote_path(own): kind for own, kind in code.kinds.items()}
+    for full, at in record.names.items():
+        local, (module, _, name) = split(full)[1], full.rpartition(".")
+        forward = getattr(getattr(kinds.get(module), "forward", None), "__code__", None)
+        is_there = local is None and record.entries[at].status is GradStatus.OK
+        if is_there and isinstance(forward, CodeType) and package(forward.co_filename) is None:
+            found += in_forward(forward, name)
+    for one in dict.fromkeys(found):
+        kind = "detached_beside" if one.use.kind == "detach" else "cut_beside"
+        place = path(one.source.file, one.source.line)
+        yield Note(kind, {"text": f"`{one.use.text}`", "at": place, "value": f"`{one.value}`"})
+
+
+def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
+    """The program's own functions that are hooked to modules whose results have a name, where a gradient is missing."""
+    if all(entry.status is GradStatus.OK for entry in record.entries):
+        return ()
+    own = {
+        quote_path(module): [one for one in codes if package(one.co_filename) is None and _returns(one)]
+        for module, codes in code.hooks.items()
+    }  # fmt: skip
+    found = {}
+    for full, at in record.names.items():
+        scope, local = split(full)
+        if local is not None and RETURNED.match(local) and (codes := own.get(strip(scope))):
+            lines = [source_at(one.co_filename, one.co_firstlineno) for one in codes]
+            found[at] = UsedAt(at, tuple([ModuleCall(line, strip(scope), HOOK) for line in lines]))
+    return tuple(found.values())
 
 
 def _with_line(entry: Entry, uses: Sequence[ModuleCall]) -> Entry:
     """The entry, with the line of its call where that ran while gradients were switched off."""
     is_call = entry.status is GradStatus.NO_GRAD and uses
     return replace(entry, cause=uses[0].source) if is_call else entry
+
+
+def _returns(code: CodeType) -> bool:
+    """May a function return anything but None?"""
+    if code.co_name == "<lambda>" and KEEPING.intersection(code.co_names):
+        return False
+    steps = pairwise(dis.get_instructions(code))
+    return any(one.opname == "RETURN_VALUE" and (last.opname, last.argval) != NOTHING for last, one in steps)
 
 
 class _Reader:

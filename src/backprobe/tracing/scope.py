@@ -15,7 +15,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import FollowedCalls
+from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, plain_function
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import (
@@ -262,13 +262,17 @@ class Scope(CodeListener):
             owner = function.__self__
             home = type(owner)
             key: Any = owner if home in HOMES else home, function.__name__, flagged
-        elif kind is FunctionType and not function.__dict__:
-            if self.follows and recorder.is_recording and function.__code__ in recorder.own:
+        elif (plain := plain_function(function)) is not None:
+            code = plain.__code__
+            if self.follows and code in recorder.own and recorder.is_recording:
                 followed = recorder.following.follow_once(self, function)
                 if followed is not None:
                     self._say(CALLED, "")
                     return followed
-            key = function.__code__, function.__module__, function.__name__, flagged, self.follows
+            owner = type(function.__self__) if kind is MethodType else None
+            key = code, owner, plain.__module__, plain.__name__, flagged, self.follows
+        elif kind is type:
+            key = function, flagged
         else:
             key = kind
         known = recorder.known_calls.get(key)
@@ -309,10 +313,15 @@ class Scope(CodeListener):
 
     def _know(self, function: Any, key: Any, origin: str, effect: Effect) -> None:
         """Next time it is known by ``key``, unless an object of this type may be something else, or be followed."""
-        known, foreign = self.recorder.known_calls, self.recorder.foreign
-        if type(function) is FunctionType:
+        known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
+        if kind is FunctionType:
             is_known = key is not FunctionType and (not self.follows or function.__code__ in foreign)
-        elif key is type(function):
+        elif kind is MethodType:
+            is_lasting = key is not MethodType and LOCALS not in type(function.__self__).__qualname__
+            is_known = is_lasting and (not self.follows or function.__func__.__code__ in foreign)
+        elif kind is type:
+            is_known = LOCALS not in function.__qualname__ and function not in HIGHER_ORDER
+        elif key is kind:
             is_object = key in foreign and not issubclass(key, NO_MODULES)
             is_known = self.follows and is_object and key.__name__ not in ENDS_WITH_ITS_LAYERS
         else:  # classes of one metaclass share a key

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 from backprobe.backends import capabilities
@@ -21,7 +21,6 @@ from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
 from backprobe.source.copies import Copy
-from backprobe.source.followed_calls import plain_function
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
@@ -174,8 +173,8 @@ class Trace:
 
     def reporting_forward(self, path: str, forward: Any) -> Any:
         """A module's forward that reports, until this trace is released. Raises NoSource."""
-        plain = plain_function(forward)
-        copy = None if plain is None else self.plan.copies.lend(plain, self.operations)
+        function = forward.__func__ if type(forward) is MethodType else forward
+        copy = self.plan.copies.lend(function, self.operations) if type(function) is FunctionType else None
         if copy is None:
             return reporting(forward, self.module_opener(path), operations=self.operations)
         self.lent.append(copy)
@@ -183,9 +182,9 @@ class Trace:
         if kind is None:
             kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
         copy.cell.cell_contents = partial(self._enter_forward, kind)
-        if plain is forward:
+        if function is forward:
             return copy.function
-        if self.versions.counted is not None:
+        if self.versions.counted is not None and copy.function is copy.inner:  # what a decorator does is not known
             self.versions.counted.reports(forward.__self__)
         return MethodType(copy.function, forward.__self__)
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.immutable import is_floating_number
+from backprobe.backends.jax import models
 from backprobe.record.containers import exchanged
 
 
@@ -48,10 +49,15 @@ class Lifted:
                 exchange(value, lambda leaf: chosen.append(leaf) or leaf)  # type: ignore[func-returns-value]  # a list's append gives None
         self._integers_too = not any(map(is_differentiable, chosen))
         self._originals = list(filter(self._is_lifted, chosen))
+        self.states = {id(array): kind for array, kind in models.states(list(inputs.values()))}
         self.arrays = [jnp.asarray(float(leaf) if type(leaf) is int else leaf) for leaf in self._originals]
 
     def _is_lifted(self, leaf: Any) -> bool:
         return is_differentiable(leaf) or (self._integers_too and type(leaf) is int)
+
+    def state(self, at: int) -> str | None:
+        """What Flax calls the array in this place, where it is of a model and not a parameter."""
+        return self.states.get(id(self._originals[at]))
 
     def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
         """The arguments with these in the places of the arrays."""

@@ -118,7 +118,8 @@ def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> t
         return tap.status, tap.why, None
     if tap.key in gradients:
         return GradStatus.OK, None, _changed(tap, _conjugate(gradients[tap.key]))
-    return GradStatus.NOT_CONNECTED, NOT_CONNECTED, None
+    why = NOT_CONNECTED if tap.state is None else Reason("state_no_path", {"kind": tap.state})
+    return GradStatus.NOT_CONNECTED, why, None
 
 
 def _changed(tap: Tap, gradient: Any) -> Any:

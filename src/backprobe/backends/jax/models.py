@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,8 @@ from backprobe.backends.jax.tensors import is_array
 from backprobe.errors import BadOption
 
 MODULES = {"flax.linen": "linen", "flax.nnx": "nnx", "equinox": "equinox"}
+STATISTICS = "batch_stats"
+"""The collection of Flax linen's variables that holds running statistics."""
 
 
 def kind(value: Any) -> str | None:
@@ -66,6 +68,24 @@ def opened(value: Any) -> Any:
                 inside = inside.setdefault(step, {})
             inside[last] = leaf
     return found
+
+
+def states(value: Any) -> Iterator[tuple[Any, str]]:
+    """The arrays that a model of Flax holds beside its parameters, as running statistics, and what Flax calls them."""
+    nnx: Any = sys.modules.get("flax.nnx")  # nothing is a Variable where it is not loaded
+
+    def is_variable(part: Any) -> bool:
+        return nnx is not None and isinstance(part, nnx.Variable)
+
+    def is_state(part: Any) -> bool:
+        return is_variable(part) or (isinstance(part, Mapping) and {"params", STATISTICS} <= part.keys())
+
+    for part in jax.tree.leaves(value, is_leaf=is_state):
+        if is_variable(part):
+            kept = () if isinstance(part, nnx.Param) else jax.tree.leaves(part)
+            yield from ((array, type(part).__name__) for array in kept)
+        elif is_state(part):
+            yield from ((array, STATISTICS) for array in jax.tree.leaves(part[STATISTICS]))
 
 
 def changed(model: Any) -> Any:

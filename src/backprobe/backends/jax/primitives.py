@@ -47,6 +47,7 @@ class Tap:
     status: GradStatus = GradStatus.OK  # why there is no tangent
     why: Reason | None = None
     opaque: Reason | None = None  # why it cannot be seen
+    state: str | None = None  # of an input that a model of Flax holds beside its parameters: what Flax calls it
     change: Callable[[Any], Any] | None = None  # what makes of its gradient the one that flows on
 
     def settle(self) -> None:

@@ -38,6 +38,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self.around: list[Any] = []  # the transformations that the probe itself was called in
         self.program: LinearProgram | None = None  # of a program without an output that can be differentiated
         self.depth = 0  # of the calls that JAX is tracing
+        self.states: dict[int, str] = {}  # by identity, what a model holds beside its parameters: see ``Tap``
         self.changes: dict[int, Callable[[Any], Any]] = {}  # of gradients, see ``JaxReplaces``
 
     # what a tensor is
@@ -79,6 +80,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             """The outputs, and the other values too: JAX keeps nothing of what leads to no output."""
             self.seed, self.level = seed, private.trace_of(seed)
             self.around = list(traces_around(self.level))
+            for at, tracer in enumerate(tracers):
+                self._is_state(tracer, lifted.state(at))
             try:
                 ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
@@ -133,12 +136,24 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def _know(self, tensor: Any, tap: Tap) -> Tap:
         """From now on this tap stands for a tensor."""
         if tap.tapped is None:
+            tap.state = self.states.get(id(tensor))
             tap.lost, tap.tapped = self.depth > 0, tensor
             tap.level = None if self.depth else self.level
             tap.opaque = UNSEEN if tap.lost or self._is_unseen(tensor) else None
         self.taps[id(tensor)] = tap
         self.kept.append(tensor)
         return tap
+
+    def _is_state(self, tensor: Any, kind: str | None) -> None:
+        """A tensor is what a model holds beside its parameters, if it is of a kind."""
+        if kind is not None:
+            self.states[id(tensor)] = kind
+            self.kept.append(tensor)
+
+    def _goes_in(self, outside: Any, inside: Any) -> None:
+        """What stands for a value while a call is traced that it is given to."""
+        known = self.taps.get(id(outside))
+        self._is_state(inside, None if known is None else known.state)
 
     def _is_unseen(self, tensor: Any) -> bool:
         """Does it belong to a transformation, called by the program, that is not staged?"""
@@ -209,7 +224,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function(*args, **kwargs)
         self.depth += 1
         try:
-            closed, result_of, inputs = trace(function, args, kwargs)
+            closed, result_of, inputs = trace(function, args, kwargs, self._goes_in)
         finally:
             self.depth -= 1
         inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # edges are seen outside alone
@@ -233,6 +248,6 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return zero
 
     def release(self) -> None:
-        for held in (self.taps, self.kept, self.around, self.changes):
+        for held in (self.taps, self.kept, self.around, self.states, self.changes):
             held.clear()
         self.seed = self.level = self.program = None

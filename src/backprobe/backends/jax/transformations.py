@@ -18,12 +18,12 @@ from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 
 
 def trace(
-    function: Callable[..., Any], args: Any, kwargs: Any
+    function: Callable[..., Any], args: Any, kwargs: Any, goes_in: Callable[[Any, Any], None]
 ) -> tuple[Any, Callable[[Sequence[Any]], Any], list[Any]]:
     """The jaxpr of a call, what makes the call's result of the jaxpr's outputs, and the arrays to run it on.
 
     Only what is traced already is traced here: the function has the numbers in all other arguments, as it would have
-    without a probe.
+    without a probe. ``goes_in`` hears what stands for each of these arrays meanwhile.
     """
     leaves, tree = jax.tree.flatten((args, kwargs))
     places = [at for at, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
@@ -31,6 +31,7 @@ def trace(
     def call(*arrays: Any) -> Any:
         given = list(leaves)
         for at, array in zip(places, arrays, strict=True):
+            goes_in(leaves[at], array)
             given[at] = array
         own_args, own_kwargs = jax.tree.unflatten(tree, given)
         return function(*own_args, **own_kwargs)

@@ -46,8 +46,6 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         self.changed: dict[int, Any] = {}  # see ``TensorflowReplaces``
         self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
         self.gradients: Any = None  # the gradient tape, while the program runs
-        of_keras = getattr(sys.modules.get("keras"), "Variable", None)
-        self.partly_tensors = (tensors.VARIABLE, *([] if of_keras is None else [of_keras]))  # in graphs without numbers
 
     # capabilities
 
@@ -56,6 +54,11 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return self._tap if self.options.partials else None
 
     # what a tensor is
+
+    @property
+    def partly_tensors(self) -> tuple[type, ...]:
+        """Variables, which have no numbers of their own in a graph; Keras may be imported at any time."""
+        return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
     is_tensor = staticmethod(tensors.is_tensor)
     describe = staticmethod(tensors.describe)

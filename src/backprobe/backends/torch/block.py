@@ -239,7 +239,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         if self.updates is not None:
-            self.updates.look(at)
+            self.updates.look(at, self.exposed_now)
         if any(map(REQUIRES_GRAD, self.waiting.values())):
             for capture in [capture for capture, tensor in self.waiting.items() if tensor.requires_grad]:
                 self.seen_again(capture)

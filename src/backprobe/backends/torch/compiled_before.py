@@ -18,13 +18,21 @@ class CompiledBefore:
 
     def __init__(self) -> None:
         self.codes = set(compiled_codes())
+        self.well: frozenset[tuple[int, bool]] = frozenset()  # the parts in doubt when nothing was found last
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
-        """What of it has run with a part of a model, none of whose modules was heard: a module or a function."""
+        """What of it has run with a part of a model, none of whose modules was heard: a module or a function.
+
+        All objects of the process are looked through, so not again where the same parts are in doubt as in the last
+        step: nothing that is made later has run before the watch.
+        """
         self.codes = {code for code in self.codes if has_compiled(code)}
         if not self.codes:
             return None
         silent = {module: path for path, module in watched_parts(model) if _ran_unheard(module, heard)}
+        doubted = frozenset((id(module), module in heard) for module in silent)
+        if doubted <= self.well:
+            return None
         wrapped = {id(one._orig_mod) for one in _living(OptimizedModule)}
         for module, path in silent.items():
             is_compiled = module._compiled_call_impl is not None or id(module) in wrapped
@@ -34,6 +42,7 @@ class CompiledBefore:
         for function in _living(FunctionType):
             if function.__code__ in self.codes and any(id(one) in known for one in _reached(function)):
                 return f"{function.__qualname__}() ({function.__code__.co_filename}:{function.__code__.co_firstlineno})"
+        self.well |= doubted
         return None
 
 

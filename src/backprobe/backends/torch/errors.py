@@ -44,6 +44,9 @@ KINDS = {
 }
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
+NO_RULE = re.compile(r"derivative for (?:aten::|')(\w+).* is not implemented")
+"""What PyTorch says of an operation that has no derivative; the last is its name."""
+NOT_IMPLEMENTED = "NotImplemented"
 FREED = "second time"
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 WRITTEN = "modified by an inplace operation"
@@ -61,6 +64,9 @@ def failure(
     """
     if "Expected to have finished reduction" in str(error):
         return unused_parameters.of_reduction(error)
+    unruled = NO_RULE.search(str(error))
+    if unruled is not None and isinstance(error, RuntimeError):
+        return _without_rule(unruled[1], Known(captures))
     kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
         return None
@@ -104,6 +110,23 @@ class Known:
                 return at
         edge = gradient_edge(tensor)
         return None if edge is None else next(iter(self.edges.get(key(edge), ())), None)
+
+
+def _without_rule(operation: str, known: Known) -> Failure | None:
+    """The first value with a name that an operation without a derivative goes into; None where there is none."""
+    names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
+
+    def is_it(node: Node) -> bool:
+        return node.name().rpartition("::")[2].startswith(names)
+
+    for start, at in sorted(known.nodes.items(), key=lambda one: one[1]):
+        found = [start]
+        for node in found:  # which grows
+            if is_it(node):
+                return Failure("no_rule", (at,), text=operation)
+            following = (one for one, _ in node.next_functions if one is not None and one not in known.nodes)
+            found += [one for one in following if one not in found]
+    return None
 
 
 # a write that is refused

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import FrameType, FunctionType, MethodType
+from itertools import compress
+from operator import attrgetter
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
 
@@ -25,8 +27,10 @@ from backprobe.backends.patching import Patched, original, replaced
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
+from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
+HOOKS, PRE_HOOKS = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
 
@@ -217,6 +221,9 @@ class _Reporter:
         for at in now.shape.holders:
             if modules[at] not in before and "forward" not in vars(modules[at]):
                 observer.kinds[paths[at]] = type(modules[at])
+        for module in {*compress(modules, map(HOOKS, modules)), *compress(modules, map(PRE_HOOKS, modules))}:
+            if module not in before:
+                observer.hooks[self.known[module]] = [*_codes(module)]
         for at, path in chosen.outputs:
             if modules[at] not in before:
                 self.paths.setdefault(modules[at], []).append(path)
@@ -241,10 +248,23 @@ class _Reporter:
 
     def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> Any:
         if not is_dynamo_compiling() and threading.get_ident() == self.thread:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename == CALLED_IN:
+                frame = frame.f_back
             for path in paths:
+                if self.calls is not None and frame is not None:
+                    self.calls.setdefault(path, []).append((frame.f_code, frame.f_lasti))
                 self.executed.add(path)
                 output = self.observer.returned(path, output)
         return output
+
+
+def _codes(module: Module) -> Iterator[CodeType]:
+    """The code of the functions that are hooked to a module's forward."""
+    for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
+        function = innermost(hook)
+        if function is not None:
+            yield function.__code__
 
 
 # forwards exchanged for one call

@@ -1,8 +1,9 @@
 """Writes of NaN or Inf into parameters while a block is open, as by an optimizer, and the gradients behind them.
 
 Nothing is hooked into optimizers, whose steps may be compiled with what is. Between one ``backward()`` and the next the
-versions of the leaves that it came to are looked at, wherever the program is looked at anyway. As with gradients,
-nothing is asked of a device before all is over.
+versions of the leaves that it came to are looked at, wherever the program is looked at anyway. What is written through
+``.data`` leaves no version: it is seen at the statement that reads ``.data``, or by the numbers when the next
+``backward()`` begins, and at the end. As with gradients, nothing is asked of a device before all is over.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class UpdatedLeaf:
     version: int
     look: int
     gradient: int | None = None  # the same of what the last backward left there
+    is_written: bool = False  # since then
 
 
 @dataclass
@@ -63,7 +65,6 @@ class Updates:
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by identity
         self.awaited: list[UpdatedLeaf] = []
-        self.has_begun = False  # has a statement written to some of those that are awaited?
         self.names: dict[int, str] = {}  # by identity of the leaf
         self.judged = Judged()
         self.statements: list[Statement] = []
@@ -73,7 +74,10 @@ class Updates:
     def backward(self, nodes: Iterable[Node]) -> None:
         """Backward is about to run through these nodes."""
         self.look(None)
-        self.awaited, self.has_begun = [self._leaf(tensor) for tensor in leaves(nodes)], False
+        self._look_closely()
+        self.awaited = [self._leaf(tensor) for tensor in leaves(nodes)]
+        for leaf in self.awaited:
+            leaf.is_written = False
         doubted = [leaf for leaf in self.awaited if leaf.look >= 0 and id(leaf.tensor) not in self.names]
         if doubted:
             self.names |= _names(list(users_frames(sys._getframe(1))))
@@ -92,14 +96,26 @@ class Updates:
             for leaf in self.awaited:
                 leaf.gradient = None if leaf.tensor.grad is None else self.judged.add(leaf.tensor.grad)
 
-    def look(self, at: Place | None) -> None:
-        """Were leaves written to? Then by the statement at this line, as far as that is known."""
-        written = [leaf for leaf in self.awaited if version(leaf.tensor) != leaf.version]
+    def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
+        """Were leaves written to? Then by the statement at this line, as far as that is known.
+
+        It may have written to what was ``exposed`` and left no version.
+        """
+        opened = {id(capture.tensor) for capture in exposed}
+        written = [leaf for leaf in self.awaited if version(leaf.tensor) != leaf.version or id(leaf.tensor) in opened]
         if written:
             self._note(at, written)
-        elif self.has_begun:
-            self.awaited = []
-        self.has_begun = bool(written) or self.has_begun
+        elif at is not None and self.awaited:
+            self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
+
+    def _look_closely(self) -> None:
+        """Were any written to that were awaited no longer, or where no version tells? What is finite is no matter."""
+        with self.quiet(), torch.no_grad():
+            doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
+        if doubted:
+            self.newest, newest = None, self.newest  # it is not known what was computed before
+            self._note(None, doubted)
+            self.newest = newest
 
     def _note(self, at: Place | None, written: Sequence[UpdatedLeaf]) -> None:
         tensors = [leaf.tensor for leaf in written]
@@ -110,7 +126,7 @@ class Updates:
         with self.quiet(), torch.no_grad():
             for leaf in written:
                 before, now = leaf.look, leaf.tensor.grad
-                leaf.version, leaf.look = version(leaf.tensor), self.judged.add(leaf.tensor)
+                leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
                 gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # which may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))
         self.statements.append(Statement(at, _optimizers(frames, tensors), self.newest, found))
@@ -126,6 +142,7 @@ class Updates:
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         """The statements that made leaves worse than they were, with the leaves that this befell."""
         self.look(None)
+        self._look_closely()
         kind = self.judged.kinds()
         positions = {id(capture): at for at, capture in enumerate(captures)}
         found = held_before((self.names.get(leaf, ""), kind[look]) for leaf, look in self.first.items() if look >= 0)

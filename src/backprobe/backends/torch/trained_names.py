@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import ref
@@ -16,7 +16,6 @@ from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.parameter_updates import variables
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.user_lines import users_frames
-from backprobe.record.training import Unregistered
 
 
 class Held(NamedTuple):
@@ -47,10 +46,6 @@ class TrainedNames:
         modules = {id(frame.f_globals): frame.f_globals for frame in users_frames(sys._getframe(1))}
         return [pair for each in modules.values() for pair in [*each.items()]]
 
-    def optimizers(self) -> list[Optimizer]:
-        """The optimizers among the variables."""
-        return [*{id(held): held for _, held in self.variables if isinstance(held, Optimizer)}.values()]
-
     @cached_property
     def models(self) -> list[Module]:
         """The modules that ran and are part of no other that did."""
@@ -75,7 +70,7 @@ class TrainedNames:
             for path, module in by_path.items():
                 steps = path.split(".") if path else []
                 around = [by_path[".".join(steps[:length])] for length in range(len(steps))]
-                found.setdefault(id(module), (_joined(name, path), module, tuple(reversed(around))))
+                found.setdefault(id(module), (joined(name, path), module, tuple(reversed(around))))
         return found
 
     @cached_property
@@ -84,7 +79,7 @@ class TrainedNames:
         found: dict[int, tuple[str, Module]] = {}
         for path, module, _ in self.modules.values():
             for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-                found.setdefault(id(parameter), (_joined(path, own), module))
+                found.setdefault(id(parameter), (joined(path, own), module))
         return found
 
     def parameters(self) -> Iterator[Tensor]:
@@ -109,7 +104,7 @@ class TrainedNames:
         )  # fmt: skip
         called = self._called_with(parameter)
         if called is not None:
-            yield _joined(self.path(called.module), called.name)
+            yield joined(self.path(called.module), called.name)
         yield from (
             f"{name}.param_groups[{group}]['params'][{at}]"
             for name, one in self.variables if isinstance(one, Optimizer)
@@ -141,25 +136,8 @@ class TrainedNames:
                 return f"{names[0]} ({type(one).__name__})" if names else type(one).__name__
         return ""
 
-    def unregistered(self, stray: Collection[Tensor]) -> Iterator[Unregistered]:
-        """Those of these parameters that lie in plain lists and dicts of the modules that ran, and in no optimizer."""
-        wanted = {id(one) for one in stray}
-        found = [
-            (module, attribute, value) for module in self.ran for attribute, value in vars(module).items() if wanted
-            and isinstance(value, list | tuple | dict) and not attribute.startswith("_")
-            and any(id(one) in wanted for _, one in _inside("", value))
-        ]  # fmt: skip
-        if found:  # only then the frames are looked into
-            wanted.difference_update(id(one) for held in self.optimizers() for one in parameters(held))
-        for module, attribute, value in found:
-            place = _joined(self.path(module), attribute)
-            for name, parameter in _inside(place, value):
-                if id(parameter) in wanted:
-                    wanted.remove(id(parameter))
-                    yield Unregistered(name, place, type(value).__name__)
 
-
-def _inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+def inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
     """The parameters in a container, with their names."""
     if isinstance(value, Tensor):
         yield name, value
@@ -168,8 +146,8 @@ def _inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor
     elif isinstance(value, list | tuple | dict) and depth < 3:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
-            yield from _inside(f"{name}[{key!r}]", item, depth + 1)
+            yield from inside(f"{name}[{key!r}]", item, depth + 1)
 
 
-def _joined(*steps: str) -> str:
+def joined(*steps: str) -> str:
     return ".".join(step for step in steps if step)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import getattr_static
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 from weakref import ref
 
@@ -19,26 +18,27 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
-from torch.nn import Module, Parameter
+from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from backprobe.backends.call_sites import Instruction, call_site, mentions, switch
+from backprobe.backends.call_sites import Instruction, call_site, switch
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
+from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.trained_names import Held, TrainedNames
+from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import users_frames
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
-from backprobe.record.training import ModuleCall, Ran, Training, Unregistered, Untrained
+from backprobe.record.training import ModuleCall, Ran, Training, Untrained
 from backprobe.source.frames import name_in
-from backprobe.source.user_code import innermost, package
+from backprobe.source.user_code import package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
-IDLE: CodeType = Module.forward.__code__
 MODES = {True: "torch.inference_mode()", False: "torch.no_grad()"}
 
 
@@ -206,11 +206,13 @@ class Census:
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
         ]  # fmt: skip
         frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}
-        untrained = self._untrained(lacking, names, captures, inputs, reached, compiled) if lacking else ()
-        unregistered = self._unregistered(names, reached) if self.stepped and self.runs.modules else ()
+        untrained = [*self._untrained(lacking, names, captures, inputs, reached, compiled)] if lacking else []
+        stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
+        if any(_is_of_no_model(one) for one in untrained):
+            stray += not_held(names, reached.leaves)
         cleared_names = tuple(map(names.of, cleared))
         return Training(
-            len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(unregistered), cleared_names
+            len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(stray), cleared_names
         )  # fmt: skip
 
     def _without_at_step(
@@ -225,11 +227,6 @@ class Census:
         if any(reached[self.before[id(one)]].surely([one]) for one in behind):
             return behind, set()
         return [], {id(one) for one in behind}
-
-    def _unregistered(self, names: TrainedNames, reached: Reached) -> Iterator[Unregistered]:
-        known = {id(one) for held in self.stepped for one in parameters(held)}
-        stray = [one for at, one in reached.leaves.items() if isinstance(one, Parameter) and at not in known]
-        return names.unregistered(stray)
 
     def _lacks(self, one: Tensor) -> bool:
         return id(one) not in self.filled and (id(one) in self.empty or one.grad is None)
@@ -256,9 +253,9 @@ class Census:
                 continue
             ran, module = self._ran(owner, names, reached, compiled)
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
-            code = _forward(owner)
+            code = forward_code(owner)
             if module is owner and package(code.co_filename) is None:
-                calls, ran = [*_mentions(owner, name.rpartition(".")[2])], Ran.OWN
+                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
@@ -268,8 +265,8 @@ class Census:
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
             return Ran.UNKNOWN, owner
-        idle = [one for one in chain[:at] if _forward(one) is not IDLE]  # a ModuleList has none
-        if idle and (at is None or package(_forward(chain[at]).co_filename) is None):
+        idle = [one for one in chain[:at] if forward_code(one) is not IDLE]  # a ModuleList has none
+        if idle and (at is None or package(forward_code(chain[at]).co_filename) is None):
             return Ran.NOT_CALLED, idle[-1]
         if at is None:
             return Ran.UNKNOWN, owner
@@ -284,28 +281,17 @@ class Census:
                 yield ModuleCall(*site, mode, switch(around) if mode else None)
 
 
+def _is_of_no_model(one: Untrained) -> bool:
+    """Does an optimizer have a parameter that is of no model that ran?"""
+    is_root = one.ran is Ran.NOT_CALLED and "." not in one.module
+    return bool(one.held_by) and (is_root or (not one.module and one.ran is Ran.UNKNOWN))
+
+
 def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
     """The lines of the backwards in Python that returned None in the place of its gradient."""
     edge = gradient_edge(parameter)
     functions = () if edge is None else givers.by_hand(edge.node)
     return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
-
-
-def _forward(module: Module) -> CodeType:
-    code: CodeType = getattr(type(module).forward, "__code__", IDLE)
-    return code
-
-
-def _mentions(module: Module, attribute: str) -> Iterator[ModuleCall]:
-    """Where the forward of a module mentions one of its attributes, or a method or property does that forward uses."""
-    pending, seen = [_forward(module)], set[CodeType]()
-    for code in pending:  # which grows
-        seen.add(code)
-        yield from mentions(code, attribute)
-        used = (getattr_static(type(module), name, None) for name in code.co_names)
-        functions = (innermost(getattr(one, "fget", None) or getattr(one, "func", None) or one) for one in used)
-        new = dict.fromkeys(one.__code__ for one in functions if one is not None and one.__code__ not in seen)
-        pending += [one for one in new if package(one.co_filename) is None]
 
 
 def _is_opaque(module: Module) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
+from backprobe.draw.flows import flows_of
 from backprobe.draw.grouping import NUMBERS
 from backprobe.draw.page.histogram import statistics
 from backprobe.draw.text import Captions
@@ -23,7 +24,7 @@ class Content:
 
     def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
         self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth
-        self.graph = Graph.of(self.record)
+        self.graph, self.flows = Graph.of(self.record), flows_of(self.record)
         self.boxes = {box: number for number, box in enumerate(self.graph.boxes)}
         self.open = [self.boxes[box] for box in self.graph.boxes if box in opened]
 
@@ -34,13 +35,13 @@ class Content:
             "partials": self.record.path_sums is not None, "unsummed": self._unsummed(),
             "boxes": [*map(self._box, self.graph.boxes)],
             "values": [self._value(at, entry) for at, entry in enumerate(self.record.entries) if at in self.shown],
-            "edges": [self._edge(flow) for flow in self.graph.flows if {flow.source, flow.target} <= self.shown],
+            "edges": [self._edge(flow) for flow in self.flows if {flow.source, flow.target} <= self.shown],
         }  # fmt: skip
 
     @cached_property
     def shown(self) -> set[int]:
         """All tensors, and the plain numbers that expressions read."""
-        read = {flow.source for flow in self.graph.flows}
+        read = {flow.source for flow in self.flows}
         return {
             at for at, entry in enumerate(self.record.entries)
             if entry.status is not GradStatus.NOT_TENSOR or (at in read and type(entry.held) in NUMBERS)

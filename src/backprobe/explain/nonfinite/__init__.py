@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from backprobe.backends.discover import load_arrays
+from backprobe.explain.nonfinite import diverging
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.forward_births import ForwardPass
@@ -34,6 +35,7 @@ def explain_nonfinite(record: Record) -> Report:
     notes = [*forward.notes(forward.origins.keys() - harming), *([say("late")] if is_late else [])]
     if not births:
         return Report(_clean(known), (), tuple(notes))
+    births = diverging.explained(births, diverging.losses(known), record.framework)
     places, healed = _grouped(births), _grouped(list(forward.healed(harming)))
     rest = [*healed, *_propagated(forward, backward, births), *spread(record, births)]
     return Report(heading(places), (*places, *rest), tuple(notes))

@@ -11,6 +11,7 @@ import numpy
 
 from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.evidence import first_bad
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
@@ -153,13 +154,14 @@ class BackwardPass:
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
         """Does its backward multiply by what is not finite: an exponential by itself, a product by the other factor?"""
-        computed, operands = self.known.computation(owner), self.known.term(owner).args
+        computed, operands = self._computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
             return False
         if computed.term.op != "mul":
             return self.known.values[owner].is_bad
-        factor, grad = computed.value(operands[1 - nth]), self.known.grad_numbers(at)
+        grad = self.known.taken(self.known.grad_numbers(at), at, owner, self._example(owner, at))
+        factor = computed.value(operands[1 - nth])
         if factor is None or grad is None or grad.shape != numpy.shape(computed.result):
             return False
         bad = ~numpy.isfinite(grad)
@@ -183,7 +185,7 @@ class BackwardPass:
         why = self._why(birth).mechanism
         if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
             return False
-        computed = self.known.computation(birth.owner)
+        computed = self._computation(birth.owner, birth.wrt)
         return any(part.op and computed.is_bad(part) for part in computed.term.inputs)
 
     def spread(self, starts: Set[int]) -> set[int]:
@@ -303,7 +305,7 @@ class BackwardPass:
     def _left_out(self, owner: int, why: Why) -> Mechanism:
         """What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0."""
         assert why.hidden is not None
-        word = WORDS[self.known.computation(owner).state(why.hidden)]
+        word = WORDS[self._computation(owner, None).state(why.hidden)]
         if why.mechanism is None:
             return Mechanism("zero_gradient_nan" if word == WORDS[State.NAN] else "zero_gradient_inf")
         fields = {"word": word, "part": shorten(why.hidden.text), "why": str(why.mechanism)}
@@ -313,7 +315,7 @@ class BackwardPass:
         """Inf in a part of a line, whose value is finite again."""
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
-        word = WORDS[known.computation(owner).state(part)]
+        word = WORDS[self._computation(owner, None).state(part)]
         facts = [say("part", text=shorten(part.text), word=word), known.value(owner), *facts]
         made = say("is_born", word=word)
         return known.finding(
@@ -340,8 +342,22 @@ class BackwardPass:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
+    def _computation(self, owner: int, wrt: int | None) -> Computation:
+        """What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf."""
+        known, example = self.known, self._example(owner, wrt)
+        return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
+
+    def _example(self, owner: int, wrt: int | None) -> tuple[int, ...] | None:
+        """None outside of a vmap; and in loops, whose steps hand on what they are given."""
+        known, axes = self.known, self.entries[owner].axes
+        if not axes or loops.STEP in axes:
+            return None
+        is_inside = wrt is not None and self.entries[wrt].axes == axes
+        grad = known.grad_numbers(wrt) if wrt is not None and is_inside else None
+        return first_bad(grad, len(axes), known.grad_numbers(owner)) or known.example_of(owner)
+
     def _found_out(self, birth: Birth) -> Why:
-        computed = self.known.computation(birth.owner)
+        computed = self._computation(birth.owner, birth.wrt)
         parts = [one for one in computed.term if self._may_be(birth, one)]
         for part in reversed(parts):  # the outermost first: backward comes to it before the others
             found = self._received(birth, computed, part)
@@ -377,22 +393,23 @@ class BackwardPass:
             operands = list(map(computed.value, part.args))
             result = computed.result if part is computed.term else computed.value(part)
             known_about |= {"operands": () if any(one is None for one in operands) else operands, "result": result}
-        grad = None if wrt is None else known.grad_numbers(wrt)
+        example = self._example(owner, wrt)
+        grad = None if wrt is None else known.taken(known.grad_numbers(wrt), wrt, owner, example)
         if wrt is not None and grad is not None:
+            came = known.taken(known.grad_numbers(owner), owner, owner, example)
             known_about |= {"bad": ~numpy.isfinite(grad), "dtype": self.entries[wrt].dtype or ""}
             is_alone = part is None or (part is computed.term and any(one.at == wrt for one in part.args))
             if is_alone:
-                known_about |= {"value": known.numbers(wrt), "came": known.grad_numbers(owner)}
+                known_about |= {"value": known.taken(known.numbers(wrt), wrt, owner, example), "came": came}
                 if part is not None and len(part.args) == 2 and part.args[0].at != part.args[1].at:
                     known_about["wrt"] = next(nth for nth, one in enumerate(part.args) if one.at == wrt)
             elif part is computed.term and part.op in mechanism.PRODUCTS:
-                known_about |= self._at_bad_operand(known_about["operands"], owner)
+                known_about |= self._at_bad_operand(known_about["operands"], came)
         operation = birth.operation if part is None else part.op
         return mechanism.Received(operation, **known_about)
 
-    def _at_bad_operand(self, operands: Sequence[Any], owner: int) -> dict[str, Any]:
+    def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
         """What came to the outermost operation of a line where a part that it was applied to is not finite."""
-        came = self.known.grad_numbers(owner)
         for one in map(numpy.asarray, operands):
             if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
                 return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}

@@ -190,7 +190,10 @@ class Computation:
         own = _both(arithmetic.is_bad(value), places)
         for one, _ in flowing:
             operand = self.value(one)
-            own = own & ~arithmetic.is_bad(operand) if operand is not None else own & False
+            finite = False if operand is None else ~arithmetic.is_bad(operand)
+            if not _fits(own, finite):
+                return None  # as for all examples of a vmap at once
+            own = own & finite
         return own
 
     def born(self, term: Term) -> State:
@@ -232,6 +235,15 @@ class Computation:
 
     def _is_inside(self, part: Term) -> bool:
         return part is not self.term and bool(part.op) and self.is_bad(part)
+
+
+def _fits(one: Array, other: Array) -> bool:
+    """Have two arrays, or numbers, shapes that go together?"""
+    try:
+        numpy.broadcast_shapes(numpy.shape(one), numpy.shape(other))
+    except ValueError:
+        return False
+    return True
 
 
 def _both(one: Array, other: Array) -> Array:

@@ -1,4 +1,4 @@
-"""NaN and Inf that one iteration of a program leaves to the next: born where they do no harm yet."""
+"""NaN and Inf that do no harm yet, and a loss that grows: one iteration of a program leaves them to the next."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.discover import load_arrays
+from backprobe.explain.nonfinite import diverging
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.explain.nonfinite.text import at_line, heading, say
@@ -19,13 +20,23 @@ from backprobe.record.names import strip
 
 
 class EarlierIterations:
-    """What the iterations so far have left in variables that is NaN or Inf, with its birth and its numbers."""
+    """What the iterations so far have left in variables that is NaN or Inf, with its birth and its numbers.
+
+    And what was differentiated in each.
+    """
 
     def __init__(self) -> None:
         self._left: dict[str, tuple[Finding, Any]] = {}
+        self._losses: dict[str, list[float]] = {}
+
+    def keep_losses(self, record: Record) -> None:
+        """An iteration is over in which all was finite."""
+        for name, numbers in diverging.losses(_evidence(record)).items():
+            self._losses.setdefault(name, []).extend(numbers)
 
     def keep(self, record: Record) -> None:
         """An iteration is over in which NaN and Inf came to no output."""
+        self.keep_losses(record)
         known = _evidence(record)
         forward = ForwardPass(known)
         last = {strip(name): at for name, at in sorted(record.names.items(), key=lambda pair: pair[1])}
@@ -35,8 +46,14 @@ class EarlierIterations:
 
     def explained(self, report: Report, record: Record) -> Report:
         """A report on a later iteration, in which what came in is said to have been born where it was."""
-        if not self._left:
+        if report.ok:
             return report
+        report = replace(
+            report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework))
+        )  # fmt: skip
+        return self._carried(report, record) if self._left else report
+
+    def _carried(self, report: Report, record: Record) -> Report:
         known, positions = _evidence(record), Graph.of(record).positions
         findings = [self._born(one, known, positions.get(one.name)) for one in report.findings]
         if findings == list(report.findings):

@@ -51,6 +51,7 @@ class Evidence:
         self.sources = Sources.of(self.record)
         self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
         self._terms: dict[int, Term] = {}
+        self._examples: dict[int, tuple[int, ...]] = {}
 
     @cached_property
     def bad_values(self) -> set[int]:
@@ -173,6 +174,31 @@ class Evidence:
         read = numbers or self.numbers
         return self._evaluated(self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)))
 
+    def in_example(self, one: int, at: int) -> Any:
+        """The numbers of a value for one of those examples, or steps, that an entry was computed for, if both were.
+
+        Inside a vmap or a loop a line computes one at a time, and does not know the axis over all of them.
+        """
+        return self.taken(self.numbers(one), one, at, self.example_of(at))
+
+    def taken(self, numbers: Any, one: int, at: int, example: tuple[int, ...] | None) -> Any:
+        """Of numbers of one value those for an example of another entry, if it has the same examples."""
+        is_alike = numbers is not None and self.entries[one].axes == self.entries[at].axes
+        return numbers[example] if is_alike and example and numbers.ndim >= len(example) else numbers
+
+    def example_of(self, at: int) -> tuple[int, ...] | None:
+        """The first in which NaN or Inf is, in an entry or in the gradient of what it is computed from."""
+        axes = self.entries[at].axes
+        if axes and at not in self._examples:
+            beside = [one for one in self.direct[at] if self.entries[one].axes == axes]
+            found = (first_bad(numbers, len(axes)) for numbers in (self.numbers(at), *map(self.grad_numbers, beside)))
+            self._examples[at] = next(filter(None, found), (0,) * len(axes))
+        return self._examples.get(at)
+
+    def example(self, at: int, beside: int | None = None) -> Computation:
+        """The computation of an entry; in a vmap or loop that for one example or step, or for that of another entry."""
+        return self.computation(at, lambda one: self.in_example(one, at if beside is None else beside))
+
     def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:
         return Computation(term, numbers, result, self.record.framework, self.arrays.evaluate)
 
@@ -284,3 +310,17 @@ class Evidence:
         finiteness = self.entries[at].finiteness
         count = None if finiteness is None else finiteness.grad
         return say("gradient", name=self.name(at), count=say("no_gradient") if count is None else count)
+
+
+def first_bad(numbers: Any, axes: int, but: Any = None) -> tuple[int, ...] | None:
+    """The first example with NaN or Inf, but those in which other numbers have it; of as many axes as these."""
+    if numbers is None or numbers.ndim < axes:
+        return None
+    bad = _bad_examples(numbers, axes)
+    if but is not None and but.shape[:axes] == bad.shape:
+        bad = bad & ~_bad_examples(but, axes)
+    return tuple(int(one) for one in numpy.argwhere(bad)[0]) if bad.any() else None
+
+
+def _bad_examples(numbers: Any, axes: int) -> Any:
+    return (~numpy.isfinite(numbers)).any(axis=tuple(range(axes, numbers.ndim)))

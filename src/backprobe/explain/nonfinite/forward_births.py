@@ -115,8 +115,10 @@ class ForwardPass:
 
         Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
         """
-        source, axes = self.entries[at].source, self.entries[at].axes
-        return source is not None and not axes and at > self.known.first_bad and reads_gradients(source)
+        entry = self.entries[at]
+        if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):  # a parameter that gets a name there
+            return False
+        return at > self.known.first_bad and reads_gradients(entry.source)
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
@@ -357,9 +359,11 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""
+        """The numbers of a value in the step, or example, in which something begins at an entry, if they have that."""
+        if at not in self._begun:
+            return self.known.in_example(one, at)
         found = self.known.numbers(one)
-        if at not in self._begun or found is None or self.entries[one].axes != self.entries[at].axes:
+        if found is None or self.entries[one].axes != self.entries[at].axes:
             return found
         loop, steps = self._begun[at]
         return loop.at_step(found, self.entries[at].axes, steps[0])

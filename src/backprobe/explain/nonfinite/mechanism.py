@@ -66,6 +66,8 @@ SUMMING = ADDING | {
 GROWING = SUMMING | {
     "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "mul", "add", "sub", "half", "to", "bfloat16", "float",
     "type", "astype", "cast", "tocopy", "logsumexp", "convolution", "expand", "neg", "div", "reciprocal", "rsqrt",
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "mean_squared_error", "squared_difference", "dist", "cdist",
+    "pairwise_distance", "addcmul", "addr", "cross", "kron", "ldexp", "lerp",
 }  # fmt: skip
 """Operations by which finite numbers leave the range of their dtype, where they are at no pole."""
 

@@ -90,7 +90,7 @@ class Remedies:
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
         """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
-        computed = self.known.computation(at)
+        computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
         if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
             return
@@ -107,11 +107,13 @@ class Remedies:
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
         """Would NaN or Inf then begin in what is computed from it, as where a quotient becomes 0 before a logarithm?"""
-        changed = self.known.computation(at).with_value([root], made)
+        changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None
         for one in self.known.consumers[at]:
-            computed = self.known.computation(one)
+            if self.known.entries[one].axes != self.known.entries[at].axes:
+                continue  # it has all examples, or all steps
+            computed = self.known.example(one, at)
             parts = [part for part in computed.term if part.at == at]
             if parts and computed.with_value(parts, changed.result).is_born_around(parts):
                 return True
@@ -161,7 +163,7 @@ class Remedies:
     def _numbers(self, at: int, found: Match) -> Mapping[str, float]:
         """What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1."""
         numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
-        divisor = self.known.computation(at).value(found.letters["b"]) if "b" in found.letters else None
+        divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
         is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
         return {**numbers, "tiny": 1} if is_count else numbers
 
@@ -173,7 +175,7 @@ class Remedies:
         letters = {letter: self._spelled(letter, found, named, is_repeated) for letter in found.letters}
         is_node = self.known.is_node(at)
         trees = {letter: ast.Name(text) if is_node else _as_tree(text) for letter, text in letters.items()}
-        value = self.known.computation(at).value
+        value = self.known.example(at).value
         plain = {letter for letter, one in found.letters.items() if isinstance(value(one), int | float)}
         tree = self._written(_with_python(formula(row.instead), plain), trees, found, self._numbers(at, found))
         for one in reversed(found.selections):

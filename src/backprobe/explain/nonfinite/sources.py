@@ -7,12 +7,14 @@ own (``sub()`` in ``log(x - y)``), those parts are the sources, and not what the
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from backprobe.cuts import cutting_operations
 from backprobe.cuts.mentions import mentions_of
+from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.statements import computed, parts_of
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
@@ -57,6 +59,7 @@ class Sources:
                 parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
                 same_line[source.expression] = at
                 tree = parsed(source.expression)
+                parts |= _called_objects(tree, parts, entry)
                 found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
                 items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
                 items |= _attributes(
@@ -82,6 +85,25 @@ class Sources:
             unknown.append(unresolved)
             every.append(parts)
         return cls(direct, unknown, inverted(direct), every, scopes)
+
+
+def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[str, int]:
+    """The call of an object, ``net(x)``, where a read spells the function that ran by its class: ``Net()``.
+
+    There must be one such call and one such read: nothing else tells which is which.
+    """
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    spelled = {f"{operation(call)}()" for call in calls}
+    returned = {read.at for read in entry.reads if read.spelled.endswith("()") and read.spelled not in spelled}
+    own = [call for call in calls if _is_dotted(call.func) and _is_of_program(ast.unparse(call.func), parts)]
+    objects = [call for call in own if f"{operation(call)}()" not in parts]
+    return {ast.unparse(objects[0]): returned.pop()} if len(objects) == len(returned) == 1 else {}
+
+
+def _is_of_program(function: str, parts: Parts) -> bool:
+    """Is it none of a library's functions, none of Python's own, and no method of a value?"""
+    owner, _, _ = function.rpartition(".")
+    return function.partition(".")[0] not in MODULES and function not in vars(builtins) and not _held(owner, parts)
 
 
 def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:

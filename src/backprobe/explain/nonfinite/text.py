@@ -125,6 +125,7 @@ SENTENCES = {
     "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
     "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
               "then: it skips the step and lowers the scale",
+    "diverging": "the training diverges: in the steps before, {name} was {more}{losses}",
     "unknown_number": "an unknown number",
     "inputs_unseen": "the module's other inputs are not recorded",
     "repeated": "this happens {times}: {names}",
@@ -142,6 +143,7 @@ SENTENCES = {
     "see_negative": "find out why {name} is negative (down to {low}). If that is rounding, keep it above 0 there; if "
                     "not, make it positive where it is computed, as by {softplus}",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
+    "smaller_steps": "a smaller learning rate; or {clipped}",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
     "double_where": "substitute a harmless number before the operation, too: safe = {where}(condition, x, 1), then "
                     "{where}(condition, f(safe), other); the values stay the same, and no zero gradient meets an "

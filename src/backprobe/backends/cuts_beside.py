@@ -1,0 +1,100 @@
+"""Parameters that a program takes out of the graph beside the call of their model, as a penalty by ``.data`` does.
+
+Read from the source around the call, nothing is run. Only what goes on to ``backward()`` by the names of the same
+function is told.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from types import CodeType
+from typing import NamedTuple
+
+from backprobe.backends.call_sites import Instruction, mentions, site_at, source_of
+from backprobe.cuts.cutting_operations import Use, names_bound, names_in, unseen_uses, use_of, uses
+from backprobe.cuts.lines import line_of
+from backprobe.record.source import Source
+
+CUTTING = ("detach", "data", "number", "numpy", "copied", "integer")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign)
+
+
+class CutBeside(NamedTuple):
+    """What is taken out of the graph, what does that, and where."""
+
+    value: str
+    use: Use
+    source: Source
+
+
+@lru_cache(256)
+def around_call(instruction: Instruction) -> tuple[CutBeside, ...]:
+    """Those in the function that calls a model, in statements whose results go on to a ``backward()`` there."""
+    site = site_at(*instruction)
+    if site is None or not isinstance(site.node, ast.Call) or not isinstance(site.node.func, ast.Name | ast.Attribute):
+        return ()
+    around: ast.AST = site.statement
+    while around in site.above and not isinstance(around, FUNCTIONS):
+        around = site.above[around]
+    model, own = ast.unparse(site.node.func), [*_own(around)]
+    loops = [node for node in own if isinstance(node, ast.For) and ast.unparse(node.iter).startswith(f"{model}.")]
+    items = {name.id for node in loops for name in ast.walk(node.target) if isinstance(name, ast.Name)}
+    found = []
+    for statement in _leading_to_backward(own):
+        source = source_of(instruction[0].co_filename, statement)
+        for value, use in _uses(source.statement, model, items):
+            if use.kind in CUTTING and not use.is_conditional:
+                found.append(CutBeside(value, use, line_of(source, use.text)))
+    return tuple(dict.fromkeys(found))
+
+
+@lru_cache(1024)
+def in_forward(code: CodeType, parameter: str) -> tuple[CutBeside, ...]:
+    """Those in a module's forward: statements that compute something from a parameter without a gradient for it."""
+    found = []
+    for one in mentions(code, parameter):
+        use = use_of(one.source.statement, one.text)
+        is_kept = bool(names_bound(one.source.statement)) or one.source.statement.strip().startswith("return ")
+        if use is not None and use.kind in CUTTING and is_kept and not use.is_conditional:
+            found.append(CutBeside(one.text, use, line_of(one.source, use.text)))
+    return tuple(found)
+
+
+def _uses(text: str, model: str, items: set[str]) -> Iterator[tuple[str, Use]]:
+    for value, use in unseen_uses(text, frozenset(), frozenset(), nested=True):
+        if value.startswith((f"{model}.", f"{model}[")):
+            yield value, use
+    for name in sorted(items):
+        yield from ((name, use) for use in uses(text, name) or ())
+
+
+def _own(function: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a function, those of functions in it left out."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, FUNCTIONS):
+            continue
+        if isinstance(child, ast.stmt):
+            yield child
+        yield from _own(child)
+
+
+def _leading_to_backward(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Those that compute what a ``backward()`` among them is called on."""
+    calls = [
+        node.func.value for one in statements if isinstance(one, ast.Expr) for node in ast.walk(one)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
+    ]  # fmt: skip
+    wanted = {name for call in calls for name in names_in(ast.unparse(call))}
+    found: dict[int, ast.stmt] = {}
+    changed = bool(wanted)
+    while changed:
+        changed = False
+        for at, one in enumerate(statements):
+            if at not in found and isinstance(one, SIMPLE) and wanted & names_bound(ast.unparse(one)):
+                found[at], changed = one, True
+                wanted |= names_in(ast.unparse(one))
+    runs = [one for one in statements if isinstance(one, ast.Expr) and any(c in [*ast.walk(one)] for c in calls)]
+    return [*(found[at] for at in sorted(found)), *runs]

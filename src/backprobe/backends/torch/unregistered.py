@@ -1,0 +1,139 @@
+"""Tensors that modules compute with and that no optimizer has, because they are not registered as parameters.
+
+They lie in plain lists and dicts, or are plain tensors and buffers in the place of parameters.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import linecache
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module, Parameter
+from torch.optim import Optimizer
+
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.forwards import forward_code, mentioned_by
+from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.trained_names import TrainedNames, inside, joined
+from backprobe.record.training import Stray, Unregistered
+from backprobe.source.user_code import innermost, package
+
+OWN_USE = re.compile(r"(?:-=|sub_|add_|=.*-).*\.grad\b|\bgrad\(|\bjacobian\(|\bhessian\(")
+"""A step of gradient descent that the program writes out itself, or a derivative that it takes itself: what requires a
+gradient may be meant for these.
+"""
+
+
+def unregistered(
+    names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Iterable[Optimizer]
+) -> Iterator[Unregistered]:  # fmt: skip
+    """What lies in attributes of the modules that ran and in no optimizer; ``leaves`` are those that got gradients."""
+    held = _held(stepped)
+    stray = {at: one for at, one in leaves.items() if at not in held}
+    found = [*_in_containers(names.ran, stray), *_tensors(names.ran, stray, names.owners)] if stray else []
+    if found:
+        stray = {at: one for at, one in stray.items() if at not in _held(_all_optimizers())}
+    for module, attribute, kind, tensors in found:
+        place = joined(names.path(module), attribute)
+        for name, tensor in tensors:
+            if stray.pop(id(tensor), None) is not None:
+                yield Unregistered(place + name, place, kind)
+    for module in names.ran:
+        for attribute, kind in _constants(module):
+            place = joined(names.path(module), attribute)
+            yield Unregistered(place, place, kind)
+
+
+def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unregistered]:
+    """The parameters of the modules that ran that got gradients, and that no optimizer has."""
+    held = _held(_all_optimizers())
+    for at in leaves:
+        if at in names.owners and at not in held:
+            name, owner = names.owners[at]
+            yield Unregistered(name, names.path(owner), Stray.PARAMETER)
+
+
+def _held(optimizers: Iterable[Optimizer]) -> set[int]:
+    """By identity: the tensors that optimizers have."""
+    return {id(one) for optimizer in optimizers for one in parameters(optimizer)}
+
+
+def _all_optimizers() -> list[Optimizer]:
+    """Each that is alive, wherever the program keeps it."""
+    return [one for one in gc.get_objects() if issubclass(type(one), Optimizer) and hasattr(one, "param_groups")]
+
+
+Found = tuple[Module, str, str, list[tuple[str, Tensor]]]
+"""A module, one of its attributes, what that is, and the tensors in it with the rest of their names."""
+
+
+def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Found]:
+    for module in ran:
+        for attribute, value in vars(module).items():
+            if isinstance(value, list | tuple | dict) and not attribute.startswith("_"):
+                tensors = [(name, one) for name, one in inside("", value) if id(one) in stray
+                           and (isinstance(one, Parameter) or _is_kept(module, attribute))]  # fmt: skip
+                if tensors:
+                    yield module, attribute, type(value).__name__, tensors
+
+
+def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
+    """Plain tensors that got a gradient, and those that were computed once from what is no parameter of a model."""
+    for module in ran:
+        for attribute, value in [*vars(module).items(), *module._buffers.items()]:
+            if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):
+                continue
+            if value.is_leaf:
+                yield module, attribute, Stray.TENSOR, [("", value)]
+            else:
+                leaves = [one for one in graph.leaves(graph.all_nodes(graph.roots([value]))) if id(one) in stray]
+                own = [one for one in leaves if id(one) not in owners]
+                yield module, attribute, Stray.COMPUTED, [("", one) for one in own[:1]]
+
+
+def _constants(module: Module) -> Iterator[tuple[str, str]]:
+    """The floating-point tensors that the program's own forward reads, and that nothing trains or writes to."""
+    if package(forward_code(module).co_filename) is not None:
+        return
+    for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):
+        for attribute, value in held.items():
+            if not isinstance(value, Tensor) or not value.is_floating_point():
+                continue
+            is_as_made = not value.requires_grad and not value._version
+            if is_as_made and _is_kept(module, attribute) and any(mentioned_by(module, attribute)):
+                yield attribute, kind
+
+
+def _is_kept(module: Module, attribute: str) -> bool:
+    """Does ``__init__`` alone put something there, and does nothing in that file use gradients by itself?
+
+    What another method puts there may be data, such as an input that requires a gradient.
+    """
+    kind = type(module)
+    codes = [code for base in kind.__mro__[: kind.__mro__.index(Module)] for code in _codes(base)]
+    writers = {code.co_name for code in codes if attribute in _stored(code)}
+    is_buffer = attribute in module._buffers
+    if writers != {"__init__"} and not (is_buffer and not writers):
+        return False
+    text = "".join(linecache.getlines(forward_code(module).co_filename))
+    return OWN_USE.search(text) is None
+
+
+def _codes(kind: type[Any]) -> Iterator[CodeType]:
+    for value in vars(kind).values():
+        function = innermost(value)
+        if function is not None:
+            yield function.__code__
+
+
+@lru_cache(1024)
+def _stored(code: CodeType) -> frozenset[str]:
+    """The attributes that a function writes."""
+    return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_ATTR")

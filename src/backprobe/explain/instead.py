@@ -1,0 +1,110 @@
+"""Remedies of cuts that are made of the program's own text: the same line with what keeps its gradient."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from backprobe.cuts.cutting_operations import last_name, parsed
+from backprobe.cuts.operation_names import MODULES, POSITIONS
+
+SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
+"""What gives the values at the positions that a function gives."""
+TENSORFLOWS = {"argmax": "reduce_max", "argmin": "reduce_min", "argsort": "sort"}
+COPYING = frozenset({"tensor", "as_tensor", "asarray", "Tensor", "FloatTensor", "new_tensor"})
+DIMENSIONS = ("dim", "axis")
+
+
+def value_at(text: str, framework: str) -> str:
+    """The values at the positions that a text gives; empty where it gives those of nothing, or is not known.
+
+    >>> value_at("h.argmin(dim=1)", "torch"), value_at("torch.topk(h, 2).indices", "torch")
+    ('h.min(dim=1).values', 'torch.topk(h, 2).values')
+    >>> value_at("jnp.argmax(h, axis=1)", "jax"), value_at("torch.searchsorted(edges, h)", "torch")
+    ('jnp.max(h, axis=1)', '')
+    """
+    match _expression(text):
+        case ast.Attribute(value=ast.Call(func=function) as call, attr="indices") if last_name(function) in POSITIONS:
+            return f"{ast.unparse(call)}.values"
+        case ast.Subscript(value=ast.Call(func=function) as call, slice=ast.Constant(value=1)) if (
+            last_name(function) in POSITIONS
+        ):
+            return f"{ast.unparse(call)}[0]"
+        case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=words) if name in SIDES:
+            if framework == "tensorflow":  # whose tensors have no such methods
+                return _in_tensorflow(name, args, words)
+            is_function = _is_library(owner)
+            given = ", ".join(ast.unparse(one) for one in (*args, *words))
+            along_one = len(args) > is_function or any(word.arg in DIMENSIONS for word in words)
+            is_pair = framework == "torch" and (along_one or name == "argsort")
+            return f"{ast.unparse(owner)}.{SIDES[name]}({given})" + ".values" * is_pair
+    return ""
+
+
+def _in_tensorflow(name: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
+    """TensorFlow's ``argmax`` goes over the first axis where it is given none, and its ``reduce_max`` over all."""
+    kept = [word for word in words if word.arg in ("axis", "direction")]
+    of_first = [ast.keyword("axis", ast.Constant(0))] * (name != "argsort" and len(args) == 1 and not kept)
+    given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
+    return f"tf.{TENSORFLOWS[name]}({given})"
+
+
+def drawn_smoothly(text: str) -> tuple[str, str] | None:
+    """What a text draws a sample from, and the call that would let gradients through, if that is a distribution.
+
+    >>> drawn_smoothly("policy.dist.sample((4,))"), drawn_smoothly("torch.randn(3)")
+    (('policy.dist', 'policy.dist.rsample((4,))'), None)
+    """
+    match _expression(text):
+        case ast.Call(func=ast.Attribute(value=owner, attr="sample")) as call if not _is_library(owner):
+            smooth = ast.Call(ast.Attribute(owner, "rsample"), call.args, call.keywords)
+            return ast.unparse(owner), ast.unparse(smooth)
+    return None
+
+
+def joined(text: str, own: str, framework: str) -> str:
+    """What makes one tensor of those that a text copies the numbers of; ``own`` is the name of one.
+
+    >>> joined("torch.tensor([u[0], u[1]])", "u", "torch"), joined("torch.tensor(u)", "u", "torch")
+    ('torch.stack([u[0], u[1]])', 'u.clone()')
+    >>> joined("torch.tensor([u, 1.0])", "u", "torch")
+    ''
+    """
+    match _expression(text):
+        case ast.Call(func=function, args=[given]) if framework == "torch" and last_name(function) in COPYING:
+            container, _, item = own.partition(".")
+            if ast.unparse(given) == own:
+                return f"{own}.clone()"
+            return f"torch.stack({container})" if item and ast.unparse(given) == container else _stacked(given)
+    return ""
+
+
+def _stacked(node: ast.expr) -> str:
+    match node:
+        case ast.ListComp(elt=inside) if not isinstance(inside, ast.List | ast.Tuple | ast.ListComp | ast.Constant):
+            return f"torch.stack({ast.unparse(node)})"
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) if parts:
+            nested = [isinstance(part, ast.List | ast.Tuple | ast.ListComp) for part in parts]
+            if any(nested) and not all(nested):
+                return ""
+            texts = [_stacked(part) if all(nested) else _tensor(part) for part in parts]
+            return f"torch.stack([{', '.join(texts)}])" if all(texts) else ""
+    return ""
+
+
+def _tensor(node: ast.expr) -> str:
+    """A text that may be that of a tensor: a number is none."""
+    return "" if isinstance(node, ast.Constant | ast.Starred | ast.UnaryOp) else ast.unparse(node)
+
+
+def _is_library(owner: ast.expr) -> bool:
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    return isinstance(owner, ast.Name) and owner.id in MODULES
+
+
+def _expression(text: str) -> ast.expr | None:
+    match parsed(text):
+        case ast.Module(body=[ast.Expr(value=inside)]):
+            return inside
+    return None

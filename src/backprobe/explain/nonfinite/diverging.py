@@ -1,0 +1,62 @@
+"""A training that diverges: its loss has grown from step to step, until something of it left the range of its dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, takewhile
+
+from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.mechanism import OVERFLOW
+from backprobe.explain.nonfinite.text import say
+from backprobe.findings.report import Finding
+from backprobe.record.names import strip
+
+GROWTH = 1000
+"""How many times the first loss the last must be. A choice: a loss that falls, or wavers, does nothing like it."""
+
+FEWEST, MOST = 2, 4  # steps that must have been seen, and those that are told
+CLIPPED = {
+    "torch": "torch.nn.utils.clip_grad_norm_(parameters, 1.0) before the optimizer's step()",
+    "tensorflow": "the optimizer's clipnorm=1.0",
+    "jax": "optax.clip_by_global_norm(1.0)",
+}
+Losses = Mapping[str, Sequence[float]]
+"""What was differentiated, by its name without counts: its numbers, step by step."""
+
+
+def losses(known: Evidence) -> dict[str, list[float]]:
+    """Those of one recording, in their order: all that has an output's name, as ``loss#0`` has that of ``loss#1``."""
+    found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
+    for at, entry in enumerate(known.entries):
+        numbers = known.numbers(at) if strip(entry.name) in found else None
+        if numbers is not None and numbers.size == 1 and numbers.dtype.kind == "f":
+            found[strip(entry.name)].append(float(numbers.reshape(-1)[0]))
+    return found
+
+
+def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list[Finding]:
+    """The findings, of which the first says how the loss had grown, if that is an overflow or not known."""
+    grown = next(filter(None, map(_grown, seen.items())), "")
+    if not grown or not findings or not _may_come_of_it(findings[0]):
+        return list(findings)
+    first, *others = findings
+    remedy = first.remedy or say("smaller_steps", clipped=CLIPPED[framework])
+    return [replace(first, facts=(*first.facts, grown), remedy=remedy), *others]
+
+
+def _may_come_of_it(found: Finding) -> bool:
+    return found.kind == "unknown" or (found.kind == "born" and found.fields.get("why") in OVERFLOW)
+
+
+def _grown(loss: tuple[str, Sequence[float]]) -> str:
+    """How a loss grew before it was not finite; empty where it did not."""
+    name, every = loss
+    before = [abs(one) for one in takewhile(math.isfinite, every)]
+    if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):
+        return ""
+    if before[-1] < GROWTH * before[0] or not before[0]:
+        return ""
+    told = ", ".join(f"{one:.3g}" for one in every[: len(before)][-MOST:])
+    return say("diverging", name=repr(name), losses=told, more="… " * (len(before) > MOST))
