@@ -26,7 +26,7 @@ from both_forms import Cache, Pair, agree, both_forms, same
 
 SECTION = "Blocks"
 FUNCTION = "a block has the names and numbers of a function with the same lines"
-EAGER = "the probe's tape differentiates the variable computed last, or the one that `of=` names"
+EAGER = "the probe's tape differentiates what the block asks gradients of, else the variable computed last"
 
 
 def supports(claim, answer="yes", **options):

@@ -128,3 +128,111 @@ def test_fit_that_runs_eagerly():
     report = bp.explain(rec)
     assert [one.kind for one in report.findings] == ["born_backward", "propagated", "propagated"]
     assert report.findings[-1].headline.endswith("from gradients that hold NaN")
+
+
+def test_the_first_bad_update_is_the_birth_and_later_ones_are_not():
+    keras.utils.set_random_seed(0)
+    low = keras.initializers.Constant(-10.0)
+    net = keras.Sequential([
+        keras.Input((3,)), keras.layers.Dense(2, activation="relu", bias_initializer=low, name="a"),
+        keras.layers.Dense(1, name="b"),
+    ])  # fmt: skip
+    optimizer = keras.optimizers.Adam(0.1, epsilon=0.0)
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((net(tf.ones((2, 3))) - 1.0) ** 2)
+            gradients = tape.gradient(loss, net.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+    report = bp.explain(rec)
+    births = [one for one in report.findings if one.kind != "propagated"]
+    assert [one.headline.partition(" at `")[0] for one in births] == [
+        "NaN is written into 'net.a.kernel', 'net.a.bias', 'net.b.kernel'"
+    ]
+    assert births[0].headline.endswith("from finite gradients")
+    assert report.findings[-1].headline.startswith("NaN is written into 'net.b.bias'")
+
+
+def test_a_bad_gradient_that_is_not_recorded_comes_with_the_update():
+    table, optimizer = tf.Variable(tf.ones((4, 2)), name="table"), keras.optimizers.SGD(0.1)
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                rows = tf.nn.embedding_lookup(table, [1, 2])
+                loss = tf.reduce_sum(tf.sqrt(rows - 1.0))
+            slices = tape.gradient(loss, table)
+            optimizer.apply_gradients([(slices, table)])
+    first, second = (one for one in bp.explain(rec).findings if one.kind != "propagated")
+    assert (first.kind, first.name) == ("came_in", "table")
+    assert first.headline.endswith("from gradients that hold Inf")
+    assert second.name == "loss#1" and "rounding" not in second.remedy
+
+
+@pytest.mark.parametrize("scaled", [lambda g: g / tf.norm(g), lambda g: tf.clip_by_norm(g, 0.5), lambda g: g * 0.5])
+@pytest.mark.parametrize("is_by_hand", [True, False])
+def test_a_gradient_that_is_scaled_before_it_is_used_is_not_cut_off(scaled, is_by_hand):
+    w, optimizer = tf.Variable([1.0, 2.0], name="w"), keras.optimizers.SGD(0.1)
+    with bp.probe() as rec:
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(w**2)
+            g = tape.gradient(loss, w)
+            g = scaled(g)
+            if is_by_hand:
+                w.assign_sub(0.1 * g)
+            else:
+                optimizer.apply_gradients([(g, w)])
+    assert bp.explain(rec).findings == ()
+    assert [one.name for one in rec.outputs] == ["loss#2"]
+
+
+def descend(variables, gradients):
+    for variable, gradient in zip(variables, gradients, strict=True):
+        variable.assign_sub(0.1 * gradient)
+
+
+def of_a_model():
+    net = model()
+    return lambda: net(tf.ones((2, 3))), net.trainable_variables
+
+
+def of_a_variable():
+    w = tf.Variable([1.0, 2.0], name="w")
+    return lambda: w * 2.0, [w]
+
+
+@pytest.mark.parametrize("made", [of_a_model, of_a_variable])
+@pytest.mark.parametrize("clip", [False, True])
+def test_a_function_that_is_given_gradients_may_write_them(made, clip):
+    compute, variables = made()
+    with bp.probe() as rec:
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(compute() ** 2)
+            gradients = tape.gradient(loss, variables)
+            descend(variables, tf.clip_by_global_norm(gradients, 1.0)[0] if clip else gradients)
+    report = bp.explain(rec)
+    assert report.findings == ()
+    assert any("no gradient flows to earlier steps through assignments" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("kind", ["Variables", "NumPy"])
+@pytest.mark.parametrize("factor", [1.0, float("nan")])
+def test_gradients_that_are_no_tensors(kind, factor):
+    """They are summed in Variables, over several batches, or come out of NumPy."""
+    net, optimizer = model(), keras.optimizers.SGD(0.1)
+    sums = [tf.Variable(tf.zeros_like(one), trainable=False) for one in net.trainable_variables]
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(net(tf.ones((2, 3))) ** 2)
+            gradients = tape.gradient(loss, net.trainable_variables)
+            for one, gradient in zip(sums, gradients, strict=True):
+                one.assign_add(gradient * factor)
+            given = sums if kind == "Variables" else [one.numpy() for one in sums]
+            optimizer.apply_gradients(zip(given, net.trainable_variables, strict=True))
+    report = bp.explain(rec)
+    if factor == 1.0:
+        assert report.ok
+    else:
+        assert not [one for one in report.of_kind("came_in") if "kernel" in one.name or "bias" in one.name], str(report)

@@ -154,7 +154,8 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
         if not behind and (is_settled or any(cut.is_silent for cut in group)):
             continue
         explained |= behind
-        if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
+        is_update = is_replaced(behind) or all(_is_of_gradients(flow, cut.mention.source) for cut in group)
+        if all(cut.mention.use.kind == "assigned" for cut in group) and is_update:
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
         elif not behind and all(cut.is_behind for cut in group):
             continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
@@ -168,6 +169,11 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     if passing_on_many(flow.record):  # what the same line does to others is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
+
+
+def _is_of_gradients(flow: Dataflow, at: int) -> bool:
+    """Is it a derivative that the program took itself, or computed from such alone, as what an update is given?"""
+    return flow.entries[at].is_because("no_path_of_gradient")
 
 
 def _is_all_trained(flow: Dataflow) -> bool:

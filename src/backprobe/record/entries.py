@@ -454,7 +454,7 @@ class Record:
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
     model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
-    ``updates``, in the blocks of PyTorch. ``framework`` is the one that the program is written in; ``backend`` has the
+    ``updates``, in blocks. ``framework`` is the one that the program is written in; ``backend`` has the
     arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
     None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
     what the source says of entries without a gradient, where nothing is recorded of it. Where ``of=`` asked for several

@@ -64,6 +64,7 @@ SENTENCES = {
     "no_history": "it was computed from differentiated values, but has no gradient history",
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
+    "no_path_of_gradient": "no path leads from it to the output",  # a derivative that the program took, or of those
     "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "its module was not seen to run",

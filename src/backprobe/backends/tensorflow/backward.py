@@ -22,6 +22,7 @@ from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, ASSIGNED = Reason("no_path"), Reason("assigned")
+OF_GRADIENTS = Reason("no_path_of_gradient")
 WRITTEN_SINCE, MIXED = Reason("written_since"), Reason("variable_read_unseen")
 
 
@@ -40,9 +41,11 @@ def _passed(
     links = _links(log, captures, recorded, [status for status, _ in found])
     wrote = written(log, captures, recorded)
     cut = _assigned([each for each, (_, why) in zip(captures, found, strict=True) if why is NOT_CONNECTED], root, log)
+    taken = log.of_gradients() if NOT_CONNECTED in [why for _, why in found] else ()
     outcomes = [
         Outcome(
-            status, ASSIGNED if capture in cut else why, capture.value,
+            status, ASSIGNED if capture in cut else OF_GRADIENTS if why is NOT_CONNECTED and capture.number in taken
+            else why, capture.value,
             gradients.get(capture.key) if status is GradStatus.OK else None,
             () if options.partials else tuple(map(Edge, own)), cause=cut[capture].source if capture in cut else None,
             written=wrote.get(capture.key),

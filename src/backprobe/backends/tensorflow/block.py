@@ -39,6 +39,12 @@ SOURCES = ("sources", "source")  # what methods of tapes call that which they ar
 NOT_RUN = Reason("block_not_over")
 
 
+def _number(gradient: Any) -> int | None:
+    """The number of what an optimizer is given: a tensor, the rows of a sparse one, or a Variable that sums several."""
+    held = getattr(gradient, "values", gradient)
+    return identity(held) if is_tensor(held) else None
+
+
 class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
@@ -65,7 +71,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             return following(optimizer, grads, variables, rate)
         pairs = [(one, by) for one, by in zip(variables, grads, strict=False) if is_tensor(one) and by is not None]
         before, began = [] if self.updates is None else self.updates.before(pairs), self.log.length
-        with self.log.optimizer([(identity(one), getattr(by, "values", by)) for one, by in pairs]):
+        with self.log.optimizer([(identity(one), _number(by)) for one, by in pairs]):
             updated = following(optimizer, grads, variables, rate)
         if self.updates is not None:
             self.updates.after(before, began, optimizer, rate)
@@ -117,7 +123,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         others, own = log.back_to_gradients([number])
         positions = set(map(log.position, own))
         used = [given for given in self.given if not positions.isdisjoint(given.positions)]
-        is_norm = all(given.is_of_variables for given in used) and all(map(log.inputs, others))
+        is_norm = all(given.is_of_variables for given in used) and not others
         return bool(used) and not is_norm
 
     def follow(self, tensors: Sequence[Any]) -> None:

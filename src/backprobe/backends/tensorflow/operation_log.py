@@ -8,11 +8,13 @@ is stopped, it is ``tf.stop_gradient``, or its output has a dtype without deriva
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import tensorflow as tf
@@ -190,13 +192,13 @@ class OperationLog:
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
-        gradient = self.updating.get(handle, ())  # alone: replicas' gradients are summed in one function of all
-        place = self.updated_at if gradient else users_place() if written else None
+        gradient = self.updating.get(handle)  # alone: replicas' gradients are summed in one function of all
+        place = self.updated_at if gradient is not None else users_place() if written else None
         if written:
             self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, handle, place)
         if place is not None and handle in self.variables:
-            uses, adds = self.variables[handle], bool(gradient) or name != "AssignVariableOp"
-            uses.written[len(uses.writes)] = Written(gradient or written, place, adds)
+            uses, adds = self.variables[handle], gradient is not None or name != "AssignVariableOp"
+            uses.written[len(uses.writes)] = Written(written if gradient is None else gradient, place, adds)
 
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
@@ -319,10 +321,10 @@ class OperationLog:
         self.is_written = True
 
     @contextmanager
-    def optimizer(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[None]:
-        """Within this context an optimizer updates Variables: of these it was given these gradients."""
+    def optimizer(self, pairs: Iterable[tuple[int, int | None]]) -> Iterator[None]:
+        """Within this context an optimizer updates Variables: of these it was given these gradients, all by number."""
         before = self.updating, self.updated_at
-        self.updating = {number: (identity_of(given),) for number, given in pairs if self.carries(given)}
+        self.updating = {one: (given,) if given in self.followed else () for one, given in pairs}
         self.updated_at = users_place()
         try:
             yield
@@ -358,9 +360,31 @@ class OperationLog:
         """The values that these were computed from, and these, but for gradients that the program took itself and what
         only these were computed from; and such gradients.
         """
-        own = {number for number, (position, _) in self.made.items() if any(position in one for one in self.derived)}
+        own = self._derived()
         found = reached(numbers, lambda number: () if number in own else self.inputs(number))
-        return found - own, found & own
+        others = {number for number in found - own if not self.inputs(number)}
+        for number in sorted(found - own - others, key=self.position):
+            if not others.isdisjoint(self.inputs(number)):
+                others.add(number)
+        return others, found & own
+
+    def of_gradients(self) -> set[int]:
+        """The gradients that the program took itself, and what is computed from these alone."""
+        found = self._derived()
+        for number, (_, flowing) in sorted(self.made.items(), key=itemgetter(1)) if found else ():
+            if flowing and found.issuperset(flowing):
+                found.add(number)
+        return found
+
+    def _derived(self) -> set[int]:
+        """What was computed while a tape of the program's own ran backward."""
+        ends = dict[int, int]()
+        for one in self.derived:  # of which those of inner tapes may lie in others
+            ends[one.start] = max(one.stop, ends.get(one.start, 0))
+        starts = sorted(ends)
+        stops = [*accumulate((ends[start] for start in starts), max)]
+        places = ((number, position, bisect_right(starts, position)) for number, (position, _) in self.made.items())
+        return {number for number, position, at in places if at and position < stops[at - 1]}
 
     def inputs(self, number: int) -> tuple[int, ...]:
         """The values that carry a gradient, and that this one was computed from."""

@@ -45,11 +45,12 @@ class Updates:
     def before(self, pairs: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Kind, Kind]]:
         """The Variables that are about to be updated, what they hold, and what their gradients hold."""
         with self.log.muted():
-            return [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]
+            looked = [(variable, _kind(variable), _kind(gradient)) for variable, gradient in pairs]
+        return [(variable, held, gradient) for variable, held, gradient in looked if held and gradient]
 
     def after(self, before: Sequence[tuple[Any, Kind, Kind]], position: int, optimizer: Any, rate: Any) -> None:
         with self.log.muted():
-            now = [(variable, gradient, held, _kind(variable)) for variable, held, gradient in before]
+            now = [(variable, gradient, held, _kind(variable) or held) for variable, held, gradient in before]
             worse = [(variable, gradient, made) for variable, gradient, held, made in now
                      if BADNESS[made] > BADNESS[held]]  # fmt: skip
             if worse:
@@ -81,12 +82,12 @@ class Updates:
         return self.log.made_at(capture.number)
 
 
-def _kind(given: Any) -> Kind:
-    """The worst among the numbers of a Variable or gradient."""
+def _kind(given: Any) -> Kind | None:
+    """The worst among the numbers of a Variable or gradient; None where these cannot be read."""
     variable = variable_of(given)
     held = unrecorded(read, variable) if variable is not None else getattr(given, "values", given)
     if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):
-        return "finite"
+        return None
     numbers = unrecorded(lambda tensor: tf.cast(tensor, tf.float32) if tensor.dtype.size < 4 else tensor, held).numpy()
     return "nan" if numpy.isnan(numbers).any() else "inf" if numpy.isinf(numbers).any() else "finite"
 

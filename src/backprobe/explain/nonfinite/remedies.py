@@ -59,7 +59,9 @@ class Remedies:
         operand = term.args[0] if term.args else None
         numbers = None if operand is None else self.known.computation(at).value(operand)
         is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
-        if operand is None or numbers is None or not is_below_zero or not (numpy.asarray(numbers) < 0).any():
+        if operand is None or numbers is None or not is_below_zero:
+            return ""
+        if not (numpy.asarray(numbers) < 0).any() or not numpy.isfinite(numbers).all():
             return ""
         softplus = SPELLED["softplus"][self.framework].format("...")
         return say("see_negative", name=f"`{operand.text}`", low=f"{numpy.min(numbers):.6g}", softplus=softplus)
@@ -148,6 +150,8 @@ class Remedies:
         value = computed.value(found.letters["a"])
         if value is not None and numpy.ndim(value) == 1:
             return "0" if self.framework == "torch" else ""
+        if self.framework != "torch" and "logsumexp" in row.instead and "dim" not in found.words:
+            return ""  # which goes over all, as the sum in the formula does
         is_softmax = "softmax" in row.formula  # of a layer, which was given its dimension before
         return None if not is_softmax else "dim" if self.framework == "torch" else ""
 

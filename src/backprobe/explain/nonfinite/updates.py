@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from backprobe.explain.nonfinite.states import RECORDED, WORDS
@@ -21,8 +21,9 @@ AFTERWARDS = ("came_in", "unknown")  # what may be so because of a step before
 def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     """The births and the bad updates of optimizers, each before what was computed later.
 
-    An update from a bad gradient is not a birth, unless nothing else is found. A line whose expression made something
-    bad is reported once; a line that writes unseen, such as ``optimizer.step()``, is reported by what it wrote.
+    An update from a bad gradient is not a birth, unless it is the first and nothing is found before it. A line whose
+    expression made something bad is reported once; a line that writes unseen, such as ``optimizer.step()``, is reported
+    by what it wrote.
     """
     positions = Graph.of(record).positions
     certain = [one for one in births if one.kind == "born" and one.source is not None and one.source.expression]
@@ -30,6 +31,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
     lines = [update.source for update in updates]
     found = [one for one in births if one in certain or one.kind not in FORWARD or not _stands_at(one.source, lines)]
+    first = [one for one in updates[:1] if not any(_is_before(birth, one, positions) for birth in found)]
     for update in reversed(updates):
         after = len(record.entries) if update.after is None else update.after
         later = [
@@ -38,7 +40,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
         for at in later:
             if found[at].kind in AFTERWARDS:
                 found[at] = replace(found[at], facts=(*found[at].facts, _before(update)))
-        if not _came_with_gradient(update) or not found:
+        if not _came_with_gradient(update) or update in first:
             found.insert(min(later, default=len(found)), _finding(update))
     return found
 
@@ -48,6 +50,11 @@ def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
     for found in map(_finding, filter(_came_with_gradient, record.updates)):
         if found not in births:
             yield replace(found, kind="propagated")
+
+
+def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> bool:
+    """Did it arise before an update; or is it not known when that was?"""
+    return update.after is None or positions.get(birth.name, 0) <= update.after
 
 
 def _stands_at(source: Source | None, lines: Sequence[Source | None]) -> bool:
