@@ -6,10 +6,12 @@ Linen runs a method on a copy of the module, bound to the variables, and says so
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MethodType
 from typing import Any
+
+import jax
 
 from backprobe.source.user_code import innermost, package
 
@@ -26,6 +28,14 @@ def called(module: Any) -> tuple[Any, Callable[..., Any]] | None:
     """The same for a module that is bound already, as a part of one that runs."""
     method = _own_method(module) if getattr(module, "scope", None) is not None else None
     return None if method is None else (method, partial(_around, module))
+
+
+def states(variables: Any = None, /, *args: Any, **kwargs: Any) -> Iterator[tuple[Any, str]]:
+    """What ``model.apply`` is given beside the parameters, as running statistics, and its collection."""
+    given = kwargs.get("variables") if variables is None else variables
+    for collection, held in given.items() if isinstance(given, Mapping) else ():
+        if collection != "params":
+            yield from ((array, str(collection)) for array in jax.tree.leaves(held))
 
 
 def _own_method(module: Any) -> Any:

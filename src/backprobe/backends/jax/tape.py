@@ -222,6 +222,9 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def _applying(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run a linen module from a function: there, and not in a model that is probed, its parts are followed."""
         self.applying += 1
+        for tensor, kind in linen_calls.states(*args[1:], **kwargs):
+            if id(tensor) in self.taps:
+                self.taps[id(tensor)].state = kind
         try:
             return call(*args, **kwargs)
         finally:
