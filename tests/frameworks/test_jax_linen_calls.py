@@ -151,3 +151,10 @@ def test_a_state_that_changes():
     rec = bp.probe(f)(variables["params"], variables["state"], X)
     assert np.array_equal(rec.result, f(variables["params"], variables["state"], X))
     assert any(name.endswith(":h") for name in rec)
+
+
+@pytest.mark.parametrize("target", [NET.apply, jax.jit(NET.apply)])
+def test_an_apply_that_is_probed_itself_keeps_its_arguments(target):
+    rec = bp.probe(target, ["variables.**", "args.0"])({"params": PARAMETERS}, X, rngs=DROPOUT)
+    assert rec["variables.params.first.Dense_0.kernel"].grad.shape == (3, 4)
+    assert rec["args.0"].grad.shape == X.shape

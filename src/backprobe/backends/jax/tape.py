@@ -212,7 +212,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
-        if found is None and (applied := linen_calls.applied(function)) is not None:
+        is_running = self.level is not None  # else it is what is probed: its own arguments have names
+        if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
             return applied[0], partial(self._applying, applied[1])
         if found is None and self.applying and (inside := linen_calls.called(function)) is not None:
             return inside
