@@ -192,3 +192,9 @@ def test_a_named_result_of_a_model_that_is_detached_in_place():
     assert first.kind == "detach" and first.remedy.startswith("leave out detach()")
     assert first.source.text == "h.detach_()"
     assert any("m.weight" in fact for fact in first.facts)
+
+
+def test_a_branch_that_is_detached_beside_one_that_is_not(tmp_path):
+    (finding,) = explained("    k = torch.where(x > 0, x.detach(), x * 2)\n", tmp_path).findings
+    assert "`x.detach()` in that line lets no gradient through" in finding.facts
+    assert finding.remedy.startswith("let the gradient through `x.detach()`")

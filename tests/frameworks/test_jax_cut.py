@@ -185,3 +185,37 @@ def choice_that_stops(x, w):
 def test_the_condition_of_a_branch_is_not_what_cuts(program):
     (finding,) = bp.explain(bp.probe(program)(X, X)).findings
     assert finding.kind == "stop_gradient"
+
+
+# values that are meant to be cut off: all that they are computed from is reached by other ways
+
+
+def quantised(code, enc):
+    d = jnp.sum((enc[:, None] - code[None]) ** 2, -1)
+    nearest = code[jnp.argmin(d, -1)]
+    kept = enc + jax.lax.stop_gradient(nearest - enc)
+    return jnp.mean(kept**2) + jnp.mean((jax.lax.stop_gradient(enc) - nearest) ** 2)
+
+
+def sampled_actions(policy, states):
+    logits = states @ policy
+    actions = jnp.argmax(logits, 1)
+    chosen = jnp.take_along_axis(jax.nn.log_softmax(states @ policy), actions[:, None], 1)
+    return -jnp.mean(chosen)
+
+
+@pytest.mark.parametrize("program", [quantised, sampled_actions])
+def test_a_choice_whose_inputs_have_their_gradients_is_no_finding(program):
+    columns = 2 if program is quantised else 3
+    report = bp.explain(bp.probe(program)(jnp.arange(6.0).reshape(3, 2), jnp.eye(3)[:, :columns]))
+    assert report.ok, str(report)
+    assert any("argm" in note and "intended?" in note for note in report.notes)
+
+
+def test_a_choice_of_what_is_reached_by_no_other_way_is_one():
+    def f(policy, states):
+        actions = jnp.argmax(states @ policy, 1)
+        return jnp.sum(states[actions])
+
+    (finding,) = bp.explain(bp.probe(f)(jnp.arange(6.0).reshape(3, 2), jnp.eye(3))).findings
+    assert finding.kind == "index"

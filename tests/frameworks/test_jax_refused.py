@@ -104,6 +104,26 @@ def other_dtype_in_a_loop(x):
     return jax.lax.scan(lambda c, v: (c + v, None), jnp.int32(0), x)[0]  # here
 
 
+def grows_in_a_while_loop(x):
+    def step(c):
+        return c[0] + 1, jnp.append(c[1], 1.0)
+
+    return jnp.sum(jax.lax.while_loop(lambda c: c[0] < 3, step, (0, x))[1])  # here
+
+
+def negated_choice(x):
+    return jnp.sum(jax.vmap(lambda v: 1.0 if not v > 0 else v)(x))  # here
+
+
+def differentiated_by_a_decorator(x):
+    @jax.value_and_grad
+    def loss(w):
+        return square(w), w
+
+    value, _ = loss(x)  # here
+    return value
+
+
 def no_pair_in_a_loop(x):
     return jax.lax.scan(lambda c, v: c + v, 0.0, x)[0]  # here
 
@@ -205,6 +225,9 @@ SAID = {
     three_returned: ("found: a tuple, not of two", "next:  return loss, (a, b)"),
     grows_in_a_loop: ("found: float32[1] becomes float32[2]", "the second of the pair, which is stacked"),
     other_dtype_in_a_loop: ("found: int32[] becomes float32[]", "carry.astype(dtype)"),
+    grows_in_a_while_loop: ("found: float32[3] becomes float32[4]", "begin with an array of the last"),
+    negated_choice: ("next:  compute with the array itself: jnp.where",),
+    differentiated_by_a_decorator: ("next:  has_aux=True in the call that differentiates it: the first of two",),
     no_pair_in_a_loop: ("found: float32[]", "next:  return carry, None"),
     other_sizes: ("jax.vmap maps over axes of different sizes", "found: 3 and 4", "in_axes=(0, None)"),
     no_axis: ("axis 0 of an argument that has no such axis", "found: shape ()", "in_axes=(0, None)"),

@@ -9,6 +9,7 @@ from backprobe.backends.tensors import Arrays
 from backprobe.cuts.cutting_operations import flat_operation, parsed
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
+from backprobe.cuts.unrecorded import CERTAIN
 from backprobe.explain.about_entries import about, is_said, merged
 from backprobe.explain.cut_findings import cut_finding, lost_beside
 from backprobe.explain.own_rules import rules_in
@@ -100,6 +101,11 @@ def _became_zero(
     rules = rules_in(flow.record, entry)
     facts += rules
     flat = instead_of_flat(entry.op, flow.record.framework) or _of_part(flow, source, target)
+    cut = next((mention.use for mention in flow.mentions[target]
+                if mention.source == source and mention.use.kind in CERTAIN), None)  # fmt: skip
+    if cut is not None and not flat:
+        facts.append(say("cut_beside", text=f"`{cut.text}`"))
+        flat = say("without_cut", text=f"`{cut.text}`", partials=say("see_partials"))
     instead = say("see_rule") if rules else flat or say("see_partials")
     return about(flow, "zero_derivative", entry, line, facts=facts, chain=flow.chain(before, target),
                  value=repr(value.name), instead=instead)  # fmt: skip

@@ -391,6 +391,8 @@ SENTENCES = {
     "became_zero": "the gradient of {target} is not zero, that of {value} is zero everywhere",
     "value_is_zero": "{target} itself is zero everywhere: all of it is switched off for this input",
     "also_into": "{value} also goes into {others}: contributions may have cancelled",
+    "cut_beside": "{text} in that line lets no gradient through",
+    "without_cut": "let the gradient through {text}, if that is the part that counts here;\n{partials}",
     "see_partials": "bp.probe(..., partials=True) gives the derivative of each value with respect to each input",
     # facts about tapes
     "none_for": "a tape gave None for {names}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -22,12 +22,15 @@ class FunctionRun(Run):
     """The function form: the function itself is rewritten, and its arguments are made differentiable."""
 
     lifted_numbers: Sequence[str] = ()
+    around: Callable[..., Any] | None = None
+    """How the function is run that the target itself only calls, in a way of its own."""
 
     def starts_at(self) -> Any:
         """The function to rewrite: for a callable object, the one that a call of it runs."""
         target = self.probe.target
         called = self.tape.called(target, False)
         if called is not None:
+            self.around = called[1]
             return called[0]
         method = type(target).__call__
         return MethodType(method, target) if innermost(target) is None and isinstance(method, FunctionType) else target
@@ -44,10 +47,9 @@ class FunctionRun(Run):
         self.lifted_numbers = [name for name, value in given.items()
                                if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
         given.update(inputs)
-        called = self.tape.called(self.probe.target, False)
-        if called is None:
+        if self.around is None:
             return self.reporting(*self.bound.args, **self.bound.kwargs)
-        return self.trace.following.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)
+        return self.trace.following.call_settled(self.around, self.reporting, *self.bound.args, **self.bound.kwargs)
 
     def explain_error(self, error: BaseException) -> str | None:
         if self.doing != Run.doing or not self.lifted_numbers or not isinstance(error, TypeError):

@@ -89,7 +89,9 @@ def _sources(program: LinearProgram, tap: Tap, position: Mapping[int, int]) -> d
 def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Edge, ...]) -> Outcome:
     status, why, gradient = _status(tap, program, gradients)
     value = None if tap.opaque or _was_skipped(tap) or tap.value is None else as_array(tap.value)
-    return Outcome(status, why, value, gradient, links, axes=() if value is None else tap.axes)
+    is_reached = status is GradStatus.NOT_CONNECTED and program.leaves_reached(tap.key)
+    axes = () if value is None else tap.axes
+    return Outcome(status, why, value, gradient, links, axes=axes, leaves_reached=is_reached)
 
 
 def _was_skipped(tap: Tap) -> bool:

@@ -46,7 +46,8 @@ class LinearProgram:
     def of_output(self, at: int) -> LinearProgram:
         """The same program, differentiated at another of its outputs."""
         other = copy(self)
-        vars(other).pop("live", None)
+        for known in ("live", "_untrained"):
+            vars(other).pop(known, None)
         other.connected = private.without_dead_code(self.jaxpr, at)
         return other
 
@@ -64,6 +65,25 @@ class LinearProgram:
         """The marks that the output depends on, in the order in which backward comes to them."""
         marks = [equation.params["key"] for equation in self.connected.eqns if equation.primitive is mark_p]
         return [key for key in reversed(marks) if key in self.marks]
+
+    def leaves_reached(self, key: int) -> bool:
+        """Does a gradient come to each input that a marked value is computed from, by whatever way?
+
+        False of a value inside a loop, a branch or a checkpoint, of which that is not known.
+        """
+        return key in self.marks and self._before(key) not in self._untrained
+
+    @cached_property
+    def _untrained(self) -> set[Any]:
+        """The variables that depend on an input which the output does not depend on."""
+        used = {id(var) for equation in self.connected.eqns for var in equation.invars}
+        used |= {id(var) for var in self.connected.outvars}
+        places = range(1, len(self.jaxpr.invars))  # the first is the zero that others are made from
+        found = {self.jaxpr.invars[at] for at in places if id(self.connected.invars[at]) not in used}
+        for equation in self.jaxpr.eqns:
+            found.update(var for at, var in enumerate(equation.outvars)
+                         if not found.isdisjoint(private.sources(equation, at)))  # fmt: skip
+        return found
 
     @cached_property
     def flows(self) -> Mapping[int, Collection[int]]:

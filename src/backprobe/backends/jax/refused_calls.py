@@ -56,7 +56,7 @@ def _not_floating(found: Match, call: FailedCall) -> Advice:
     elif known and all(text.lstrip("-").isdigit() for text, _ in known):
         next = f"{known[0][0]}.0 in its place, or argnums without it"
     else:
-        name = known[0][0] if known else "x"
+        name = known[0][0] if known else "u"
         next = f"argnums without it, or {name}.astype(jnp.float32) if it is to be differentiated"
     return Advice(
         f"the gradient is asked for with respect to what has dtype {found[1]}", call.line, next,
@@ -86,7 +86,7 @@ def _nothing_returned(found: Match, call: FailedCall) -> Advice:
 
 
 def _several_returned(found: Match, call: FailedCall) -> Advice:
-    with_aux = call.transformed("jax.value_and_grad(f, has_aux=True)", has_aux="True")
+    with_aux = call.transformed("has_aux=True in the call that differentiates it", has_aux="True")
     opened = found[1]
     kind = {"(": "a tuple", "[": "a list", "{": "a dict"}[opened]
     returned = "" if opened == "(" else "return loss, others, a tuple of two, and "
@@ -135,17 +135,17 @@ def _no_step(found: Match, call: FailedCall) -> Advice:
 
 
 def _carry_changes(found: Match, call: FailedCall) -> Advice:
-    shape, dtype = re.search(r"(\w+\[[\d,]*\])", found[0]), "dtypes do not match" in found[0]
+    types, dtype = re.search(r"has type (\S+) but .+? has type ([^\s,]+\]?)", found[0]), "dtypes do not" in found[0]
     next = (
         "begin with the dtype that the step returns, as in jnp.zeros(shape, dtype), or return carry.astype(dtype)"
         if dtype else
-        "a carry keeps its shape: return what grows as the second of the pair, which is stacked;\n"
-        "or begin with an array of the last shape, and write to it with carry.at[i].set(value)"
+        "a carry keeps its shape: begin with an array of the last shape, and write to it with carry.at[i].set(value);\n"
+        "or use jax.lax.scan, and return what grows as the second of the pair, which is stacked"
     )  # fmt: skip
     kind = "dtype" if dtype else "shape"
     return Advice(
         f"a carry comes out of the loop's step with another {kind} than it went in with", call.line, next,
-        found="" if shape is None else " becomes ".join(re.findall(r"(\w+\[[\d,]*\])", found[0])[:2]),
+        found="" if types is None else f"{types[1]} becomes {types[2]}",
         why="JAX traces the step once, for all turns",
     )  # fmt: skip
 
@@ -201,7 +201,7 @@ def _forward_mode(found: Match, call: FailedCall) -> Advice:
 
 def _not_an_array(found: Match, call: FailedCall) -> Advice:
     return Advice(
-        "something that is given to a transformation of JAX is not an array or a number", call.line,
+        "what a transformation of JAX is given, or its function returns, is not an array or a number", call.line,
         "take it from the function around, functools.partial(f, option=...), or out of the container of parameters; "
         "Equinox' filter_grad and filter_jit leave such leaves alone",
         found=f"{found[1]} of type {found[2]}",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from backprobe.backends.capabilities import Staging
 from backprobe.backends.facts import Around, Backward, Options, Ran
-from backprobe.backends.jax import calls, equinox_wrappers, models, private
+from backprobe.backends.jax import calls, equinox_wrappers, linen_calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate, undifferentiated
 from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
@@ -37,6 +37,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self.level: Any = None
         self.around: list[Any] = []  # the transformations that the probe itself was called in
         self.program: LinearProgram | None = None  # of a program without an output that can be differentiated
+        self.applying = 0  # the calls of linen's ``apply`` that are running
         self.depth = 0  # of the calls that JAX is tracing
         self.states: dict[int, str] = {}  # by identity, what a model holds beside its parameters: see ``Tap``
         self.changes: dict[int, Callable[[Any], Any]] = {}  # of gradients, see ``JaxReplaces``
@@ -211,8 +212,24 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             return function if found is None else found[0], self.staged
         if found is not None and equinox_wrappers.is_tracing(function):
             return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
+        is_running = self.level is not None  # else it is what is probed: its own arguments have names
+        if found is None and is_running and (applied := linen_calls.applied(function)) is not None:
+            return applied[0], partial(self._applying, applied[1])
+        if found is None and self.applying and (inside := linen_calls.called(function)) is not None:
+            return inside
         by_path = found is None and not modules_too and models.kind(function) == "linen"  # Flax tells of its calls
         return (function, operator.call) if by_path else found
+
+    def _applying(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Run a linen module from a function: there, and not in a model that is probed, its parts are followed."""
+        self.applying += 1
+        for tensor, kind in linen_calls.states(*args[1:], **kwargs):
+            if id(tensor) in self.taps:
+                self.taps[id(tensor)].state = kind
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self.applying -= 1
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
         is_traced = function in calls.TRACING

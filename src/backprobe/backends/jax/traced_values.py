@@ -27,7 +27,8 @@ INSTEAD_OF_VALUE = (
     "u.item() gives the number, without a gradient, except inside jit, scan, cond, vmap and checkpoint"
 )
 WITH_THE_ARRAY = (
-    "compute with the array itself: jnp.where or jax.lax.cond instead of an if, & instead of and, | instead of or"
+    "compute with the array itself: jnp.where or jax.lax.cond instead of an if, jnp.maximum instead of max,\n"
+    "& instead of and, | instead of or, ~ instead of not"
 )
 INDEX = (
     "for an index, an array in the place of a list: jnp.asarray(values)[i];\n"
@@ -69,7 +70,12 @@ def _instead_of_truth(line: Source | None) -> str:
     """What to write in the place of the one part of a line that asks whether a value is true."""
     tree = None if line is None else parsed(line.text)
     asking = [] if tree is None else [node for node in ast.walk(tree) if _asks(node)]
-    return SPELLED[type(asking[0])](asking[0]) if len(asking) == 1 else WITH_THE_ARRAY
+    return SPELLED[type(asking[0])](asking[0]) if len(asking) == 1 and not _negates(tree) else WITH_THE_ARRAY
+
+
+def _negates(tree: ast.AST | None) -> bool:
+    """Does a ``not`` ask as well?"""
+    return tree is not None and any(isinstance(node, ast.Not) for node in ast.walk(tree))
 
 
 def _asks(node: ast.AST) -> bool:
