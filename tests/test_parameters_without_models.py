@@ -65,8 +65,9 @@ def test_an_optimizer_with_a_layer_that_the_model_has_no_more():
         loss = net(torch.ones(1, 4)).square().mean()
         loss.backward()
         optimizer.step()
-    (finding,) = bp.explain(rec).findings
-    assert finding.kind == "not_in_model"
+    new, old = bp.explain(rec).findings
+    assert (new.kind, old.kind) == ("not_held", "not_in_model")
+    assert new.facts[0].endswith("net.1.bias, net.1.weight")
 
 
 @pytest.mark.parametrize("of_model", [True, False])
