@@ -160,3 +160,34 @@ def test_the_output_has_its_expression_also_where_it_is_not_selected(x):
     c = x * 2
     d = c + 1
     return d * c
+
+
+def paired(x, y):
+    """Every way in which a loop takes several at once."""
+    found = 0
+    for row, target in zip(x, y, strict=True):
+        found = found + ((row - target) ** 2).sum()
+    for _, (one, (other, third)) in enumerate(zip(x, zip(y, x, strict=True), strict=True)):
+        found = found + (one * other * third).sum()
+    for key, held in {"x": x}.items():
+        kept = held[0] if key else held
+    terms = [(r - t).sum() for r, t in zip(x, y, strict=True)]
+    for pair in zip(x, y, strict=True):
+        found = found + pair[0].sum()
+    return found + kept.sum() + sum(terms)
+
+
+READ = {"row#0": "x", "target#0": "y", "one#0": "x", "other#0": "y", "third#0": "x", "r#0": "x", "t#0": "y",
+        "pair#0.0": "x", "pair#0.1": "y"}  # fmt: skip
+
+
+def test_a_loop_over_several_at_once_reads_each_for_its_own_name():
+    x, y = torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3)
+    in_function = bp.probe(paired, of=lambda found: found)(x, y)
+    with bp.probe() as in_block:
+        paired(x, y).backward()
+    for rec, scope in ((in_function, ""), (in_block, "/paired:")):
+        found = {name: [read.spelled for read in rec[scope + name].reads] for name in READ}
+        assert found == {name: [read] for name, read in READ.items()}
+        assert rec[f"{scope}target#0"].status == "frozen"  # and not detached from x
+        assert rec[f"{scope}row#0"].status == "ok"

@@ -194,8 +194,9 @@ def _bindings(node: ast.AST) -> list[tuple[ast.expr, Origin]]:
             ast.For(target=target, iter=given)
             | ast.AsyncFor(target=target, iter=given)
             | ast.comprehension(target=target, iter=given)
-            | ast.withitem(optional_vars=ast.expr() as target, context_expr=given)
         ):
+            return [(target, Origin.of_turn(given))]
+        case ast.withitem(optional_vars=ast.expr() as target, context_expr=given):
             return [(target, Origin(reads=names_read(given)))]
     return []
 

@@ -219,7 +219,7 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def visit_For(self, node: Any) -> Any:
-        origin, passed = Origin(reads=names_read(node.iter)), Origin.of(node.iter)
+        origin, passed = Origin.of_turn(node.iter), Origin.of(node.iter)
         node.iter = self.visit(node.iter)
         if isinstance(node, ast.For):
             node.iter = self._iterated(node.iter, passed)
@@ -263,20 +263,20 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
-        reads, passed = names_read(node.iter), Origin.of(node.iter)
+        origin, passed = Origin.of_turn(node.iter), Origin.of(node.iter)
         node.iter = self.visit(node.iter)
         if not node.is_async:
             node.iter = self._iterated(node.iter, passed)
-            node.iter = self._report("each", ast.Constant(self._template(node.target, reads)), node.iter)
+            node.iter = self._report("each", ast.Constant(self._template(node.target, origin)), node.iter)
         node.ifs = [self.visit(test) for test in node.ifs]
         return node
 
-    def _template(self, target: ast.expr, reads: tuple[str, ...]) -> Any:
+    def _template(self, target: ast.expr, origin: Origin) -> Any:
         """The sites of a comprehension's targets, nested as they are; None for one that is not known beforehand."""
         if isinstance(target, ast.Name):
-            return self._site(target.id, Origin(reads=reads))
+            return self._site(target.id, origin)
         if isinstance(target, ast.Tuple | ast.List):
-            return tuple(self._template(element, reads) for element in target.elts)
+            return tuple(self._template(element, origin.at(f".{at}")) for at, element in enumerate(target.elts))
         return None
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:

@@ -37,6 +37,16 @@ class Origin:
         elements = tuple((key, cls.of(element)) for key, element in _written_out(expression))
         return cls(operation(expression), names_read(expression), ast.unparse(expression), elements)
 
+    @classmethod
+    def of_turn(cls, iterable: ast.expr) -> Origin:
+        """The origin of what a loop over this binds in each turn, and of its parts where the text shows them.
+
+        >>> origin = Origin.of_turn(ast.parse("zip(weights, gradients)", mode="eval").body)
+        >>> origin.at(".0").reads, origin.at(".1").reads
+        (('weights',), ('gradients',))
+        """
+        return cls(reads=names_read(iterable), elements=tuple(_parts_of_turn(iterable)))
+
     def at(self, leaf: str) -> Origin:
         """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
         part = self
@@ -61,6 +71,18 @@ def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
         case ast.Call(func=ast.Name(id="dict"), args=[], keywords=words):
             is_known = all(word.arg is not None for word in words)
             return [(str(word.arg), word.value) for word in words] if is_known else ()
+    return ()
+
+
+def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
+    """What ``zip``, ``enumerate`` and ``items()`` give in each turn, part by part."""
+    match iterable:
+        case ast.Call(func=ast.Name(id="zip"), args=args) if not any(isinstance(one, ast.Starred) for one in args):
+            return [(str(at), Origin.of_turn(one)) for at, one in enumerate(args)]
+        case ast.Call(func=ast.Name(id="enumerate"), args=[counted, *_]):
+            return [("0", Origin()), ("1", Origin.of_turn(counted))]
+        case ast.Call(func=ast.Attribute(value=held, attr="items"), args=[], keywords=[]):
+            return [("0", Origin()), ("1", Origin(reads=names_read(held)))]
     return ()
 
 
