@@ -45,6 +45,16 @@ def test_the_numbers_are_those_of_the_recording():
     }  # fmt: skip
 
 
+def test_dashed_lines_are_explained_where_there_are_any():
+    def cut(x, w):
+        stop = (x * w).detach()
+        return x * stop
+
+    dashed = "dashed line: read, but nothing flows back"
+    assert dashed in recorded(bp.draw(bp.probe(cut)(3.0, 2.0)).page)["footer"]
+    assert dashed not in recorded(bp.draw(bp.probe(toy)(3.0, 2.0, 1.0)).page)["footer"]
+
+
 def test_a_large_tensor_is_statistics_and_a_histogram_of_a_sample():
     values = torch.linspace(-1, 3, 400_000).reshape(400, 1000)
     values[3, 4] = torch.nan

@@ -230,7 +230,8 @@ SAID = "what a step hands on to the next has no line"
 
 @pytest.mark.parametrize("program", [scanned, in_reverse])
 def test_a_drawing_says_which_line_of_a_loop_it_leaves_out(program):
-    assert SAID in bp.draw(bp.probe(program)(X, W))._repr_svg_()
+    drawing = bp.draw(bp.probe(program)(X, W))
+    assert SAID in drawing._repr_svg_() and SAID in drawing.page
 
 
 def test_a_drawing_without_a_loop_does_not():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from backprobe.draw.circuit import MOST_LINES, Arrow, Circuit, Cluster, Node, Row, View
 from backprobe.draw.grouping import LOOP, Grouping
-from backprobe.draw.text import Captions
+from backprobe.draw.text import DASHED, Captions
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
@@ -244,10 +244,9 @@ class Draft:
         if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
             in_loops = any(entry.axes for entry in self.entries)
             yield "line without a number: several values flow along it" + ", or it leads into a loop" * in_loops
-        if any("step" in entry.axes for entry in self.entries):
-            yield "in a loop: a node holds a value of all steps; what a step hands on to the next has no line"
+        yield from self.captions.lines_left_out()
         if any(not arrow.carries for arrow in arrows):
-            yield "dashed line: read, but nothing flows back"
+            yield DASHED
 
 
 def _first_of(rows: list[Row], what: str) -> list[Row]:

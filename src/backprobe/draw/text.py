@@ -21,6 +21,7 @@ from backprobe.show.text import describe, forms, outputs, path_sums
 
 BRIEF = 20  # characters of the numbers in a row
 SHORT = 12  # characters of a name that is still written into a ∂/∂
+DASHED = "dashed line: read, but nothing flows back"
 
 
 class Captions:
@@ -53,6 +54,11 @@ class Captions:
     def legend(self) -> Iterator[str]:
         """What fills mean."""
         yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
+
+    def lines_left_out(self) -> Iterator[str]:
+        """Of lines that nobody finds, though something flows there."""
+        if any("step" in entry.axes for entry in self.record.entries):
+            yield "in a loop: a node holds a value of all steps; what a step hands on to the next has no line"
 
     # what is said of each value
 

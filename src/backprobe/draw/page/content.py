@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.draw.flows import flows_of
 from backprobe.draw.grouping import NUMBERS
 from backprobe.draw.page.histogram import statistics
-from backprobe.draw.text import Captions
+from backprobe.draw.text import DASHED, Captions
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import SMALL, path, place, sizes
 from backprobe.record.entries import Entry, GradStatus, Lost
@@ -35,8 +35,13 @@ class Content:
             "partials": self.record.path_sums is not None, "unsummed": self._unsummed(),
             "boxes": [*map(self._box, self.graph.boxes)],
             "values": [self._value(at, entry) for at, entry in enumerate(self.record.entries) if at in self.shown],
-            "edges": [self._edge(flow) for flow in self.flows if {flow.source, flow.target} <= self.shown],
+            "edges": [*map(self._edge, self.drawn)],
         }  # fmt: skip
+
+    @cached_property
+    def drawn(self) -> list[Flow]:
+        """The lines between what is shown."""
+        return [flow for flow in self.flows if {flow.source, flow.target} <= self.shown]
 
     @cached_property
     def shown(self) -> set[int]:
@@ -109,6 +114,9 @@ class Content:
     def _footer(self) -> Iterator[str]:
         if len({*map(self.captions.level, range(len(self.record.entries)))} - {None}) > 1:
             yield from self.captions.legend()
+        yield from self.captions.lines_left_out()
+        if any(flow.edge is None for flow in self.drawn):
+            yield DASHED
         yield from self.captions.about()
         if left := len(self.record.entries) - len(self.shown):
             yield f"not drawn: {plural(left, 'value')} without a tensor"
