@@ -375,3 +375,23 @@ def test_a_step_of_a_recurrence_that_lets_nothing_through_is_found(at):
             loss = h.sum() + x.sum()
         loss.backward()
     assert "zero_gradient" in kinds(bp.health(rec))
+
+
+def test_parameters_that_a_block_by_itself_has_no_entries_for_are_not_said_to_be_well():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
+    nn.init.constant_(net[0].bias, -100.0)  # dead
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+
+    def step():
+        loss = net(torch.randn(16, 3)).square().mean()
+        loss.backward()
+        optimizer.step()
+
+    with bp.probe() as by_itself:
+        step()
+    assert any(note.startswith("4 of 4 parameters have no entry") for note in bp.health(by_itself).notes)
+    with bp.probe(net, "**") as around:
+        step()
+    report = bp.health(around)
+    assert report.of_kind("dead") and not any("no entry" in note for note in report.notes)

@@ -163,7 +163,8 @@ def step_in_a_block(model, x):
 @pytest.mark.parametrize("model", PRODUCTS, ids=lambda model: model.__name__)
 def test_a_plain_block_does_not_show_what_begins_at_zero(model):
     report = well(step_in_a_block(model(), PRODUCTS[model]()))
-    (note,) = report.notes
+    unseen, note = report.notes
+    assert "parameters have no entry" in unseen
     assert "may have a factor that begins at zero and is trained" in note
 
 

@@ -20,6 +20,10 @@ RETURNED = re.compile(r":return(#\d+)?(\.|$)")
 NUMBER = re.compile(r"(?<!\w)\d+(?!\w)|(?<=_)\d+(?=[:#.])")
 """A number in a name: a segment of its own, as in ``layers.3``, or the end of one, as in the ``dense_3`` of Keras."""
 ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # of the name of a variable
+UNSEEN = (
+    "{} of {} parameters have no entry, as those of a library's layers, and were not checked: with bp.probe(model, '**') "
+    "as rec: around the step has them"
+)
 NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) shows where those begin"
 
 
@@ -102,6 +106,10 @@ class RecordArrays:
             notes.append(SEVERAL_SCALES if len(self.record.scales) > 1 else UNKNOWN_SCALE)
         if self.not_finite:
             notes.append(NOT_FINITE.format(len(self.not_finite)))
+        training = self.record.training
+        unseen = 0 if training is None else training.count - sum(bool(entry.is_leaf) for entry in self.entries)
+        if training is not None and unseen > 0:
+            notes.append(UNSEEN.format(unseen, training.count))
         return [*notes, *self.remarks]
 
 
