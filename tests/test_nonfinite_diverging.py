@@ -107,6 +107,19 @@ def test_a_loss_that_did_not_grow_step_by_step_is_not_said_to_diverge(before):
     assert not any("diverges" in fact for fact in first.facts)
 
 
+def test_a_loss_that_grows_after_the_birth_is_no_reason_for_it():
+    w = torch.ones(2, requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        first = (w * 3e38).sum()
+        first.backward()
+        for factor in [1.0, 1e4, 1e9]:
+            loss = (w * factor).sum()
+            loss.backward()
+    (birth, *_) = bp.explain(rec).findings
+    assert birth.name == "first" and "overflow" in birth.headline
+    assert not any("diverges" in fact for fact in birth.facts)
+
+
 def test_an_infinite_derivative_in_a_training_that_diverges_has_its_own_reason():
     w = torch.ones(2, requires_grad=True)
     with bp.probe(nonfinite=True) as rec:

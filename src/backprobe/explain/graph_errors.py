@@ -45,7 +45,7 @@ WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b
 
 LONGEST = 60  # characters of an expression that a remedy goes on from
 NAMED_LIKE = {"floor_divide": "floordiv"}
-"""What PyTorch calls an operation in its errors, and what it goes by here."""
+"""Operations by their names in PyTorch's errors, and by those that they have here."""
 GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
 """What stands below the headline of a note: labels and texts, the last one of what to do."""

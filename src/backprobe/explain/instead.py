@@ -9,7 +9,7 @@ from backprobe.cuts.cutting_operations import last_name, parsed
 from backprobe.cuts.operation_names import MODULES, POSITIONS
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
-"""What gives the values at the positions that a function gives."""
+"""Functions that give positions, and those that give the values there."""
 TENSORFLOWS = {"argmax": "reduce_max", "argmin": "reduce_min", "argsort": "sort"}
 COPYING = frozenset({"tensor", "as_tensor", "asarray", "Tensor", "FloatTensor", "new_tensor"})
 DIMENSIONS = ("dim", "axis")

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"(?<!\w)\d+(?!\w)|(?<=_)\d+(?=[:#.])")
 """A number in a name: a segment of its own, as in ``layers.3``, or the end of one, as in the ``dense_3`` of Keras."""
 ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # of the name of a variable
 UNSEEN = (
-    "{} of {} parameters have no entry, as those of a library's layers, and were not checked: "
+    "at least {} of {} parameters have no entry, as those of a library's layers, and were not checked: "
     "with bp.probe(model, '**') as rec: around the step has them"
 )
 NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) shows where those begin"
@@ -107,7 +107,8 @@ class RecordArrays:
         if self.not_finite:
             notes.append(NOT_FINITE.format(len(self.not_finite)))
         training = self.record.training
-        unseen = 0 if training is None else training.count - sum(bool(entry.is_leaf) for entry in self.entries)
+        seen = sum(bool(entry.is_leaf) for entry in self.entries)  # parameters, and perhaps others
+        unseen = 0 if training is None else training.count - seen
         if training is not None and unseen > 0:
             notes.append(UNSEEN.format(unseen, training.count))
         return [*notes, *self.remarks]

@@ -18,13 +18,13 @@ class CompiledBefore:
 
     def __init__(self) -> None:
         self.codes = set(compiled_codes())
-        self.well: frozenset[tuple[int, bool]] = frozenset()  # the parts in doubt when nothing was found last
+        self.well: frozenset[tuple[int, bool]] = frozenset()  # the parts that were in doubt, and nothing was found for
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
         """What of it has run with a part of a model, none of whose modules was heard: a module or a function.
 
-        All objects of the process are looked through, so not again where the same parts are in doubt as in the last
-        step: nothing that is made later has run before the watch.
+        All objects of the process are looked through, so not again where the same parts are in doubt as in earlier
+        steps: nothing that is made later has run before the watch.
         """
         self.codes = {code for code in self.codes if has_compiled(code)}
         if not self.codes:

@@ -45,7 +45,7 @@ KINDS = {
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
 NO_RULE = re.compile(r"derivative for (?:aten::|')(\w+).* is not implemented")
-"""What PyTorch says of an operation that has no derivative; the last is its name."""
+"""PyTorch's message on an operation that has no derivative, with its name."""
 NOT_IMPLEMENTED = "NotImplemented"
 FREED = "second time"
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")

@@ -109,7 +109,7 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        """Were any written to that were awaited no longer, or where no version tells? What is finite is no matter."""
+        """Were any written to that were awaited no longer, or where no version tells? Finite ones do not matter."""
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:

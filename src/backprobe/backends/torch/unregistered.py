@@ -85,7 +85,7 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
 
 
 def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
-    """Plain tensors that got a gradient, and those that were computed once from what is no parameter of a model."""
+    """Plain tensors that got a gradient, and those that were computed once from a tensor of no model."""
     for module in ran:
         for attribute, value in [*vars(module).items(), *module._buffers.items()]:
             if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):

@@ -35,7 +35,8 @@ def explain_nonfinite(record: Record) -> Report:
     notes = [*forward.notes(forward.origins.keys() - harming), *([say("late")] if is_late else [])]
     if not births:
         return Report(_clean(known), (), tuple(notes))
-    births = diverging.explained(births, diverging.losses(known), record.framework)
+    began = Graph.of(record).positions.get(births[0].name, 0)
+    births = diverging.explained(births, diverging.losses(known, began), record.framework)
     places, healed = _grouped(births), _grouped(list(forward.healed(harming)))
     rest = [*healed, *_propagated(forward, backward, births), *spread(record, births)]
     return Report(heading(places), (*places, *rest), tuple(notes))

@@ -23,13 +23,16 @@ CLIPPED = {
     "jax": "optax.clip_by_global_norm(1.0)",
 }
 Losses = Mapping[str, Sequence[float]]
-"""What was differentiated, by its name without counts: its numbers, step by step."""
+"""The numbers of each output, step by step, by its name without counts."""
 
 
-def losses(known: Evidence) -> dict[str, list[float]]:
-    """Those of one recording, in their order: all that has an output's name, as ``loss#0`` has that of ``loss#1``."""
+def losses(known: Evidence, until: int | None = None) -> dict[str, list[float]]:
+    """Those of one recording, in their order: all that has an output's name, as ``loss#0`` has that of ``loss#1``.
+
+    With ``until``, those before the entry at this position.
+    """
     found: dict[str, list[float]] = {strip(known.entries[at].name): [] for at in known.record.outputs}
-    for at, entry in enumerate(known.entries):
+    for at, entry in enumerate(known.entries[:until]):
         numbers = known.numbers(at) if strip(entry.name) in found else None
         if numbers is not None and numbers.size == 1 and numbers.dtype.kind == "f":
             found[strip(entry.name)].append(float(numbers.reshape(-1)[0]))
