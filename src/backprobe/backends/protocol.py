@@ -107,8 +107,11 @@ class BlockTape(Tape, Protocol):
     """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
 
     @abstractmethod
-    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them."""
+    def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
+        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them.
+
+        With them comes whether what that brings does not add up in the leaves: see ``OwnPass``.
+        """
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
