@@ -53,9 +53,13 @@ class Run:
         own = [one.own for one in self.passes]
         if self.asked or len(own) < 2:
             return self.asked
-        names = [" + ".join([self.schema.names.of_entries[at][0] for at in self._outputs(one)]) for one in own if one]
+        names = [self._name_of(one) for one in own if one is not None]
         return [name if not (before := names[:at].count(name)) else f"{name}, pass {before + 1}"
                 for at, name in enumerate(names)]  # fmt: skip
+
+    def _name_of(self, own: OwnPass) -> str:
+        names = [self.schema.names.of_entries[at][0] for at in self._outputs(own)]
+        return " + ".join(names) or ("backward()" if own.adds_up else "grad()")
 
     @cached_property
     def default(self) -> Backward | None:

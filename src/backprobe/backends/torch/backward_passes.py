@@ -72,10 +72,10 @@ class BackwardCall:
         pairs = [
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
-        limits = _listed(given["inputs"])
+        inputs = given.get("inputs_tuple") or given["inputs"]
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
         return cls(
-            roots, cotangents, tuple([one for one in limits if isinstance(one, Tensor)]), bool(limits),
+            roots, cotangents, tuple([one for one in _listed(inputs) if isinstance(one, Tensor)]), inputs is not None,
             at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
             is_batched=bool(given.get("is_grads_batched")), is_nested=innermost_call(frame.f_back) is not None,
         )  # fmt: skip
@@ -131,7 +131,10 @@ class Output:
 
 
 def _listed(given: Any) -> list[Any]:
-    return [] if given is None else [given] if isinstance(given, Tensor) else list(given)
+    """What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read."""
+    if isinstance(given, dict):
+        return [*given.values()]
+    return [given] if isinstance(given, Tensor) else [*given] if isinstance(given, tuple | list) else []
 
 
 def innermost_call(frame: FrameType | None) -> FrameType | None:
@@ -172,6 +175,7 @@ class Passing:
     def _at(self, output: Output) -> None:
         """What arrives from now on is of this output."""
         self.output, self.arrived, self.written = output, output.arrived, output.written
+        self.is_grad = output.is_grad  # looked at for each leaf
 
     @property
     def is_cut_short(self) -> bool:
@@ -230,7 +234,7 @@ class Passing:
         if gradient is None or (current_pass() != self.running and not self._counts()):
             return
         number = leaf.number
-        if self.output.is_grad:
+        if self.is_grad:
             self.returned[id(gradient)] = ref(gradient)
         if number in self.output.known:
             return
@@ -243,7 +247,7 @@ class Passing:
 
     def take_of_shared_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
         """Where processes work together, what ``backward()`` leaves in ``.grad`` is looked for when it is over."""
-        if self._counts() and self.output.is_grad:
+        if self._counts() and self.is_grad:
             self.take_of_leaf(leaf, gradient)
 
     def _let_go(self, gradient: Tensor) -> None:
