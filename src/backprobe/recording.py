@@ -102,7 +102,8 @@ class Recording(Mapping[str, Entry]):
     @property
     def outputs(self) -> tuple[Entry, ...]:
         """The entries that were differentiated."""
-        return tuple(self.record.entries[at] for at in self.record.outputs)
+        each = [one.outputs for one in self.record.by_output.values()] or [self.record.outputs]
+        return tuple(self.record.entries[at] for at in dict.fromkeys(at for own in each for at in own))
 
     @property
     def stamp(self) -> Stamp:

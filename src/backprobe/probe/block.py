@@ -163,7 +163,6 @@ class BlockRun(Form):
         self.trace.release()
         self.tape.release()
         self.outputs.clear()
-        self.summed.clear()
         self.versions.clear()
         if self.frame is not None:
             forget(self.frame)

@@ -417,6 +417,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed and capture.leaf is None
 
+    def leads_on(self, captures: Sequence[Capture]) -> bool:
+        calls = [call for output in self.passing.outputs for call in output.calls]
+        if calls and calls[-1].keeps_graph:
+            return True
+        behind = {*graph.all_nodes(node for call in calls for node in call.nodes)}
+        return any(one.edge is not None and one.leaf is None and one.edge.node not in behind for one in captures)
+
     # what is known about gradients
 
     @property
