@@ -31,13 +31,13 @@ def adapted(create_graph):
     return inner, each(query_loss, theta=theta, fast=fast, query_loss=query_loss), query_loss, g
 
 
-@program(MAML.replace("CREATE", "True"), "http://www.wonderwice.com/iteryne/concepts/")
+@program(MAML.replace("CREATE", "True"), "http://www.wonderwice.com/iteryne/concepts/", backward="query_loss")
 def maml():
     inner, outer, query_loss, g = adapted(create_graph=True)
     return {"support_loss": inner, "query_loss": outer | each(query_loss, g=g)}
 
 
-@program(MAML.replace("CREATE", "False"), "http://www.wonderwice.com/iteryne/concepts/")
+@program(MAML.replace("CREATE", "False"), "http://www.wonderwice.com/iteryne/concepts/", backward="query_loss")
 def first_order_maml():
     inner, outer, *_ = adapted(create_graph=False)
     return {"support_loss": inner, "query_loss": outer | {"g": None}}
@@ -210,7 +210,7 @@ grads = torch.autograd.grad(loss, params)
 for p, g in zip(params, grads):
     p.grad = g
 optimizer.step()
-""", "https://github.com/PyTorchLightning/pytorch-lightning/issues/3089")  # fmt: skip
+""", "https://github.com/pytorch/pytorch/issues/4179")  # fmt: skip
 def a_step_with_gradients_that_were_assigned():
     torch.manual_seed(7)
     model, x, y = torch.nn.Linear(2, 1), torch.randn(4, 2), torch.randn(4, 1)
@@ -265,7 +265,7 @@ for task in (task1, task2):
 balance = (norms[0] - norms[1]).abs()
 loss = task1 + task2 + balance
 loss.backward()
-""", "https://github.com/lucastabelini/gradnorm", loops=True)  # fmt: skip
+""", "https://github.com/hosseinshn/GradNorm/issues/3", loops=True, backward="loss")  # fmt: skip
 def gradnorm():
     torch.manual_seed(8)
     shared, x = torch.randn(2, requires_grad=True), torch.randn(3, 2)

@@ -6,6 +6,8 @@ from passes.program import Collection, each, leaf
 
 program = Collection()
 
+DOCS = "https://docs.pytorch.org/docs/stable/generated/torch"
+
 
 @program("""
 import torch
@@ -296,7 +298,7 @@ def inside():
 
 @program(FUNCTIONAL + """
 out, pulled = torch.autograd.functional.vjp(f, x, torch.tensor([1.0, 2.0]))
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.vjp.html")  # fmt: skip
+""", DOCS + ".autograd.functional.vjp.html")  # fmt: skip
 def functional_vjp():
     q, u, y = inside()
     return {"/f:y": each(y, {"/f:q": q, "/f:u": u, "/f:y": y}, cotangent=torch.tensor([1.0, 2.0]))}
@@ -304,7 +306,7 @@ def functional_vjp():
 
 @program(FUNCTIONAL + """
 jac = torch.autograd.functional.jacobian(f, x)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.jacobian.html")  # fmt: skip
+""", DOCS + ".autograd.functional.jacobian.html")  # fmt: skip
 def functional_jacobian():
     q, u, y = inside()
     return {f"grad()#{i}": each(y[i], {"/f:q": q, "/f:u": u, "/f:y": y}) for i in range(2)}
@@ -322,7 +324,7 @@ w = torch.tensor([0.5, 0.5], requires_grad=True)
 value, product = torch.autograd.functional.hvp(energy, x, torch.tensor([1.0, 0.0]))
 loss = (w * product).sum()
 loss.backward()
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.hvp.html", whole=False)  # fmt: skip
+""", DOCS + ".autograd.functional.hvp.html", whole=False, backward="loss")  # fmt: skip
 def functional_hvp():
     q, w = leaf(1.0, 2.0), leaf(0.5, 0.5)
     product = 6 * q.detach() * torch.tensor([1.0, 0.0])
@@ -337,7 +339,7 @@ hessian = torch.autograd.functional.hessian(lambda q: q.pow(4).sum(), x)
 u = hessian @ w
 loss = u.square().sum()
 (dw,) = torch.autograd.grad(loss, w)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.functional.hessian.html", whole=False)  # fmt: skip
+""", DOCS + ".autograd.functional.hessian.html", whole=False)  # fmt: skip
 def functional_hessian():
     w = leaf(0.5, 0.5)
     u = torch.diag(torch.tensor([12.0, 48.0])) @ w
@@ -357,7 +359,7 @@ slope = grad(f)(x)
 u = slope * w
 loss = u.sum()
 loss.backward()
-""", "https://docs.pytorch.org/docs/stable/generated/torch.func.grad.html", whole=False)  # fmt: skip
+""", DOCS + ".func.grad.html", whole=False)  # fmt: skip
 def func_grad_beside_a_backward():
     w = leaf(2.0, 3.0)
     u = torch.tensor([0.5, 1.0]).cos() * w
@@ -371,7 +373,7 @@ jac = torch.func.jacrev(torch.tanh)(x.detach())
 h = torch.tanh(x)
 y = jac @ h
 (dx,) = torch.autograd.grad(y.sum(), x)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.func.jacrev.html", whole=False)  # fmt: skip
+""", DOCS + ".func.jacrev.html", whole=False)  # fmt: skip
 def func_jacrev_beside_a_grad():
     x = leaf(0.5, 1.0)
     h = torch.tanh(x)
@@ -387,7 +389,7 @@ out, pull = torch.func.vjp(torch.sin, x.detach())
 u = x * pulled
 loss = u.square().sum()
 (dx,) = torch.autograd.grad(loss, x)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.func.vjp.html", whole=False)  # fmt: skip
+""", DOCS + ".func.vjp.html", whole=False)  # fmt: skip
 def func_vjp_beside_a_grad():
     x = leaf(0.5, 1.0)
     u = x * x.detach().cos()
@@ -402,7 +404,7 @@ c = u.detach().requires_grad_()
 loss = c.square().sum()
 (dc,) = torch.autograd.grad(loss, c)
 u.backward(dc)
-""", "https://docs.pytorch.org/docs/stable/notes/autograd.html")  # fmt: skip
+""", "https://docs.pytorch.org/docs/stable/notes/autograd.html", backward="u")  # fmt: skip
 def a_gradient_carried_over_a_cut():
     c, x = leaf(2.0, 4.0), leaf(1.0, 2.0)
     loss, u = c.square().sum(), x * 2
@@ -418,7 +420,7 @@ a = h.sum()
 b = h.square().sum()
 torch.autograd.backward([a, b], retain_graph=True)
 (dh,) = torch.autograd.grad(b, h)
-""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html")  # fmt: skip
+""", "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html", backward="a + b")  # fmt: skip
 def backward_of_several_beside_a_grad():
     x = leaf(1.0, 2.0)
     h = x.exp()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,17 +14,19 @@ Answer = dict[str, Gradients]
 
 @dataclass(frozen=True)
 class Pass:
-    """``text`` is a script as people write it, and ``expected()`` is what each output brings the values, by name.
+    """``text`` is a script as people write it; ``expected()`` is what each of its outputs brings the values, by name.
 
     None means that this output brings that value no gradient. ``source`` is the address of what the program is written
-    after. ``loops`` says that its passes stand in a loop, of which a command records the first turn. ``whole`` says
-    that the answer names every output: where a library takes passes out of sight, there may be others.
+    after. ``backward`` is the output that ``backward()`` ran from, where it is one of several. ``loops``: passes stand
+    in a loop, of which a command records the first turn. ``whole``: the answer names every output, where a library may
+    take others out of sight.
     """
 
     name: str
     text: str
     expected: Callable[[], Answer]
     source: str = ""
+    backward: str = ""
     loops: bool = False
     whole: bool = True
 
@@ -37,9 +40,9 @@ class Collection:
     def __init__(self) -> None:
         self.programs: list[Pass] = []
 
-    def __call__(self, text: str, source: str = "", *, loops: bool = False, whole: bool = True) -> Callable:
+    def __call__(self, text: str, source: str = "", **rest: Any) -> Callable:
         def add(expected: Callable[[], Answer]) -> Callable[[], Answer]:
-            self.programs.append(Pass(expected.__name__, text.lstrip("\n"), expected, source, loops, whole))
+            self.programs.append(Pass(expected.__name__, text.lstrip("\n"), expected, source, **rest))
             return expected
 
         return add

@@ -19,7 +19,7 @@ u_xx = torch.autograd.grad(u_x, x, torch.ones_like(u_x), create_graph=True)[0]
 residual = u_xx + u
 loss = residual.square().mean()
 loss.backward()
-""", "https://amm.zanotp.com/pinn")  # fmt: skip
+""", "https://amm.zanotp.com/pinn", backward="loss")  # fmt: skip
 def pinn_of_a_second_order_equation():
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
@@ -61,7 +61,7 @@ ts = torch.rand(3, 1, requires_grad=True)
 f = residual(model, xs, ts)
 loss = f.pow(2).mean()
 loss.backward()
-""", "https://deepwiki.com/jayroxis/PINNs/6.4-automatic-differentiation-for-pdes")  # fmt: skip
+""", "https://deepwiki.com/jayroxis/PINNs/6.4-automatic-differentiation-for-pdes", backward="loss")  # fmt: skip
 def pinn_of_burgers_equation():
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
@@ -145,7 +145,7 @@ pos = torch.randn(3, 2, requires_grad=True)
 energy, forces = model.forces(pos)
 loss = energy.square() + (forces - 0.5).square().mean()
 loss.backward()
-""", "https://aiqm.github.io/torchani-test-docs/examples/nnp_training_force.html")  # fmt: skip
+""", "https://aiqm.github.io/torchani-test-docs/examples/nnp_training_force.html", backward="loss")  # fmt: skip
 def training_with_forces():
     torch.manual_seed(2)
     layer, pos = torch.nn.Linear(2, 3), torch.randn(3, 2, requires_grad=True)
@@ -219,7 +219,7 @@ e_dzdz = torch.autograd.grad(dz, z, e, create_graph=True)[0]
 divergence = (e_dzdz * e).sum(dim=1)
 loss = divergence.mean()
 loss.backward()
-""", "https://github.com/rtqichen/ffjord")  # fmt: skip
+""", "https://github.com/rtqichen/ffjord", backward="loss")  # fmt: skip
 def divergence_after_hutchinson():
     torch.manual_seed(3)
     a, z, e = torch.randn(2, 2, requires_grad=True), torch.randn(3, 2, requires_grad=True), torch.randn(3, 2)
@@ -316,7 +316,7 @@ for i in range(2):
     trace = trace + torch.autograd.grad(score[:, i].sum(), data, create_graph=True)[0][:, i]
 loss = (trace + score.square().sum(1) / 2).mean()
 loss.backward()
-""", "https://github.com/ermongroup/sliced_score_matching", loops=True)  # fmt: skip
+""", "https://github.com/ermongroup/sliced_score_matching", loops=True, backward="loss")  # fmt: skip
 def score_matching():
     torch.manual_seed(5)
     w, data = torch.randn(2, 2, requires_grad=True), torch.randn(3, 2).requires_grad_()

@@ -17,7 +17,7 @@ score = v.sum()
 penalty = slope.norm()
 loss = score + penalty
 loss.backward()
-""", "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty")  # fmt: skip
+""", "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-penalty", backward="loss")  # fmt: skip
 def gradient_penalty():
     x = leaf(0.1, 0.2)
     u = x * 3
@@ -44,7 +44,7 @@ gradients = torch.autograd.grad(outputs=disc, inputs=interpolates, grad_outputs=
 penalty = ((gradients.norm(2, dim=1) - 1) ** 2).mean() * 10
 d_loss = critic(fake).mean() - critic(real).mean() + penalty
 d_loss.backward()
-""", "https://github.com/caogang/wgan-gp/issues/28")  # fmt: skip
+""", "https://github.com/caogang/wgan-gp/issues/28", backward="d_loss")  # fmt: skip
 def wgan_gp():
     torch.manual_seed(0)
     critic = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
@@ -72,7 +72,7 @@ pred = torch.nn.functional.softplus(layer(real))
 (grad_real,) = torch.autograd.grad(outputs=pred.sum(), inputs=real, create_graph=True)
 r1 = grad_real.pow(2).reshape(grad_real.shape[0], -1).sum(1).mean()
 (5.0 * r1).backward()
-""", "https://github.com/rosinality/stylegan2-pytorch")  # fmt: skip
+""", "https://github.com/rosinality/stylegan2-pytorch", backward="backward()")  # fmt: skip
 def r1_penalty():
     torch.manual_seed(1)
     layer, real = torch.nn.Linear(3, 1), torch.randn(2, 3, requires_grad=True)
@@ -94,7 +94,7 @@ loss = (u * u.cumsum(0)).sum()
 v = torch.tensor([1.0, 0.0, -1.0])
 g = torch.autograd.grad(loss, w, create_graph=True)[0]
 hvp = torch.autograd.grad(g, w, grad_outputs=v)[0]
-""", "https://discuss.pytorch.org/t/calculating-hessian-vector-product/11240")  # fmt: skip
+""", "https://github.com/noahgolmant/pytorch-hessian-eigenthings")  # fmt: skip
 def hessian_vector_product():
     torch.manual_seed(2)
     w = torch.randn(3, requires_grad=True)
@@ -153,7 +153,7 @@ f = x[0] ** 2 * x[1] + x[1] ** 3
 hessian = torch.zeros(2, 2)
 for i in range(2):
     (hessian[i],) = torch.autograd.grad(g[i], x, retain_graph=True)
-""", "https://discuss.pytorch.org/t/compute-the-hessian-matrix-of-a-network/15270", loops=True)  # fmt: skip
+""", "https://github.com/suswei/RLCT/blob/master/utils.py", loops=True)  # fmt: skip
 def hessian_by_rows():
     x = leaf(1.0, 2.0)
     f = x[0] ** 2 * x[1] + x[1] ** 3
@@ -198,7 +198,7 @@ y = x ** 4
 (d1,) = torch.autograd.grad(y, x, create_graph=True)
 (d2,) = torch.autograd.grad(d1, x, create_graph=True)
 (d3,) = torch.autograd.grad(d2, x)
-""", "https://discuss.pytorch.org/t/second-order-derivatives-of-loss-function/71797")  # fmt: skip
+""")  # fmt: skip
 def three_derivatives():
     x = torch.tensor(2.0, requires_grad=True)
     y = x**4
@@ -217,7 +217,7 @@ first = w.grad
 w.grad = None
 first.sum().backward()
 second = w.grad
-""", "https://discuss.pytorch.org/t/how-to-implement-double-backward-in-pytorch/148032")  # fmt: skip
+""", "https://gist.github.com/delta2323/9bbca950ee32c523c7aec2e02ad7f85a")  # fmt: skip
 def double_backward():
     w = leaf(1.0, 2.0)
     h = w * w
@@ -252,7 +252,7 @@ loss = (params[0].prod() * params[1]).sum().exp()
 grads = torch.autograd.grad(loss, params, create_graph=True)
 norm = sum(g.square().sum() for g in grads)
 norm.backward()
-""", "https://github.com/noahgolmant/pytorch-hessian-eigenthings")  # fmt: skip
+""", "https://github.com/anh-tong/second", backward="norm")  # fmt: skip
 def the_norm_of_all_gradients():
     torch.manual_seed(4)
     params = [torch.randn(2, requires_grad=True), torch.randn(1, requires_grad=True)]
@@ -306,7 +306,7 @@ total = y.sum()
 (dx,) = torch.autograd.grad(total, x, create_graph=True)
 smooth = dx.square().sum()
 smooth.backward()
-""", "https://gist.github.com/arthurmensch/b02c45f3440c9d3de0ef2c0ae5ea1107")  # fmt: skip
+""", "https://gist.github.com/arthurmensch/b02c45f3440c9d3de0ef2c0ae5ea1107", backward="smooth")  # fmt: skip
 def a_function_of_ones_own_differentiated_twice():
     x = leaf(1.0, 2.0)
     dx = 3 * x**2
