@@ -10,8 +10,8 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from operator import attrgetter
@@ -169,6 +169,8 @@ class Passing:
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Within this context, no mode of the program sees what is done."""
 
+    is_open = True  # are passes those of the program?
+
     def __init__(self, keeps_history: bool) -> None:
         self.keeps_history = keeps_history
         self.began: Callable[[BackwardCall], None] = _ignore
@@ -188,6 +190,15 @@ class Passing:
         self.returned: dict[int, ReferenceType[Tensor]] = {}  # by identity: what ``grad()`` returns
         self.count = 0
         self.begun = 0  # how many calls so far
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Within this context no pass is the program's."""
+        self.is_open = False
+        try:
+            yield
+        finally:
+            self.is_open = True
 
     def _at(self, output: Output) -> None:
         """What arrives from now on is of this output."""
@@ -323,6 +334,8 @@ class Passing:
 
     def _counts(self) -> bool:
         running = current_pass()
+        if not self.is_open:
+            return False
         if running not in self.passes:
             self.passes[running] = call = self._call()
             if call is not None:

@@ -32,6 +32,7 @@ from backprobe.backends.torch.backward_passes import (
     current_pass,
     queue_callback,
 )
+from backprobe.backends.torch.block_partials import BlockPartials, seeds
 from backprobe.backends.torch.capture import (
     TOKENS,
     WRITTEN_IN_PYTHON,
@@ -41,6 +42,7 @@ from backprobe.backends.torch.capture import (
     gradient_edge,
     make,
     nodes_made,
+    with_edges,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
@@ -80,11 +82,6 @@ def _traces(code: CodeType) -> bool:
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
 
 
-def _with_edges(captures: Sequence[Capture]) -> list[Capture]:
-    """The captures, leaves with the edges at which their gradients arrive."""
-    return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
-
-
 def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
@@ -121,7 +118,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
-        self.is_particular = self.copies or options.nonfinite  # is there more to do for each capture?
+        self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to each capture?
 
     # while the block runs
 
@@ -181,8 +179,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
-            if call.is_transformed:
+            if call.is_transformed or not self.passing.is_open:
                 return
+            self._take_partials()
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
             handles += [root.register_hook(self.passing.notice) for root in alone]
@@ -190,6 +189,12 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                 self.hooks += (handle.hooks_dict_ref(), handle.id)
         elif frame.f_code.co_name == "forward":
             self.census.runs.entered(frame)
+
+    def _take_partials(self) -> None:
+        """The program is about to run backward."""
+        if self.partials is not None and current_pass() < 0:
+            with self.quiet(), self.passing.closed():
+                self.partials.take()
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -285,6 +290,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         through: bool = False,
     ) -> Capture:  # fmt: skip
         node = tensor.grad_fn
+        if self.partials is not None:
+            self.partials.captures.append(made := super().capture(tensor, around, previous, through))
+            return made
         if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
             return super().capture(tensor, around, previous, through)
         if dispatch_modes() or is_wrapped(tensor):
@@ -436,15 +444,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
-        return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
+        return super().unfinished(with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
         columns = self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
-        return [self._passed(columns, output) for output in self.passing.told_apart()]
+        return [self._of_output(columns, output) for output in self.passing.told_apart()]
 
-    def _passed(self, columns: Columns, output: Output) -> Backward:
+    def _of_output(self, columns: Columns, output: Output) -> Backward:
         """What the calls of one output gave."""
         places = {id(capture): at for at, capture in enumerate(columns.captures)}
         begun_at = tuple([places[id(capture)] for capture in output.captures if id(capture) in places])
@@ -471,7 +479,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training, own=own)
-        return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
+        if self.partials is not None:
+            begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
+            passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
+        return passed if self.births is None else self.births.added_to(passed, with_edges(captures))
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""
@@ -520,7 +531,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
         recorded = graph.by_edge(captures)
-        leaves = graph.by_edge(_with_edges(captures))
+        leaves = graph.by_edge(with_edges(captures))
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
@@ -600,4 +611,5 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
+        self.partials = None
         del self.take, self.take_early, self.take_of_leaf
