@@ -147,6 +147,14 @@ class Late(ABC):
         """One of the user's functions is entered: what ran until now, the calling line did."""
 
 
+class AtEnd(ABC):
+    """The tape of a block whose program may run backward itself: it can, where the program has not."""
+
+    @abstractmethod
+    def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
+        """Take the gradients of an output, now that the program is over; the graph is kept for it."""
+
+
 class Recompute(ABC):
     """Parts of the program that run once more in the course of backward."""
 

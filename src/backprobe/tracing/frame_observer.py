@@ -19,6 +19,7 @@ from backprobe.source.bytecode import Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
+from backprobe.source.sites import Site
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
@@ -305,8 +306,13 @@ class FrameObserver:
         self.users: dict[CodeType, bool] = {}
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
-    def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
+    def start(
+        self, frame: FrameType, unread: dict[str, Any], watching: type[ObservedFrame] = ObservedFrame,
+        more: Sequence[Site] = (),
+    ) -> None:  # fmt: skip
         """Watch a frame from here on; of one whose source cannot be read, only the functions that it calls.
+
+        ``more`` are sites of it that its text does not have.
 
         Raises NoSource in a function that reports to another probe.
         """
@@ -318,8 +324,8 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        scope = self.trace.open_root(code.co_filename, found.sites)
-        self.tracer.start(frame, ObservedFrame(self, scope, found, code, unread))
+        scope = self.trace.open_root(code.co_filename, (*found.sites, *more))
+        self.tracer.start(frame, watching(self, scope, found, code, unread))
 
     def stop(self) -> None:
         if not self.tracer.stop():

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass
+from backprobe.backends.capabilities import AtEnd, Late, Recompute
+from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
@@ -96,7 +96,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -109,6 +109,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
+        self.at_end: Backward | None = None  # of the pass that was run when the program was over
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
@@ -179,7 +180,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
-            if call.is_transformed or not self.passing.is_open:
+            if call.is_ours or call.is_transformed or not self.passing.is_open:
                 return
             self._take_partials()
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
@@ -433,6 +434,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         behind = {*graph.all_nodes(node for call in calls for node in call.nodes)}
         return any(one.edge is not None and one.leaf is None and one.edge.node not in behind for one in captures)
 
+    def run_backward(self, root: Root, captures: Sequence[Capture]) -> None:
+        followed = with_edges([_with_history(capture) for capture in captures])
+        with self.quiet(), self.passing.closed():
+            self.settle(followed)
+            self.mark_changed(followed)
+            self.at_end = self._passed(root, followed, True)
+
     # what is known about gradients
 
     @property
@@ -447,6 +455,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return super().unfinished(with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
+        if self.at_end is not None:
+            return [self.at_end]
         columns = self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
@@ -611,5 +621,5 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
-        self.partials = None
+        self.partials = self.at_end = None
         del self.take, self.take_early, self.take_of_leaf
