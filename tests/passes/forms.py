@@ -27,9 +27,12 @@ def run(text: str, path: Path) -> dict[str, object]:
     return names
 
 
+def with_block(text: str) -> str:
+    return "import backprobe as bp\nwith bp.probe() as rec:\n" + textwrap.indent(text, "    ")
+
+
 def block(one: Pass, folder: Path) -> dict[str, object]:
-    text = "import backprobe as bp\nwith bp.probe() as rec:\n" + textwrap.indent(one.text, "    ")
-    return run(text, folder / "block.py")
+    return run(with_block(one.text), folder / "block.py")
 
 
 def bare(one: Pass, folder: Path) -> dict[str, object]:

@@ -249,7 +249,7 @@ model = DEQ()
 out = model(x)
 loss = out.sum()
 loss.backward()
-""", "https://github.com/locuslab/deq/issues/11", loops=True, whole=False)  # fmt: skip
+""", "https://github.com/locuslab/deq/issues/11", loops=True, whole=False, backward="loss")  # fmt: skip
 def a_deep_equilibrium():
     x, w = torch.tensor([[0.5, -0.5]], requires_grad=True), torch.tensor([[0.2, 0.1], [0.0, 0.3]])
     z = torch.zeros(1, 2)
@@ -359,7 +359,7 @@ slope = grad(f)(x)
 u = slope * w
 loss = u.sum()
 loss.backward()
-""", DOCS + ".func.grad.html", whole=False)  # fmt: skip
+""", DOCS + ".func.grad.html", whole=False, backward="loss")  # fmt: skip
 def func_grad_beside_a_backward():
     w = leaf(2.0, 3.0)
     u = torch.tensor([0.5, 1.0]).cos() * w
