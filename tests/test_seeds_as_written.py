@@ -7,13 +7,12 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 import backprobe as bp
 from commands import invoked, printed
 from drawn import Drawn
+from kernels import executed
 from passes.forms import left, run
 from passes.forms import with_block as blocked
 from passes.tables import table
@@ -227,13 +226,6 @@ def test_the_shadowed_function_in_a_script(script, verb):
 
 
 # in a kernel
-
-
-def executed(*sources, **settings):
-    """What each cell of a notebook prints, run in a kernel of its own."""
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    NotebookClient(book, timeout=120, **settings).execute()
-    return ["".join(part.text for part in cell.outputs if part.get("name") == "stdout") for cell in book.cells]
 
 
 TOY_GRADS = "{'x': 2.0, 'w': 3.0, 'b': 1.0, 'u': 1.0, 'v': 1.0, 'a': 1.0}\n"
