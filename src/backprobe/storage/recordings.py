@@ -22,7 +22,7 @@ from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.brief import kind
 from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
-from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_one_output
+from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_one_output, with_later_fields
 
 FORMAT = "backprobe recording"
 VERSION = 6
@@ -203,7 +203,7 @@ def _checked(folder: Path) -> dict[str, Any]:
         raise _bad(folder, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(data, dict):
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
-    return data if version == VERSION else of_one_output(data)
+    return with_later_fields(data if version == VERSION else of_one_output(data))
 
 
 def mapped_arrays() -> Arrays:

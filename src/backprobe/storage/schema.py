@@ -259,6 +259,11 @@ def of_one_output(data: dict[str, Any]) -> dict[str, Any]:
     return {"by_output": {}, **data}
 
 
+def with_later_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The plain data of a record that was saved when records had fewer fields, with what stands for those."""
+    return {"none_reads": [], **data}
+
+
 def _checked(data: Any, kind: type, where: str) -> Any:
     allowed, name = BELONGS[kind]
     if type(data) not in allowed:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import Late, Recompute
+from backprobe.backends.capabilities import KeptGradients, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Outcome
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
@@ -45,6 +45,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_va
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.none_reads import NoneReads, may_give_none
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.pipelines import Pipelines
@@ -98,7 +99,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -119,6 +120,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
+        self.none_reads = NoneReads(self.passing)
         self.is_particular = self.copies or options.nonfinite  # is there more to do for each capture?
 
     # while the block runs
@@ -167,6 +169,25 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                 self.hooks += (handle.hooks_dict_ref(), handle.id)
         elif frame.f_code.co_name == "forward":
             self.census.runs.entered(frame)
+
+    # gradients that the program reads
+
+    def is_none(self, tensor: Any, is_item: bool) -> bool:
+        with self.quiet():
+            return self.none_reads.is_none(tensor, is_item)
+
+    def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
+        with self.quiet():
+            self.none_reads.note(tensor, text, at, is_item)
+
+    def assigned(self, tensor: Any) -> None:
+        with self.quiet():
+            self.none_reads.assigned(tensor)
+
+    may_give_none = staticmethod(may_give_none)
+
+    def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
+        self.none_reads.gave(frame, returned, texts, at)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -398,7 +419,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     @property
     def progress(self) -> int:
-        return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
+        return self.passing.count + len(self.none_reads) + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
     def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
@@ -427,7 +448,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers)
-        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training)
+        read = self.none_reads.found(captures)
+        passed = Backward(
+            outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training, none_reads=read
+        )
         return [passed if self.births is None else self.births.added_to(passed, _with_edges(captures))]
 
     def _settled(self, captures: Sequence[Capture]) -> Columns:
@@ -543,4 +567,5 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
+        self.none_reads = NoneReads(self.passing)
         del self.take, self.take_early, self.take_of_leaf
