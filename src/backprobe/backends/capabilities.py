@@ -150,6 +150,9 @@ class Late(ABC):
 class KeptGradients(ABC):
     """Tensors that keep their gradients where the program reads them, and hold None where they have none."""
 
+    reads = 0
+    """How many of them the program has read, to use them."""
+
     @abstractmethod
     def is_none(self, tensor: Any, is_item: bool) -> bool:
         """Will the program find None when it reads the gradient that this keeps, or an item of it, which is another

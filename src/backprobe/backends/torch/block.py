@@ -173,6 +173,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
     # gradients that the program reads
 
     def is_none(self, tensor: Any, is_item: bool) -> bool:
+        self.reads += 1
         with self.quiet():
             return self.none_reads.is_none(tensor, is_item)
 

@@ -71,7 +71,7 @@ class NoneReads:
     def note(self, tensor: Tensor, text: str, at: Source, is_item: bool) -> None:
         calls = self.passing.calls
         has_asked = any(call is not None and call.is_grad for call in self.passing.passes.values())
-        why = WhyEmpty.ITEM if is_item else self._why_now(tensor)
+        why = WhyEmpty.ITEM if is_item and tensor.requires_grad else self._why_now(tensor)
         self._keep(_Read(tensor, text, at, why, len(calls), has_asked))
 
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
