@@ -1,8 +1,9 @@
-"""Lines that make a leaf and compute with it at once, so that the leaf has no name: ``rand(4, requires_grad=True) * 2``."""
+"""Lines that make a leaf and compute with it at once, ``rand(4, requires_grad=True) * 2``: the leaf has no name."""
 
 from __future__ import annotations
 
 import ast
+import copy
 
 from backprobe.cuts.cutting_operations import parsed
 
@@ -27,7 +28,7 @@ def made_a_leaf(expression: str) -> str:
     >>> made_a_leaf("torch.rand(4, requires_grad=True) * 0.1"), made_a_leaf("nn.Parameter(torch.ones(3)).cuda()")
     ('(torch.rand(4) * 0.1).requires_grad_()', 'nn.Parameter(torch.ones(3).cuda())')
     """
-    tree = _tree(expression)
+    tree = copy.deepcopy(_tree(expression))
     leaf = _leaf(tree)
     if tree is None or leaf is None:
         return ""

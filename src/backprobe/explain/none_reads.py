@@ -45,13 +45,18 @@ class _Read:
         """What the tensor is called in a sentence."""
         return repr(self.one.text.removesuffix(KEPT) if self.entry is None else self.entry.name)
 
+    @property
+    def is_there(self) -> bool:
+        """Has the recording its gradient?"""
+        return self.entry is not None and self.entry.status is GradStatus.OK
+
 
 def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
     """The report, with what the program has read and found None before all else."""
     reads = _reads(record)
     if not reads:
         return report
-    groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read)))
+    groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read), read.is_there))
     texts = listed(list(dict.fromkeys(read.one.text for read in reads)))
     heading = say("none_read", texts=texts, heading=report.heading)
     return Report(heading, (*(_finding(record, group, arrays) for group in groups), *report.findings), report.notes)
@@ -105,7 +110,8 @@ def _finding(record: Record, group: Sequence[_Read], arrays: Arrays) -> Finding:
     """One line that reads, of one tensor or of several."""
     first, each = group[0], _each_name_once(group)
     facts = [fact for read in each[:MOST] for fact in _gradients(read, arrays)]
-    why, remedy = _why(record, first)
+    reasons = [_why(record, read) for read in each]
+    why, remedy = dict.fromkeys(fact for facts, _ in reasons for fact in facts), reasons[0][1]
     names = [_spelled(record, read) for read in each]
     is_one = len(each) == 1
     fields = {
@@ -116,7 +122,7 @@ def _finding(record: Record, group: Sequence[_Read], arrays: Arrays) -> Finding:
     }  # fmt: skip
     code = f"none_read.{first.code}.because" if remedy and first.code in BECAUSE else f"none_read.{first.code}"
     name = "" if first.entry is None else first.entry.name
-    return finding(code, name, first.one.source, record.framework, facts=[*facts, *why], **fields)
+    return finding(code, name, first.one.source, record.framework, facts=[*facts, *why], chain=(), **fields)
 
 
 def _remedies(read: _Read) -> dict[str, str]:
@@ -202,7 +208,7 @@ def _why(record: Record, read: _Read) -> tuple[list[str], str]:
     flow, entry = Dataflow(record), read.entry
     at = flow.position[entry.name]
     if read.one.why is WhyEmpty.FROZEN:
-        found = [one for one in without_history(flow, at) if one.kind != "frozen_leaf"]
+        found = [one for one in without_history(flow, at) if one.kind not in ("frozen_leaf", "unknown")]
     elif entry.status is GradStatus.OK:
         return [], say("none_read_wait") if read.one.why is WhyEmpty.NOT_REACHED else ""
     elif entry.status is GradStatus.BACKWARD_NOT_RUN:

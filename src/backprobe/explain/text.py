@@ -317,7 +317,8 @@ SENTENCES = {
     "none_read.made_of_leaf_next": "make the leaf of all of it: {plain} = {one_step}",
     "none_read.rebound": "{text} is None: the name holds {value} now, computed from the leaf {before} that it held "
                          "before, whose .grad backward() sets",
-    "none_read.rebound_next": "give what that line computes another name ({line}), and {plain}.grad is that of the leaf",
+    "none_read.rebound_next": "give another name to what that line computes ({line}),\n"
+                              "and {plain}.grad is that of the leaf",
     "none_read.updated": "{text} is None: the name holds {value} now, which an update computed from the leaf {before}",
     "none_read.updated_next": "change the leaf itself: with torch.no_grad(): {plain} -= ...;\n"
                               "or make the new one a leaf: {plain} = (...).detach().requires_grad_()",
@@ -343,8 +344,8 @@ SENTENCES = {
     "none_read.not_reached_next": "use {values} in what backward() runs from, before that line",
     "none_read.not_reached.because": "{text} is None: nothing that backward() had run from leads back to {values}",
     "none_read.not_reached.because_next": "{instead}",
-    "none_read.item": "{text} is None: an index gives another tensor each time, and backward() sets the .grad of leaves "
-                      "only",
+    "none_read.item": "{text} is None: an index gives another tensor each time, and backward() sets the .grad of "
+                      "leaves only",
     "none_read.item_next": "{item}",
     "none_read.given": "torch.autograd.grad() gave None for {values}: no gradient flows there from what it "
                        "differentiated",

@@ -487,8 +487,8 @@ class Record:
     arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
     None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
     what the source says of entries without a gradient, where nothing is recorded of it. Where ``of=`` asked for several
-    outputs, ``by_output`` has what is of one of them alone, by its key. ``none_reads`` are gradients that the program read
-    of its own tensors and found None.
+    outputs, ``by_output`` has what is of one of them alone, by its key. ``none_reads`` are gradients that the program
+    read of its own tensors and found None.
     """
 
     backend: str

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from backprobe.source.locate import FUNCTIONS, FunctionNode
-from backprobe.source.none_checks import GRADIENT, reads
+from backprobe.source.none_checks import GRADIENT, MayBeNone, reads
 from backprobe.source.sites import Origin, Site, augmented, captured, lines_of, names_read, operation, parameters
 
 ALLOWING = "allow_unused"
@@ -76,7 +76,7 @@ class Marks:
     comprehensions: set[Place] = field(default_factory=set)
     augmented: dict[Place, ast.expr] = field(default_factory=dict)
     exposed: dict[Place, ast.expr] = field(default_factory=dict)
-    gradients: dict[Place, ast.expr] = field(default_factory=dict)  # ``u.grad``, where what it finds is used
+    gradients: dict[Place, MayBeNone] = field(default_factory=dict)  # ``u.grad``, where what it finds is used
     allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused``, where what they return is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
@@ -166,11 +166,11 @@ class _Marker:
 
     def tell_reads(self, function: ast.AST) -> None:
         """Mark those that may give None, and of which the function does more than ask whether they do."""
-        for node in reads(function, self.may_be_none) if self.may_be_none else ():
-            if isinstance(node, ast.Attribute):
-                self.marks.gradients[_end(node)] = node
+        for one in reads(function, self.may_be_none) if self.may_be_none else ():
+            if isinstance(one.node, ast.Attribute):
+                self.marks.gradients[_end(one.node)] = one
             else:
-                self.marks.allowing.add(_end(node))
+                self.marks.allowing.add(_end(one.node))
 
     def _captures(self, pattern: ast.pattern) -> None:
         """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 GRADIENT = "grad"
@@ -28,10 +29,40 @@ PASSING_ON = (
 USING = (ast.Expr, ast.Return, ast.Yield, ast.FormattedValue, ast.Lambda)
 
 
-def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[ast.expr]:
+@dataclass(frozen=True, eq=False)
+class MayBeNone:
+    """An expression whose value is used, and the call that it is an argument of, if it is one."""
+
+    node: ast.expr
+    given_to: ast.Call | None = None
+
+    def parameter(self, function: ast.AST, is_bound: bool) -> str:
+        """What a function that is called so names this argument; empty where that is not seen."""
+        call, own = self.given_to, getattr(function, "args", None)
+        if call is None or not isinstance(own, ast.arguments) or any(isinstance(one, ast.Starred) for one in call.args):
+            return ""
+        names = [one.arg for one in (*own.posonlyargs, *own.args)][is_bound:]
+        by_keyword = [word.arg or "" for word in call.keywords if word.value is self.node]
+        return next(
+            iter([*by_keyword, *(name for name, one in zip(names, call.args, strict=False) if one is self.node)]), ""
+        )
+
+
+def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
     """Those of some expressions in a function whose value it uses, so that a None there is a question."""
     above = {part: node for node in ast.walk(function) for part in ast.iter_child_nodes(node)}
-    return [one for one in candidates if _is_used(one, above, function)]
+    return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
+
+
+def checks(function: ast.AST, parameter: str) -> bool:
+    """Does a function ask whether what it was given under this name is None?"""
+    return _is_checked({parameter}, function)
+
+
+def _given_to(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> ast.Call | None:
+    around = above.get(node)
+    around = above.get(around) if isinstance(around, ast.keyword) else around
+    return around if isinstance(around, ast.Call) else None
 
 
 def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST) -> bool:

@@ -154,8 +154,8 @@ class ObservedFrame:
 
     def _before_gradient(self, frame: FrameType, event: Event) -> None:
         kept = self.observer.kept
-        if kept is not None and self.scope.recorder.is_recording:
-            look(kept, frame, event.node)  # type: ignore[arg-type]  # an attribute's node
+        if kept is not None and event.read is not None and self.scope.recorder.is_recording:
+            look(kept, frame, event.read)
 
     # after it
 

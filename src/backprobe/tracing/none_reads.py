@@ -4,30 +4,57 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from types import FrameType
+from functools import lru_cache
+from types import CodeType, FrameType, MethodType
 from typing import Any
 
 from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.user_lines import source_at
+from backprobe.errors import NoSource
+from backprobe.source.followed_calls import plain_function
 from backprobe.source.frames import UNKNOWN, value_in
+from backprobe.source.locate import locate
+from backprobe.source.none_checks import MayBeNone, checks
+from backprobe.source.user_code import package
 
 INPUTS = "inputs"
 """The parameter of a function that differentiates, by name; it is the second."""
 
 
-def look(kept: KeptGradients, frame: FrameType, read: ast.Attribute) -> None:
-    """Note that the program is about to read None here, if it is.
+def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
+    """Note that the program is about to read None here, if it is, and does not ask for that.
 
     What the read is spelled of may be an item of a tensor, which is another tensor each time.
     """
+    read = found.node
+    assert isinstance(read, ast.Attribute)
     owner = read.value
     tensor = value_in(frame, owner)
     is_item = tensor is UNKNOWN and isinstance(owner, ast.Subscript)
     if is_item:
         tensor = value_in(frame, owner.value)  # type: ignore[attr-defined]  # a subscript
-    if tensor is not UNKNOWN and kept.is_none(tensor, is_item):
+    if tensor is not UNKNOWN and kept.is_none(tensor, is_item) and not _is_asked_inside(frame, found):
         line = read.end_lineno or read.lineno
         kept.none_read(tensor, ast.unparse(read), source_at(frame.f_code.co_filename, line), is_item)
+
+
+def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
+    """Does the function of the program that is given it ask whether it is None?"""
+    function = None if read.given_to is None else value_in(frame, read.given_to.func)
+    plain = plain_function(function)
+    if plain is None or package(plain.__code__.co_filename) is not None:
+        return False
+    definition = _definition(plain.__code__)
+    parameter = "" if definition is None else read.parameter(definition, isinstance(function, MethodType))
+    return definition is not None and bool(parameter) and checks(definition, parameter)
+
+
+@lru_cache(256)
+def _definition(code: CodeType) -> ast.AST | None:
+    try:
+        return locate(code).node
+    except NoSource:
+        return None
 
 
 def texts_of_inputs(call: ast.Call) -> Sequence[str]:
