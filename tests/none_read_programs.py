@@ -38,7 +38,8 @@ PROGRAMS = {
         TOY + "a.backward()\nprint(u.grad)\n",
         [("u.grad is None: 'u' is not a leaf, " + COMPUTED,
           "the gradient of 'u' exists: rec['u'].grad is tensor([1.])",
-          "u.retain_grad() before backward(), and .grad is set", "with bp.probe() as rec: around it, and rec['u'].grad")],
+          "u.retain_grad() before backward(), and .grad is set",
+          "with bp.probe() as rec: around it, and rec['u'].grad")],
     ),
     "a comprehension": (
         TOY + "a.backward()\nprint([part.grad for part in (x, u, v)])\n",

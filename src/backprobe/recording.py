@@ -102,7 +102,8 @@ class Recording(Mapping[str, Entry]):
     @property
     def outputs(self) -> tuple[Entry, ...]:
         """The entries that were differentiated."""
-        return tuple(self.record.entries[at] for at in self.record.outputs)
+        each = [one.outputs for one in self.record.by_output.values()] or [self.record.outputs]
+        return tuple(self.record.entries[at] for at in dict.fromkeys(at for own in each for at in own))
 
     @property
     def stamp(self) -> Stamp:
@@ -192,14 +193,14 @@ class Recording(Mapping[str, Entry]):
         if key is not None:
             return self.of(key).grads()
         known = self._now
-        if isinstance(known, Run) and not known.keys:
+        if isinstance(known, Run) and (len(known.passes) == 1 or known.default is not None):
             return known.grads()
         refuse_several(self, "rec.grads()", "rec.grads({})")
         return {name: entry.grad for name, entry in self._index.entries.items() if entry.status is GradStatus.OK}
 
     @property
     def output_keys(self) -> tuple[str, ...]:
-        """The keys of the outputs, where ``of=`` asked for several; else none."""
+        """The keys of the outputs, where there are several, asked for by ``of=`` or taken in a block; else none."""
         return tuple(self.record.by_output)
 
     def of(self, key: str) -> Recording:
@@ -345,7 +346,7 @@ class BlockRecording(Recording):
 def refuse_several(recording: Recording, asked: str, instead: str) -> None:
     """Raise BadOption for a recording of several outputs; ``instead`` is what to type, with a key in its braces."""
     keys = recording.output_keys
-    if keys:
+    if recording.record.is_of_several:
         raise BadOption(
             f"the recording is of several outputs: {listed(keys)}", asked=asked,
             why="each of them has gradients of its own",

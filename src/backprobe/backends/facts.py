@@ -86,6 +86,16 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class OwnPass:
+    """A pass that the program ran itself: the positions of the captures that it began at, and whether it is one of
+    those whose gradients add up in the leaves, as ``backward()`` does and ``autograd.grad`` does not.
+    """
+
+    begun_at: tuple[int, ...]
+    adds_up: bool
+
+
+@dataclass(frozen=True)
 class Backward:
     """What running backward gave: the outcome of each capture, and their positions in the order they were visited."""
 
@@ -99,6 +109,7 @@ class Backward:
     none_reads: tuple[NoneRead, ...] = ()  # see ``Record``
     training: Training | None = None  # see ``Record``
     inputs: Sequence[Any] = ()  # what came to each input that was made differentiable, None for nothing
+    own: OwnPass | None = None  # None where the probe ran it, or where nothing ran
 
 
 @dataclass(frozen=True)

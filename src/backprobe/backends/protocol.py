@@ -107,8 +107,11 @@ class BlockTape(Tape, Protocol):
     """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
 
     @abstractmethod
-    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them."""
+    def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
+        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them.
+
+        With them comes whether what that brings does not add up in the leaves: see ``OwnPass``.
+        """
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
@@ -139,6 +142,12 @@ class BlockTape(Tape, Protocol):
     @abstractmethod
     def has_history(self, capture: Any) -> bool:
         """Was it computed from what is differentiated, so that backward may yet come through it?"""
+
+    def leads_on(self, captures: Sequence[Any]) -> bool:
+        """Has the program kept a graph for more passes, or is one of these computed from what is differentiated, and no
+        pass of its own has come by it yet?
+        """
+        return False
 
     @property
     @abstractmethod

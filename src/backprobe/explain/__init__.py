@@ -76,10 +76,12 @@ def explain(recording: Any, name: Any = None) -> Report:
 def _explain_recording(recording: Recording, name: Any) -> Report:
     record = recording.record
     if name is None:
-        report = explain_outputs(record) if record.by_output else _explain_whole(record)
         is_about_numbers = any(entry.finiteness is not None for entry in record.entries)
-        is_asked = record.none_reads and not is_about_numbers
-        return opened_by_reads(record, report, load_arrays(record.backend)) if is_asked else report
+        is_asked = bool(record.by_output) and is_about_numbers
+        report = explain_outputs(record) if record.is_of_several or is_asked else _explain_whole(record)
+        if is_about_numbers or not record.none_reads:
+            return report
+        return opened_by_reads(record, report, load_arrays(record.backend))
     if not isinstance(name, str):
         raise BadOption(
             "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",

@@ -188,7 +188,7 @@ def _gradients(read: _Read, arrays: Arrays) -> list[str]:
 
 def _held(entry: Entry) -> list[tuple[str, object]]:
     """The gradients of an entry, each with how it is read: one, or that of each output."""
-    if entry.by_output:
+    if entry.is_of_several:
         return [(f"rec[{entry.name!r}].grads[{key!r}]", gradient) for key, gradient in entry.grads.items()]
     return [(f"rec[{entry.name!r}].grad", entry.held_grad)] if entry.status is GradStatus.OK else []
 

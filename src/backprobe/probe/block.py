@@ -50,7 +50,8 @@ class BlockRun(Form):
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
         refuse_options_of_block(probe, isinstance(self.tape, Differentiator))
-        self.outputs: list[int] = []  # the numbers of what the program runs backward from
+        self.outputs: list[int] = []  # the numbers of what the program takes gradients of
+        self.summed: dict[int, None] = {}  # of these, what it runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.caught = CaughtErrors()
@@ -167,9 +168,13 @@ class BlockRun(Form):
             forget(self.frame)
         self.frame = None
 
-    def _began(self, tensors: Sequence[Any]) -> list[Any]:
-        """The program runs backward from these tensors: as outputs they have entries whatever is selected."""
-        numbers = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
+    def _began(self, tensors: Sequence[Any], beside: bool = False) -> list[Any]:
+        """The program takes gradients of these tensors: as outputs they have entries whatever is selected.
+
+        ``beside`` says that these do not add up in the leaves, as those of ``backward()`` do.
+        """
+        numbers = [self.trace.hold(tensor, "grad()" if beside else "backward()", "") for tensor in tensors]
+        self.summed |= {} if beside else dict.fromkeys(numbers)
         self.outputs[:] = dict.fromkeys([*self.outputs, *numbers])
         return [*map(self.trace.versions.captures.__getitem__, numbers)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -261,11 +261,15 @@ class Gradients(Mapping[str, Any]):
         return repr({key: self[key] for key in self})
 
 
+def _first(texts: Sequence[str], most: int = 12) -> str:
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
+
+
 def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownName:
     """The error about a key that no output has."""
     return UnknownName(
         f"no output has the key {key!r}", asked=asked,
-        found=f"outputs: {', '.join(keys)}" if keys else "a recording of one output, which has no key",
+        found=f"outputs: {_first([*keys])}" if keys else "a recording of one output, which has no key",
         next=asked.replace(repr(key), repr(next(iter(keys)))) if keys else "bp.probe(f, of=['ce', 'kl']), for several",
     )  # fmt: skip
 
@@ -292,8 +296,10 @@ class Entry:
     backend does not know. ``replaced`` says that ``replace=`` put another value into the place of what the program
     computed, and ``replaced_grad`` that ``replace_grad=`` changed the gradient, which is then what flows on from here.
 
-    Where ``of=`` asked for several outputs, ``by_output`` has what each of them brought, by its key, and ``grads`` and
-    ``statuses`` read it. ``status`` is then ``ok`` if any of them brought a gradient.
+    Where there are several outputs, since ``of=`` asked for them or a block took gradients of them, ``by_output`` has
+    what each of them brought, by its key, and ``grads`` and ``statuses`` read it. All else is of the one whose key is
+    ``default_output``, if it is there: of what a block called ``backward()`` on. Without one ``status`` is ``ok`` if
+    any of them brought a gradient.
     """
 
     name: str
@@ -319,6 +325,12 @@ class Entry:
     held_original: Any = field(default=None, repr=False, metadata=KEPT)
     replaced_grad: bool = False
     by_output: Mapping[str, Gradient] = field(default_factory=dict, repr=False)
+    default_output: str | None = None
+
+    @property
+    def is_of_several(self) -> bool:
+        """Are there several outputs, none of which is meant where nothing is said?"""
+        return bool(self.by_output) and self.default_output is None
 
     @property
     def reason(self) -> str:
@@ -358,9 +370,9 @@ class Entry:
         """The gradient of the output with respect to this value, in its shape. Raises ``NoGradient`` if it has none.
 
         It is read-only by contract: several entries may share its memory. It also raises ``NoGradient`` where there is
-        one of each of several outputs.
+        one of each of several outputs, none of which is that of ``backward()``.
         """
-        if self.by_output:
+        if self.is_of_several:
             raise self._several("grad")
         if self.status is not GradStatus.OK:
             raise self.no_gradient()
@@ -384,19 +396,19 @@ class Entry:
         each = f"rec{name}.grads[{key!r}]" if part.startswith("grad") else f"rec.of({key!r}){name}.{part}"
         return NoGradient(
             f"{self.name!r} has a gradient of each of several outputs", asked=f"rec{name}.{part}",
-            found=", ".join(f"{key}: {one.status}" for key, one in self.by_output.items()),
-            why="of= named several outputs, and each has a backward pass of its own",
+            found=_first([f"{key}: {one.status}" for key, one in self.by_output.items()]),
+            why="each of them has a backward pass of its own",
             next=f"{each}, or {of_sum}.{'grad' if part.startswith('grad') else part} for that of their sum",
         )  # fmt: skip
 
     @property
     def grads(self) -> Mapping[str, Any]:
-        """The gradients by the key of the output, where ``of=`` asked for several."""
+        """The gradients by the key of the output, where there are several."""
         return Gradients(self)
 
     @property
     def statuses(self) -> Mapping[str, GradStatus]:
-        """The status of each gradient by the key of the output, where ``of=`` asked for several."""
+        """The status of each gradient by the key of the output, where there are several."""
         return {key: one.status for key, one in self.by_output.items()}
 
     def of_output(self, key: str) -> Entry:
@@ -406,7 +418,7 @@ class Entry:
             finiteness = replace(one.finiteness, value=finiteness.value)
         return replace(
             self, status=one.status, why=one.why, inputs=one.inputs, held_grad=one.held_grad, cause=one.cause,
-            finiteness=finiteness, leaves_reached=one.leaves_reached, by_output={},
+            finiteness=finiteness, leaves_reached=one.leaves_reached, by_output={}, default_output=None,
         )  # fmt: skip
 
     def _line_of_cause(self) -> list[str]:
@@ -452,7 +464,7 @@ class Entry:
     @property
     def grad_or_none(self) -> Any:
         """The gradient, or None where there is none."""
-        if self.by_output:
+        if self.is_of_several:
             raise self._several("grad_or_none")
         return self.held_grad if self.status is GradStatus.OK else None
 
@@ -467,7 +479,7 @@ class Entry:
 
         Raises ``NoGradient`` where there is one of each of several outputs: ``rec.of(key)`` has those of one.
         """
-        if self.by_output:
+        if self.is_of_several:
             raise self._several("contributions")
         return {edge.name: edge.contribution for edge in self.inputs if edge.contribution is not None}
 
@@ -486,9 +498,10 @@ class Record:
     ``updates``, in blocks. ``framework`` is the one that the program is written in; ``backend`` has the
     arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
     None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
-    what the source says of entries without a gradient, where nothing is recorded of it. Where ``of=`` asked for several
-    outputs, ``by_output`` has what is of one of them alone, by its key. ``none_reads`` are gradients that the program
-    read of its own tensors and found None.
+    what the source says of entries without a gradient, where nothing is recorded of it. Where there are several
+    outputs, ``by_output`` has what is of one of them alone, by its key; all else is of the one whose key is
+    ``default_output``, if it is there: of what a block called ``backward()`` on. ``none_reads`` are
+    gradients that the program read of its own tensors and found None.
     """
 
     backend: str
@@ -509,4 +522,10 @@ class Record:
     training: Training | None = None
     used_at: tuple[UsedAt, ...] = ()
     by_output: Mapping[str, Differentiated] = field(default_factory=dict)
+    default_output: str | None = None
     none_reads: tuple[NoneRead, ...] = ()
+
+    @property
+    def is_of_several(self) -> bool:
+        """Are there several outputs, none of which is meant where nothing is said?"""
+        return bool(self.by_output) and self.default_output is None

@@ -33,18 +33,20 @@ class Arithmetic(Protocol):
         """Shape, dtype and device."""
 
 
-def joined(records: Mapping[str, Record]) -> Record:
-    """One record of a run, from those of its outputs: values, names and lines are the same in all of them."""
+def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
+    """One record of a run, from those of its outputs: values, names and lines are the same in all of them.
+
+    What differs is that of the ``default`` output, where one is meant if nothing is said.
+    """
     first = next(iter(records.values()))
     every = zip(*(record.entries for record in records.values()), strict=True)
+    own = {} if default is None else {part: getattr(records[default], part) for part in OF_OUTPUT}
     return replace(
         first,
-        entries=tuple([_joined(dict(zip(records, entries, strict=True))) for entries in every]),
-        backward=(),
-        outputs=tuple(dict.fromkeys(at for record in records.values() for at in record.outputs)),
-        notes=tuple(dict.fromkeys(note for record in records.values() for note in record.notes)),
-        path_sums=None,
-        used_at=(),
+        entries=tuple([_joined(dict(zip(records, entries, strict=True)), default) for entries in every]),
+        default_output=default,
+        notes=_all(records, "notes"),
+        **{**OF_SEVERAL, "outputs": _all(records, "outputs"), **own},
         by_output={
             key: Differentiated(
                 backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums,
@@ -55,8 +57,21 @@ def joined(records: Mapping[str, Record]) -> Record:
     )  # fmt: skip
 
 
-def _joined(entries: Mapping[str, Entry]) -> Entry:
-    """One entry, whose status is that of an output which brought a gradient, if one did."""
+OF_SEVERAL: Mapping[str, Any] = {"backward": (), "path_sums": None, "used_at": ()}
+OF_OUTPUT = ("backward", "outputs", "path_sums", "used_at", "scales", "updates", "none_given", "training")
+"""The parts of a record that differ from output to output."""
+
+
+def _all(records: Mapping[str, Record], part: str) -> tuple[Any, ...]:
+    """What any of them has there, each once."""
+    return tuple(dict.fromkeys(one for record in records.values() for one in getattr(record, part)))
+
+
+def _joined(entries: Mapping[str, Entry], default: str | None) -> Entry:
+    """One entry, whose status is that of the default output, or of one that brought a gradient, if one did."""
+    if default is not None:
+        of_each = {key: _gradient(one) for key, one in entries.items()}
+        return replace(entries[default], by_output=of_each, default_output=default)
     shown = next((one for one in entries.values() if one.status is GradStatus.OK), next(iter(entries.values())))
     edges = {edge.at: replace(edge, contribution=None) for one in entries.values() for edge in one.inputs}
     finiteness = None if shown.finiteness is None else Finiteness(shown.finiteness.value, None)
@@ -76,9 +91,11 @@ def _gradient(entry: Entry) -> Gradient:
 def of_output(record: Record, key: str) -> Record:
     """The record of one of several outputs."""
     one = record.by_output[key]
+    if record.default_output not in (None, key):  # of which these are
+        record = replace(record, scales=(), none_given=(), training=None)
     return replace(
         record, entries=tuple([entry.of_output(key) for entry in record.entries]), by_output={},
-        backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums, used_at=one.used_at,
+        default_output=None, backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums, used_at=one.used_at,
     )  # fmt: skip
 
 
@@ -99,6 +116,7 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
         path_sums=_worst([part.path_sums for part in parts]),
         used_at=tuple(dict.fromkeys(one for part in parts for one in part.used_at)),
         by_output={},
+        default_output=None,
     )
     terms = _terms(record, weights)
     return _with_total(summed, terms, arithmetic) if terms else summed

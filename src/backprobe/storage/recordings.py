@@ -22,12 +22,12 @@ from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.brief import kind
 from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
-from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_one_output, with_later_fields
+from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
-VERSION = 6
-READABLE = (5, VERSION)
-"""Format 5 knew one output alone."""
+VERSION = 8
+READABLE = (5, 6, VERSION)
+"""Format 5 knew one output alone, and format 6 no default among several. There was no 7: one bit makes it a 6."""
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
 
@@ -190,7 +190,7 @@ def _checked(folder: Path) -> dict[str, Any]:
         is_older = isinstance(version, int) and version < VERSION
         raise _bad(
             folder, "it was written by another version of backprobe",
-            f"format version {version}, this backprobe reads {' and '.join(map(str, READABLE))}",
+            f"format version {version}, this backprobe reads {', '.join(map(str, READABLE[:-1]))} and {VERSION}",
             "run the program again and save it with this backprobe, or load it with the one that wrote it" if is_older
             else "pip install -U backprobe",
         )  # fmt: skip
@@ -203,7 +203,7 @@ def _checked(folder: Path) -> dict[str, Any]:
         raise _bad(folder, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(data, dict):
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
-    return with_later_fields(data if version == VERSION else of_one_output(data))
+    return data if version == VERSION else of_older_format(data)
 
 
 def mapped_arrays() -> Arrays:

@@ -250,18 +250,14 @@ class Decoder:
                 raise _misfit(tensor, "a tensor", f"{where}.{name}")
 
 
-def of_one_output(data: dict[str, Any]) -> dict[str, Any]:
-    """The plain data of a record in a format that knew one output alone."""
+def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
+    """The plain data of a record in a format that knew one output alone, or no default among several."""
     entries = data.get("entries")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
             entry.setdefault("by_output", {})
-    return {"by_output": {}, **data}
-
-
-def with_later_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """The plain data of a record that was saved when records had fewer fields, with what stands for those."""
-    return {"none_reads": [], **data}
+            entry.setdefault("default_output", None)
+    return {"by_output": {}, "default_output": None, "none_reads": [], **data}
 
 
 def _checked(data: Any, kind: type, where: str) -> Any:

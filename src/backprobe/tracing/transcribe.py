@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, OwnPass
 from backprobe.backends.outcomes import gradients, unusual
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.histories import histories
@@ -43,15 +44,40 @@ class Run:
     originals: Sequence[Any] = ()
     """What was replaced."""
 
-    keys: Sequence[str] = ()
-    """Those of several outputs."""
+    asked: Sequence[str] = ()
+    """The keys of several outputs that were asked for."""
+
+    @cached_property
+    def keys(self) -> Sequence[str]:
+        """Those of several outputs. What the program took gradients of itself goes by its name."""
+        own = [one.own for one in self.passes]
+        if self.asked or len(own) < 2:
+            return self.asked
+        names = [self._name_of(one) for one in own if one is not None]
+        return [name if not (before := names[:at].count(name)) else f"{name}, pass {before + 1}"
+                for at, name in enumerate(names)]  # fmt: skip
+
+    def _name_of(self, own: OwnPass) -> str:
+        names = [self.schema.names.of_entries[at][0] for at in self._outputs(own)]
+        return " + ".join(names) or ("backward()" if own.adds_up else "grad()")
+
+    @cached_property
+    def default(self) -> Backward | None:
+        """The pass whose gradients are meant where several outputs are there and nothing is said."""
+        return next((one for one in self.passes if one.own is not None and one.own.adds_up), None)
+
+    def _outputs(self, own: OwnPass) -> list[int]:
+        """The entries that a pass of the program's own began at."""
+        captured = self.schema.captured
+        return [captured[at] for at in own.begun_at]
 
     def __len__(self) -> int:
         return len(self.schema.templates)
 
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
-        (passed,), names = self.passes, self.schema.names.of_entries
+        names = self.schema.names.of_entries
+        passed = self.default or self.passes[0]
         captured = zip(self.schema.captured, gradients(passed.outcomes), strict=True)
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 
@@ -60,8 +86,12 @@ class Run:
         outputs = self.schema.output_entries
         if not self.keys:
             return looked_at(self._of_pass(self.passes[0], outputs))
-        each = enumerate(zip(self.keys, self.passes, strict=True))
-        return joined({key: looked_at(self._of_pass(passed, outputs[at : at + 1])) for at, (key, passed) in each})
+        each = [*zip(self.keys, self.passes, strict=True)]
+        begun = [
+            outputs[at : at + 1] if one.own is None else self._outputs(one.own) for at, (_, one) in enumerate(each)
+        ]
+        records = {key: looked_at(self._of_pass(one, at)) for (key, one), at in zip(each, begun, strict=True)}
+        return joined(records, next((key for key, one in each if one is self.default), None))
 
     def _of_pass(self, passed: Backward, outputs: Sequence[int]) -> Record:
         schema = self.schema

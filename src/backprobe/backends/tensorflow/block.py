@@ -57,7 +57,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.given: list[Given] = []
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
 
-    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+    def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())
         for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(private.GIVING, self._giving)}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))

@@ -1,19 +1,23 @@
 """The engine's passes, told apart by number, and the gradients that each brings to the edges with a hook.
 
-A prehook runs in ``autograd.grad`` too, as in a gradient penalty: each pass is told apart by its number, and those of
-``backward()`` alone are summed, as ``.grad`` does.
+The calls of ``backward()`` are of one output, and what they bring is summed, as ``.grad`` does. Those of
+``autograd.grad`` that ask for the same derivatives are of one output too, and what the first of them brings stands:
+five calls for five values are one gradient.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import attrgetter
 from types import FrameType
 from typing import Any
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
@@ -21,6 +25,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
@@ -31,6 +36,8 @@ STRIDED = torch.strided
 VERSION = attrgetter("_version")
 current_pass = torch._C._current_graph_task_id
 queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_is_not: Callable[[object, object], bool] = operator.is_not
 
 
 @dataclass(eq=False)
@@ -39,12 +46,14 @@ class BackwardCall:
 
     roots: tuple[Tensor, ...] = ()
     cotangents: tuple[Tensor | None, ...] = ()
+    inputs: tuple[Tensor, ...] = ()
     is_limited: bool = False  # to ``inputs=``
     at: Source | None = None  # the line in the user's code
     keeps_graph: bool = False  # does it free nothing?
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
+    is_batched: bool = False  # does it run once for many cotangents?
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
-    before: int = 0  # how many calls of ``backward()`` had begun
+    before: int = 0  # how many calls had begun
     is_over: bool = False
 
     def end(self) -> None:
@@ -63,15 +72,69 @@ class BackwardCall:
         pairs = [
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
-        is_limited = bool(_listed(given["inputs"]))
-        keeps_graph = bool(given["retain_graph"] or given["create_graph"])
-        is_nested = innermost_call(frame.f_back) is not None
+        inputs = given.get("inputs_tuple") or given["inputs"]
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
-        return cls(roots, cotangents, is_limited, users_line(frame), keeps_graph, is_grad, is_nested)
+        return cls(
+            roots, cotangents, tuple([one for one in _listed(inputs) if isinstance(one, Tensor)]), inputs is not None,
+            at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
+            is_batched=bool(given.get("is_grads_batched")), is_nested=innermost_call(frame.f_back) is not None,
+        )  # fmt: skip
+
+    @property
+    def is_transformed(self) -> bool:
+        """Does it run inside a transform of ``torch.func``? All gradients end with that."""
+        return any(map(is_wrapped, self.roots))
+
+    def asks_as(self, other: BackwardCall) -> bool:
+        """Do two calls of ``grad()`` ask for derivatives of the same output, with the same cotangents?"""
+        if len(self.roots) != len(other.roots) or any(map(_is_not, self.roots, other.roots)):
+            return False
+        seeds = zip(self.roots, self.cotangents, other.cotangents, strict=True)
+        return self.is_batched == other.is_batched and all(_is_same_seed(*each) for each in seeds)
+
+
+def _is_same_seed(root: Tensor, one: Tensor | None, other: Tensor | None) -> bool:
+    """Are two cotangents the same? None stands for ones."""
+    if one is other:
+        return True
+    one, other = (torch.ones_like(root) if each is None else each for each in (one, other))
+    if not {type(one), type(other)} <= ORDINARY or one.is_meta or not (one.layout is other.layout is STRIDED):
+        return False
+    return one.shape == other.shape and bool(torch.equal(one, other))
+
+
+@dataclass(eq=False)
+class Output:
+    """What the calls of one output have brought, by the number of a place, in the order in which they came there."""
+
+    calls: list[BackwardCall] = field(default_factory=list)
+    arrived: dict[int, Tensor] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)  # the versions of the gradients that are held
+    known: frozenset[int] = frozenset()  # the places to which earlier calls of ``grad()`` have brought the same
+    captures: Sequence[Any] = ()  # of what the calls began at
+
+    @property
+    def is_grad(self) -> bool:
+        return bool(self.calls) and self.calls[0].is_grad
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Has a call begun that did not come to its end?"""
+        return not all(call.is_over for call in self.calls)
+
+    def touched(self) -> set[int]:
+        """The numbers of the gradients that something has written into since."""
+        arrived, written = self.arrived, self.written
+        if [*map(VERSION, arrived.values())] == [*written.values()] and [*arrived] == [*written]:
+            return set()
+        return {number for number, held in arrived.items() if held._version != written.get(number, held._version)}
 
 
 def _listed(given: Any) -> list[Any]:
-    return [] if given is None else [given] if isinstance(given, Tensor) else list(given)
+    """What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read."""
+    if isinstance(given, dict):
+        return [*given.values()]
+    return [given] if isinstance(given, Tensor) else [*given] if isinstance(given, tuple | list) else []
 
 
 def innermost_call(frame: FrameType | None) -> FrameType | None:
@@ -86,6 +149,9 @@ def innermost_call(frame: FrameType | None) -> FrameType | None:
 class Passing:
     """What has passed so far. The hooks hold this, and this holds no node: no cycle goes through the engine."""
 
+    quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Within this context, no mode of the program sees what is done."""
+
     def __init__(self, keeps_history: bool) -> None:
         self.keeps_history = keeps_history
         self.began: Callable[[BackwardCall], None] = _ignore
@@ -93,14 +159,23 @@ class Passing:
         self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's
-        self.arrived: dict[int, Tensor] = {}  # by the number of a place, in the order in which backward came there
-        self.written: dict[int, int] = {}  # the versions of the gradients that are held
+        self.outputs: list[Output] = []
+        self.output_of: dict[int, Output] = {}  # by the engine's number
+        self._at(Output())  # until one is known, what arrives is of none
         self.held: set[int] = set()  # by identity: the gradients of values, as they came
         self.late: set[int] = set()  # the numbers of places that are taken behind the user's hooks
         self.running = NO_PASS  # the last pass that was found to count
         self.seeds: set[int] = set()  # by identity: the cotangents that such passes began with
+        self.asked: set[int] = set()  # the numbers of the places whose gradients ``grad()`` returns
+        self.offered: dict[int, Tensor] = {}
+        self.returned: dict[int, ReferenceType[Tensor]] = {}  # by identity: what ``grad()`` returns
         self.count = 0
-        self.begun = 0  # how many calls of backward() so far
+        self.begun = 0  # how many calls so far
+
+    def _at(self, output: Output) -> None:
+        """What arrives from now on is of this output."""
+        self.output, self.arrived, self.written = output, output.arrived, output.written
+        self.is_grad = output.is_grad  # looked at for each leaf
 
     @property
     def is_cut_short(self) -> bool:
@@ -109,6 +184,7 @@ class Passing:
 
     @property
     def calls(self) -> list[BackwardCall]:
+        """Those of ``backward()``."""
         return [call for call in self.passes.values() if call is not None and not call.is_grad]
 
     @property
@@ -117,9 +193,10 @@ class Passing:
         return [call for call in self.passes.values() if call is not None and call.is_over and not call.keeps_graph]
 
     def is_counted(self) -> bool:
-        """Does the running pass belong to a call of ``backward()`` that is known?"""
-        call = self.passes.get(current_pass())
-        return call is not None and not call.is_grad
+        """Does the running pass belong to a call that counts?"""
+        running = current_pass()
+        call = self.passes.get(running)
+        return call is not None and running in self.output_of and not call.is_batched
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """A hook or prehook of a node: note the gradient at one of its places."""
@@ -130,13 +207,16 @@ class Passing:
     def take_early(self, number: int, gradient: Tensor | None) -> None:
         """A hook of an edge, which is taken off where the user has hooks on the tensor: see ``EdgeHooks``.
 
-        The gradient is copied where the user may write into it: in a backward of their own, or into what they began
-        with. Else the very object is held: meanwhile the engine makes no leaf's ``.grad`` of it, to add to in place.
+        The gradient is copied where the user may write into it: in a backward of their own, into what they began with,
+        or into what ``grad()`` returns. Else the very object is held: meanwhile the engine makes no leaf's ``.grad`` of
+        it, to add to in place.
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
             return  # it may have been taken off just now, as this pass began here
-        if self.seeds and id(gradient) in self.seeds:
-            gradient = gradient.clone()
+        if self.asked and number in self.asked:
+            self.returned[id(gradient)] = ref(gradient)
+        if (self.seeds and id(gradient) in self.seeds) or (self.asked and number in self.asked):
+            gradient = gradient.detach().clone() if not self.keeps_history else gradient.clone()
         if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
             self.add(number, gradient)
             return
@@ -154,12 +234,21 @@ class Passing:
         if gradient is None or (current_pass() != self.running and not self._counts()):
             return
         number = leaf.number
+        if self.is_grad:
+            self.returned[id(gradient)] = ref(gradient)
+        if number in self.output.known:
+            return
         if number != leaf.first and not leaf.is_fresh:
             leaf.is_unclear = True
         own = gradient if number in self.arrived else gradient.clone()
         if id(gradient) in self.held:
             self._let_go(gradient)
         self.add(number, own)
+
+    def take_of_shared_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
+        """Where processes work together, what ``backward()`` leaves in ``.grad`` is looked for when it is over."""
+        if self._counts() and self.is_grad:
+            self.take_of_leaf(leaf, gradient)
 
     def _let_go(self, gradient: Tensor) -> None:
         """Hold a copy in its place."""
@@ -172,7 +261,26 @@ class Passing:
         """A pass has come by."""
         self._counts()
 
+    def offer(self, number: int, gradient: Tensor) -> None:
+        """What ``grad()`` is about to return for a place at which nothing else may be heard."""
+        self.returned[id(gradient)] = ref(gradient)
+        self.offered[number] = gradient.detach().clone() if not self.keeps_history else gradient.clone()
+
+    def has_returned(self, tensor: Tensor) -> bool:
+        """Is a tensor a gradient that ``grad()`` returned to the program?"""
+        known = self.returned.get(id(tensor))
+        return known is not None and known() is tensor
+
+    def _take_offered(self) -> None:
+        """A call of ``grad()`` is over."""
+        for number, gradient in self.offered.items():
+            if number not in self.arrived:
+                self.add(number, gradient)
+        self.offered.clear()
+
     def add(self, number: int, gradient: Tensor) -> None:
+        if number in self.output.known:
+            return
         if gradient.requires_grad and not self.keeps_history:
             gradient = gradient.detach()
         before = self.arrived.get(number)
@@ -185,13 +293,6 @@ class Passing:
         self.written[number] = gradient._version
         self.count += 1
 
-    def touched(self) -> set[int]:
-        """The numbers of the gradients that something has written into since."""
-        arrived, written = self.arrived, self.written
-        if [*map(VERSION, arrived.values())] == [*written.values()] and [*arrived] == [*written]:
-            return set()
-        return {number for number, held in arrived.items() if held._version != written.get(number, held._version)}
-
     def is_untouched(self, number: int) -> bool:
         """A backward that the user wrote may write into what it is given, which is what is held here."""
         return self.arrived[number]._version == self.written.get(number, self.arrived[number]._version)
@@ -201,19 +302,51 @@ class Passing:
         if running not in self.passes:
             self.passes[running] = call = self._call()
             if call is not None:
-                call.before = self.begun
-                queue_callback(call.end)  # which the engine does not call where a pass raises
-            if call is not None and not call.is_grad:
-                self.begun += 1
-                if self.begins_inside or not call.is_nested:
-                    self.began(call)
+                self._begin(call)
         known = self.passes[running]
-        if known is None or known.is_grad:
+        if known is None or not self.is_counted():
             return False
+        self._at(self.output_of[running])
         self.running = running
         self.seeds.update(map(id, known.cotangents))
         self.seeds.discard(id(None))
         return True
+
+    def _begin(self, call: BackwardCall) -> None:
+        """A call that has not been heard of so far. One of ``grad()`` in a backward that the program wrote is a part of
+        that.
+        """
+        call.before = self.begun
+        queue_callback(call.end)  # which the engine does not call where a pass raises
+        if call.is_transformed or (call.is_grad and call.is_nested and not self.begins_inside):
+            return
+        self.begun += 1
+        self._belongs(call, current_pass())
+        self.output.known = frozenset(self.arrived if call.is_grad else ())
+        if self.begins_inside or not call.is_nested:
+            self.began(call)
+        if call.is_grad:
+            queue_callback(self._take_offered)
+
+    def begin_unnumbered(self, number: int) -> None:
+        """A call of ``backward()`` that nothing was heard of is over."""
+        self.passes[number] = call = BackwardCall(is_over=True)
+        self._belongs(call, number)
+
+    def _belongs(self, call: BackwardCall, number: int) -> None:
+        """What the pass of this number brings is of the output of its call."""
+        self.output_of[number] = output = self._output_of(call)
+        output.calls.append(call)
+        self._at(output)
+
+    def _output_of(self, call: BackwardCall) -> Output:
+        """What it is differentiated from, as far as it is that of an earlier call."""
+        for output in self.outputs:
+            with self.quiet():
+                if output.is_grad == call.is_grad and (not call.is_grad or output.calls[0].asks_as(call)):
+                    return output
+        self.outputs.append(found := Output())
+        return found
 
     def _call(self) -> BackwardCall | None:
         """The call in the probing thread that the running pass belongs to; None for any other pass.

@@ -6,7 +6,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import count, filterfalse
 from operator import attrgetter
@@ -19,13 +19,14 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.capabilities import KeptGradients, Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Outcome
+from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import (
     CALLS,
     BackwardCall,
+    Output,
     Passing,
     SharedLeaf,
     current_pass,
@@ -113,6 +114,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
+        self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
         self.is_shared = False  # do processes work together?
         self.leaves: list[SharedLeaf] = []  # if they do
@@ -125,28 +127,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
 
     # while the block runs
 
-    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        def started(call: BackwardCall) -> None:
-            if self.leaves:
-                self._compare_leaves()
-            self._compare_uses(call.nodes)
-            known = set(self.numbers)
-            if self.births is not None:
-                nodes = self.births.listen(call.nodes)
-                if self.updates is not None:
-                    self.updates.backward(nodes)
-            if not call.is_nested:
-                self.multiples += [(root, found, key(get_gradient_edge(root)) in known) for root in call.roots
-                                   if (found := multiple(root)) is not None]  # fmt: skip
-            with self.quiet():
-                self._come_last()
-                captures = began(call.roots)
-                for capture, cotangent in zip(captures, call.cotangents, strict=True):
-                    if capture.edge is not None and key(capture.edge) not in known:
-                        self._start_at(capture, cotangent, len(captures) == 1)
-
+    def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
         self.start = nodes_made()
-        self.passing.began = started
+        self.passing.began, self.passing.quiet = partial(self._begun, began), self.quiet
         self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         for handle in (*self.steps.listen(self.expose, self.look_at_exposed), *self.census.listen()):
             self.hooks += (handle.hooks_dict_ref(), handle.id)
@@ -156,12 +139,51 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
             self.births.counts = self.passing.is_counted
             self.updates = Updates(self.quiet) if self.options.updates else None
 
-    hears = frozenset({"forward", "backward"})
+    def _begun(self, began: Callable[[Sequence[Any], bool], Sequence[Any]], call: BackwardCall) -> None:
+        """A call of ``backward()`` or ``grad()`` has begun."""
+        if self.leaves and not call.is_grad:
+            self._compare_leaves()
+        self._compare_uses(call.nodes)
+        known = set(self.numbers)
+        if self.births is not None:
+            nodes = self.births.listen(call.nodes)
+            if self.updates is not None:
+                self.updates.backward(nodes)
+        if not (call.is_nested or call.is_grad):
+            self.multiples += [(root, found, key(get_gradient_edge(root)) in known) for root in call.roots
+                               if (found := multiple(root)) is not None]  # fmt: skip
+        with self.quiet():
+            self._come_last()
+            captures = began(call.roots, call.is_grad)
+            self.passing.output.captures = [*dict.fromkeys([*self.passing.output.captures, *captures])]
+            if call.is_grad:
+                self._listen_to_inputs(call.inputs)
+            for capture, cotangent in zip(captures, call.cotangents, strict=True) if not call.is_batched else ():
+                if capture.edge is not None and key(capture.edge) not in known:
+                    self._start_at(capture, cotangent, len(captures) == 1)
+
+    def _listen_to_inputs(self, inputs: Sequence[Tensor]) -> None:
+        """``grad()`` returns the gradients of these, and does not run the nodes at which it stops: no prehook is called
+        there, but the hooks of the tensor are.
+        """
+        self.passing.asked.clear()
+        for tensor in inputs:
+            number = None if tensor.grad_fn is None else self.numbers.get((tensor.grad_fn, tensor.output_nr))
+            if number is not None:
+                self.passing.asked.add(number)
+            if number in self.prehooked or number in self.passing.late:
+                assert number is not None
+                hooks, at = put_hook(tensor, partial(self.passing.offer, number))
+                queue_callback(partial(hooks.pop, at, None))
+
+    hears = frozenset({"forward", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
+            if call.is_transformed:
+                return
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
             handles += [root.register_hook(self.passing.notice) for root in alone]
@@ -321,7 +343,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         take: Callable[..., None] = partial(self.take_of_leaf, leaf)
         if self.is_shared:
             self.leaves.append(SharedLeaf(leaf.number, tensor))
-            take = self.passing.notice
+            take = partial(self.passing.take_of_shared_leaf, leaf)
         hooks, at = put_hook(tensor, take)
         self.hooks += (hooks, at)
         self.leaf_hooks[at] = tensor
@@ -355,6 +377,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1
             if at or is_users or not is_own:
+                self.prehooked.add(number)
                 self._put_prehook(node, partial(self.take, number, at, is_users))
             else:
                 self.edge_hooks.put(capture.tensor, node, number, partial(self.take_early, number))
@@ -392,7 +415,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
             if any(capture.tensor is leaf.tensor for leaf in unclear):
                 capture.opaque = Reason("grad_held_before")
         if any(leaf.had is None and not leaf.is_untouched for leaf in self.leaves):
-            self.passing.passes[UNNUMBERED] = BackwardCall(is_over=True)
+            self.passing.begin_unnumbered(UNNUMBERED)
             self._take_leaves()
 
     def _lead_around(self, write: ViewWrite) -> None:
@@ -416,6 +439,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed and capture.leaf is None
 
+    def leads_on(self, captures: Sequence[Capture]) -> bool:
+        calls = [call for output in self.passing.outputs for call in output.calls]
+        if calls and calls[-1].keeps_graph:
+            return True
+        behind = {*graph.all_nodes(node for call in calls for node in call.nodes)}
+        return any(one.edge is not None and one.leaf is None and one.edge.node not in behind for one in captures)
+
     # what is known about gradients
 
     @property
@@ -430,9 +460,18 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
-        columns = self._settled(captures)
+        columns = self.settle(captures)
+        if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
+            self._look_at_leaves(captures)
+        return [self._passed(columns, output) for output in self.passing.outputs or [self.passing.output]]
+
+    def _passed(self, columns: Columns, output: Output) -> Backward:
+        """What the calls of one output gave."""
+        places = {id(capture): at for at, capture in enumerate(columns.captures)}
+        begun_at = tuple([places[id(capture)] for capture in output.captures if id(capture) in places])
+        columns = self._settled(columns, output)
         updates = () if self.updates is None else self.updates.found(columns.captures)
-        captures, numbers, arrived = columns.captures, columns.numbers, self.passing.arrived
+        captures, numbers, arrived = columns.captures, columns.numbers, output.arrived
         versions, inputs = self.versions(columns.tensors), columns.inputs()
         values = columns.values(versions, self.options.create_graph)
         grads = [*map(arrived.get, numbers)]
@@ -440,27 +479,24 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
             if (c := captures[at]).opaque is not None or c.writes or c.geometry is not None:
                 grads[at] = None
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
-        judged = self.census.judged(self.passing.calls)
-        unusual = self._unusual(captures, lacking, values, grads, inputs, judged)
+        judged = None if output.is_grad else self.census.judged(self.passing.calls)
+        unusual = self._unusual(captures, lacking, values, grads, inputs, judged, output)
         outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual)
         there = [*filterfalse(unusual.__contains__, range(len(captures)))]
         there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
-        scaled, notes = self._scales(captures, grads) if self.multiples else ((), ())
+        scaled, notes = self._scales(captures, grads) if self.multiples and not output.is_grad else ((), ())
         notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
-        visited = self._in_order(there, numbers)
+        visited = self._in_order(there, numbers, arrived)
+        own = OwnPass(begun_at, not output.is_grad) if output.calls else None
         read = self.none_reads.found(captures)
-        passed = Backward(
-            outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training, none_reads=read
-        )
-        return [passed if self.births is None else self.births.added_to(passed, _with_edges(captures))]
+        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
+                          none_reads=read, own=own)  # fmt: skip
+        return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
 
-    def _settled(self, captures: Sequence[Capture]) -> Columns:
-        """The captures as backward left them."""
-        columns = self.settle(captures)
-        if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
-            self._look_at_leaves(captures)
-        touched = self.passing.touched()
+    def _settled(self, columns: Columns, output: Output) -> Columns:
+        """The captures as the calls of one output left them."""
+        captures, touched = columns.captures, output.touched()
         if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
             return columns
         found = [
@@ -469,15 +505,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         ]
         return columns if found == captures else Columns.of(found)
 
-    def _in_order(self, there: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
+    def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
         """Those of some captures that backward came to, in the order in which it did."""
-        order = dict(zip(self.passing.arrived, count(), strict=False))
+        order = dict(zip(arrived, count(), strict=False))
         ranks: list[Any] = [*map(order.get, numbers)]
         return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
 
     def _unusual(
         self, captures: Sequence[Capture], lacking: Sequence[int], values: Sequence[Any],
-        grads: list[Tensor | None], inputs: Sequence[tuple[int, ...]], judged: Judged | None,
+        grads: list[Tensor | None], inputs: Sequence[tuple[int, ...]], judged: Judged | None, output: Output,
     ) -> dict[int, Outcome]:  # fmt: skip
         """The outcomes of captures that lack a gradient, or a value that can be shown as it is."""
         plain = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
@@ -488,16 +524,18 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         lacking = [at for at in lacking if at not in found]
         if not lacking:
             return found
-        passed = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
+        passed = {edge: output.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), gradient in passed.items() if at == AROUND and gradient is not None}
-        missing, live, arrivals = self._why_missing(), self.options.create_graph, Arrivals(passed, {}, around)
-        late = self._named_late([captures[at] for at in lacking])
+        missing, live, arrivals = self._why_missing(output), self.options.create_graph, Arrivals(passed, {}, around)
+        late = self._named_late([captures[at] for at in lacking], output)
+        beside = self._beside_inputs([captures[at] for at in lacking], output)
         for at in lacking:
-            capture, why = captures[at], self._why_of_leaf(captures[at]) or late.get(captures[at].number, missing)
+            capture = captures[at]
+            why = self._why_of_leaf(capture, output) or {**beside, **late}.get(capture.number, missing)
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
-        return with_leaves(captures, found, self._begun_at(), set() if judged is None else judged.spared())
+        return with_leaves(captures, found, self._begun_at(output), set() if judged is None else judged.spared())
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
         recorded = graph.by_edge(captures)
@@ -511,51 +549,69 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
             capture = _with_history(capture)
         return capture.but(opaque=Reason("gradient_overwritten")) if capture.number in touched else capture
 
-    def _why_of_leaf(self, capture: Capture) -> Missing | None:
+    def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
         """Of a leaf that was written later, or got its name when a backward() was over: why this version has none."""
         leaf = capture.leaf
         if leaf is None:
             return None
         if capture.number != leaf.first or not capture.calls:
-            is_older = capture.number != leaf.number and self.passing.calls and not self.passing.is_cut_short
+            is_older = capture.number != leaf.number and output.calls and not output.is_cut_short
             return (GradStatus.NOT_CONNECTED, Reason("written_since"), None) if is_older else None
-        until = self.passing.begun if leaf.superseded is None else leaf.superseded
-        if until == capture.calls:
+        until = max([call.before + 1 for call in output.calls], default=0)
+        if leaf.superseded is not None:
+            until = min(until, leaf.superseded)
+        if until <= capture.calls:
             return GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
         updated = GradStatus.NOT_CONNECTED, Reason("written_since_past_autograd"), None
         return updated if leaf.written >= 0 else None
 
-    def _named_late(self, lacking: Sequence[Capture]) -> dict[int, Missing]:
+    def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
         """By number: the results that got their names when a ``backward()`` had been through their operations."""
         found: dict[int, Missing] = {}
         through: dict[int, set[Node]] = {}  # by how many calls of backward() there were
         for one in lacking:
             if one.calls and one.leaf is None and one.edge is not None:
                 if one.calls not in through:
-                    calls = [call for call in self.passing.calls if call.before < one.calls and not call.is_limited]
+                    calls = [call for call in output.calls if call.before < one.calls and not call.is_limited]
                     through[one.calls] = {*graph.all_nodes(node for call in calls for node in call.nodes)}
                 if one.edge.node in through[one.calls]:
                     found[one.number] = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
         return found
 
-    def _begun_at(self) -> list[Node]:
-        """The nodes at which the calls of ``backward()`` began that went to all leaves behind them."""
-        return [node for call in self.passing.calls if not call.is_limited for node in call.nodes]
+    def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
+        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there.
+
+        Where it ran for many cotangents at once, what it brought cannot be held.
+        """
+        if not (lacking and output.is_grad):
+            return {}
+        call, last = output.calls[0], output.calls[-1]
+        behind = {*graph.all_nodes(call.nodes)}
+        why: Missing = GradStatus.NOT_CONNECTED, Reason("beside_inputs"), call.at
+        late: Missing = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
+        if call.is_batched:
+            why = GradStatus.OPAQUE, Reason("grads_batched"), call.at
+        edges = ((one, one.edge or gradient_edge(one.tensor)) for one in lacking if one.is_followed)
+        return {one.number: late if one.calls > last.before else why
+                for one, edge in edges if edge is not None and edge.node in behind}  # fmt: skip
+
+    def _begun_at(self, output: Output) -> list[Node]:
+        """The nodes at which the calls began that went to all leaves behind them."""
+        return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:
         """Was there one backward pass, from one tensor, whose gradient is 1?"""
         calls = self.passing.calls
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 
-    def _why_missing(self) -> Missing:
+    def _why_missing(self, output: Output) -> Missing:
         """Why values have no gradient; where ``backward()`` was limited to inputs of its own, the line of that."""
-        calls = self.passing.calls
-        if not calls:
+        if not output.calls:
             code = "backward_in_other_thread" if self.passing.is_elsewhere else "backward_not_called"
             return GradStatus.BACKWARD_NOT_RUN, Reason(code), None
-        if self.passing.is_cut_short:
+        if output.is_cut_short:
             return GradStatus.BACKWARD_NOT_RUN, Reason("backward_cut_short"), None
-        limited = [call.at for call in calls if call.is_limited]
+        limited = [call.at for call in output.calls if call.is_limited and not call.is_grad]
         if limited:
             return GradStatus.NOT_CONNECTED, Reason("no_path_to_inputs"), next(filter(None, limited), None)
         return GradStatus.NOT_CONNECTED, NO_PATH, None

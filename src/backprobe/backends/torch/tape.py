@@ -213,6 +213,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         assert capture.alias is not None
         if not self.is_floating(capture.alias):
             return _not_floating(capture.alias.dtype)
+        if self.passing.has_returned(capture.tensor):
+            return GradStatus.DETACHED, Reason("is_gradient")
         sources = unrecorded or found.is_beside or any(read.is_followed for read in reads)
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and found.mode:
