@@ -158,7 +158,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
             self.passing.output.captures = [*dict.fromkeys([*self.passing.output.captures, *captures])]
             if call.is_grad:
                 self._listen_to_inputs(call.inputs)
-            for capture, cotangent in zip(captures, call.cotangents, strict=True) if not call.is_batched else ():
+            for capture, cotangent in zip(captures, call.cotangents, strict=True):
                 if capture.edge is not None and key(capture.edge) not in known:
                     self._start_at(capture, cotangent, len(captures) == 1)
 
@@ -168,7 +168,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         """
         self.passing.asked.clear()
         for tensor in inputs:
-            number = None if tensor.grad_fn is None else self.numbers.get((tensor.grad_fn, tensor.output_nr))
+            edge = None if id(tensor) in self.listened else gradient_edge(tensor)
+            number = None if edge is None else self.numbers.get(key(edge))
             if number is not None:
                 self.passing.asked.add(number)
             if number in self.prehooked or number in self.passing.late:
@@ -463,7 +464,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         columns = self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
-        return [self._passed(columns, output) for output in self.passing.outputs or [self.passing.output]]
+        return [self._passed(columns, output) for output in self.passing.told_apart()]
 
     def _passed(self, columns: Columns, output: Output) -> Backward:
         """What the calls of one output gave."""
@@ -486,6 +487,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
         scaled, notes = self._scales(captures, grads) if self.multiples and not output.is_grad else ((), ())
         notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
+        if output.batch and begun_at:
+            notes = (*notes, (begun_at[0], Reason("grads_batched", {"count": str(output.batch)})))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
@@ -531,6 +534,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         beside = self._beside_inputs([captures[at] for at in lacking], output)
         for at in lacking:
             capture = captures[at]
+            if output.batch and (capture.geometry is not None or capture.writes):
+                capture = capture.but(opaque=Reason("grads_batched_of_view"))
             why = self._why_of_leaf(capture, output) or {**beside, **late}.get(capture.number, missing)
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
@@ -579,18 +584,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there.
-
-        Where it ran for many cotangents at once, what it brought cannot be held.
-        """
+        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there."""
         if not (lacking and output.is_grad):
             return {}
         call, last = output.calls[0], output.calls[-1]
         behind = {*graph.all_nodes(call.nodes)}
         why: Missing = GradStatus.NOT_CONNECTED, Reason("beside_inputs"), call.at
         late: Missing = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
-        if call.is_batched:
-            why = GradStatus.OPAQUE, Reason("grads_batched"), call.at
         edges = ((one, one.edge or gradient_edge(one.tensor)) for one in lacking if one.is_followed)
         return {one.number: late if one.calls > last.before else why
                 for one, edge in edges if edge is not None and edge.node in behind}  # fmt: skip
