@@ -211,7 +211,7 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     entry = flow.entries[at]
     text = entry.source.expression if entry.source is not None else ""
     read = {read.spelled: read.name for read in entry.reads}
-    for target in sorted(flow.leading) if text else ():
+    for target in sorted(flow.leading) if text and not (entry.is_leaf and not read) else ():  # two leaves are two
         other = flow.entries[target]
         if target == at or other.source is None or not has_part(other.source.expression, text):
             continue

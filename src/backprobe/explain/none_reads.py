@@ -27,6 +27,10 @@ THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_L
 BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GIVEN)
 """Those of which the recording may show why, and what to write."""
 
+UNUSED = ("unused",)
+SAID = {WhyEmpty.FROZEN: ("frozen_leaf", "unknown"), WhyEmpty.NOT_REACHED: UNUSED, WhyEmpty.GIVEN: UNUSED}
+"""Kinds of findings that say no more than the reason itself, or know no more."""
+
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 """Those beside which it may have come later."""
 
@@ -206,15 +210,15 @@ def _why(record: Record, read: _Read) -> tuple[list[str], str]:
     if read.entry is None or read.code not in BECAUSE:
         return [], ""
     flow, entry = Dataflow(record), read.entry
-    at = flow.position[entry.name]
     if read.one.why is WhyEmpty.FROZEN:
-        found = [one for one in without_history(flow, at) if one.kind not in ("frozen_leaf", "unknown")]
+        found = without_history(flow, flow.position[entry.name])
     elif entry.status is GradStatus.OK:
         return [], say("none_read_wait") if read.one.why is WhyEmpty.NOT_REACHED else ""
     elif entry.status is GradStatus.BACKWARD_NOT_RUN:
         return [], ""
     else:
         found = list(explain_missing(flow, entry).findings)
+    found = [one for one in found if one.kind not in SAID.get(read.one.why, ())]
     why = [one.headline + (f" ({location(one.source)})" if one.source is not None else "") for one in found[:FEW]]
     return why, found[0].remedy if found else ""
 

@@ -95,9 +95,20 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
 
 
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    """Is what is assigned here used? Not what is compared with None later, nor what becomes another gradient."""
+    """Is what is assigned here used? Not if nobody reads it, it is compared with None, or becomes another gradient."""
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
-    return not is_copied and not _is_checked({name for target in targets for name in _names(target)}, function)
+    names = {name for target in targets for name in _names(target)}
+    return not is_copied and _is_loaded(targets, names, function) and not _is_checked(names, function)
+
+
+def _is_loaded(targets: Sequence[ast.expr], names: set[str], function: ast.AST) -> bool:
+    """Does the function read what it has assigned? What is put into another object others may read."""
+    parts = {part for target in targets for part in ast.walk(target)}
+    is_local = all(isinstance(part, ast.Name | ast.Tuple | ast.List | ast.Starred | ast.expr_context) for part in parts)
+    return not is_local or any(
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
+        for node in ast.walk(function)
+    )
 
 
 def _is_gradient(node: ast.AST) -> bool:
