@@ -298,6 +298,64 @@ SENTENCES = {
     "grad_none.not_reached_next": "bp.explain(rec, name) says why",
     "grad_none.unknown": "{text} is None",
     "grad_none.unknown_next": "",
+    # gradients that the program read, and that were None
+    "none_read": "the program read None: {texts}; {heading}",
+    "none_read_there": "the gradient of {value} exists: {read} is {gradient}",
+    "none_read_later": "the gradient of {value} came later: {read} is {gradient}",
+    "none_read_recorded": ";\nor with bp.probe() as rec: around it, and rec[{value}].grad",
+    "none_read_item": "{owner}.grad[{index}]",
+    "none_read_item_retained": "{owner}.retain_grad() before backward(), and {owner}.grad[{index}]",
+    "none_read_wait": "read it after the backward() that comes to it",
+    "none_read_norm": "a {gradient}, of norm {norm}",
+    "none_read.computed": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of leaves only",
+    "none_read.computed_next": "{each} before backward(), and .grad is set{otherwise}",
+    "none_read.computed.because": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of "
+                                  "leaves only",
+    "none_read.computed.because_next": "{instead};\nand {each} before backward()",
+    "none_read.made_of_leaf": "{text} is None: {value} is computed from the leaf `{leaf}`, which has no name, and "
+                              "backward() sets the .grad of leaves only",
+    "none_read.made_of_leaf_next": "make the leaf of all of it: {plain} = {one_step}",
+    "none_read.rebound": "{text} is None: the name holds {value} now, computed from the leaf {before} that it held "
+                         "before, whose .grad backward() sets",
+    "none_read.rebound_next": "give another name to what that line computes ({line}),\n"
+                              "and {plain}.grad is that of the leaf",
+    "none_read.updated": "{text} is None: the name holds {value} now, which an update computed from the leaf {before}",
+    "none_read.updated_next": "change the leaf itself: with torch.no_grad(): {plain} -= ...;\n"
+                              "or make the new one a leaf: {plain} = (...).detach().requires_grad_()",
+    "none_read.other_leaf": "{text} is None: the name holds {value} now, and what backward() ran from was computed "
+                            "from {before}, which it held before",
+    "none_read.other_leaf_next": "make {value} before what is computed from it; or read the .grad of {before}, under "
+                                 "another name",
+    "none_read.frozen": "{text} is None: {values} {do} not require a gradient",
+    "none_read.frozen_next": "{differentiated} before it is used",
+    "none_read.frozen.because": "{text} is None: {values} {do} not require a gradient",
+    "none_read.frozen.because_next": "{instead}",
+    "none_read.not_run": "{text} is None: no backward() had run before that line, in what was recorded",
+    "none_read.not_run_next": "read it after backward()",
+    "none_read.gradients_returned": "{text} is None: torch.autograd.grad() returns gradients and sets no .grad, and no "
+                                    "backward() had run before that line, in what was recorded",
+    "none_read.gradients_returned_next": "use what torch.autograd.grad() returns; or call backward(), which sets .grad",
+    "none_read.cleared": "{text} is None: backward() brought {values} a gradient, which was cleared before that line",
+    "none_read.cleared_next": "read it between backward() and zero_grad()",
+    "none_read.retained_late": "{text} is None: retain_grad() on {values} came after backward(), or .grad was cleared "
+                               "since",
+    "none_read.retained_late_next": "{each} before backward(), and .grad is set{otherwise}",
+    "none_read.not_reached": "{text} is None: nothing that backward() had run from leads back to {values}",
+    "none_read.not_reached_next": "use {values} in what backward() runs from, before that line",
+    "none_read.not_reached.because": "{text} is None: nothing that backward() had run from leads back to {values}",
+    "none_read.not_reached.because_next": "{instead}",
+    "none_read.item": "{text} is None: an index gives another tensor each time, and backward() sets the .grad of "
+                      "leaves only",
+    "none_read.item_next": "{item}",
+    "none_read.given": "torch.autograd.grad() gave None for {values}: no gradient flows there from what it "
+                       "differentiated",
+    "none_read.given_next": "use {values} in what is differentiated; materialize_grads=True gives zeros in place of "
+                            "None",
+    "none_read.given.because": "torch.autograd.grad() gave None for {values}: no gradient flows there from what it "
+                               "differentiated",
+    "none_read.given.because_next": "{instead}",
+    "none_read.unknown": "{text} is None",
+    "none_read.unknown_next": "",
     "not_scalar": "{value} is {described}, and only a single number has one gradient",
     "not_scalar_next": "{name}.sum().backward() or .mean(); {name}.backward(v) for a vector v",
     "no_rule": "{values} is computed by {operation}, which has no derivative in PyTorch",

@@ -257,7 +257,7 @@ def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(entry, dict):
             entry.setdefault("by_output", {})
             entry.setdefault("default_output", None)
-    return {"by_output": {}, "default_output": None, **data}
+    return {"by_output": {}, "default_output": None, "none_reads": [], **data}
 
 
 def _checked(data: Any, kind: type, where: str) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import AtEnd, Late, Recompute
+from backprobe.backends.capabilities import AtEnd, KeptGradients, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
@@ -48,6 +48,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_va
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.none_reads import NoneReads, may_give_none
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.pipelines import Pipelines
@@ -96,7 +97,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -120,7 +121,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to each capture?
+        self.is_particular = bool(
+            self.copies or options.nonfinite or options.partials
+        )  # is there more to each capture?
+        self.none_reads = NoneReads(self.passing)
 
     # while the block runs
 
@@ -196,6 +200,26 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take()
+
+    # gradients that the program reads
+
+    def is_none(self, tensor: Any, is_item: bool) -> bool:
+        self.reads += 1
+        with self.quiet():
+            return self.none_reads.is_none(tensor, is_item)
+
+    def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
+        with self.quiet():
+            self.none_reads.note(tensor, text, at, is_item)
+
+    def assigned(self, tensor: Any) -> None:
+        with self.quiet():
+            self.none_reads.assigned(tensor)
+
+    may_give_none = staticmethod(may_give_none)
+
+    def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
+        self.none_reads.gave(frame, returned, texts, at)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -445,7 +469,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     @property
     def progress(self) -> int:
-        return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
+        return self.passing.count + len(self.none_reads) + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
     def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
@@ -488,7 +512,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
-        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training, own=own)
+        read = self.none_reads.found(captures)
+        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
+                          none_reads=read, own=own)  # fmt: skip
         if self.partials is not None:
             begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
@@ -622,4 +648,5 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
         self.partials = self.at_end = None
+        self.none_reads = NoneReads(self.passing)
         del self.take, self.take_early, self.take_of_leaf
