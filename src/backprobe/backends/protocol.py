@@ -162,7 +162,7 @@ class BlockTape(Tape, Protocol):
 class Blocks(Protocol):
     """The block form in a framework."""
 
-    differentiates_at_end = False
+    differentiates_at_end: bool = False
     """Does its tape run backward where the program has not? See ``AtEnd``."""
 
     @abstractmethod

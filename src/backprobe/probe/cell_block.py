@@ -1,4 +1,4 @@
-"""A notebook cell under a block: it runs as it stands, and takes gradients itself, or they are taken when it is over."""
+"""A notebook cell under a block: it runs as it stands, and takes gradients itself, or they are taken at its end."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from backprobe.source.cell import Cell, refusing_depth
 from backprobe.source.locate import is_module
 from backprobe.source.sites import Site
 from backprobe.tracing.frame_observer import RAISING, FrameObserver, ObservedFrame
+from backprobe.tracing.none_reads import Returning
 
 
 def record_cell(probe: Request, backend: Backend) -> Recording:
@@ -103,7 +104,7 @@ class CellFrame(ObservedFrame):
 class CellObserver(FrameObserver):
     """Watches both."""
 
-    def _entered(self, frame: FrameType) -> ObservedFrame | None:
+    def _entered(self, frame: FrameType) -> ObservedFrame | Returning | None:
         code, root = frame.f_code, self.trace.root
         if not (isinstance(root, CellScope) and is_module(code) and code.co_filename == root.cell.file):
             return super()._entered(frame)

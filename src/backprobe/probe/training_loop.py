@@ -59,6 +59,11 @@ class Part(PlainBlock):
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
+    def backward_passes(self) -> int:
+        """How many of these add up in the leaves."""
+        return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
+
+    @property
     def has_replaced_a_leaf(self) -> bool:
         """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?"""
         return any(self._is_leaf(held[0]) and not self._is_leaf(held[-1]) for held in self._bound())

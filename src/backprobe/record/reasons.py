@@ -101,8 +101,8 @@ SENTENCES = {
     "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "
                      "these",
-    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients are "
-                             "of many cotangents at once",
+    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients "
+                             "are of many cotangents at once",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",

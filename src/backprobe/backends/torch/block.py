@@ -121,9 +121,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(
-            self.copies or options.nonfinite or options.partials
-        )  # is there more to each capture?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to do?
         self.none_reads = NoneReads(self.passing)
 
     # while the block runs
@@ -607,7 +605,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there."""
+        """By number: what ``grad()`` did not come by on its way, though its output is computed from it."""
         if not (lacking and output.is_grad):
             return {}
         call, last = output.calls[0], output.calls[-1]
