@@ -1,0 +1,74 @@
+"""The line that binds a name, written with another name: what takes a name that is needed can be called so."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from backprobe.source.rebound_names import Failed
+from backprobe.source.scopes import Binding, How, Names
+
+
+def other_name(name: str) -> str:
+    """Another name, as PEP 8 writes one that is taken."""
+    return f"{name}_"
+
+
+def renamed(one: Binding, name: str, failed: Failed, names: Names) -> str:
+    """The line of a binding with another name; empty where it does not have the name by itself."""
+    line, own = one.text.lines[one.line - 1], name.rpartition(".")[2]
+    if one.how is How.IMPORT:
+        return _renamed_import(one, own)
+    places = [_column(one, line, own)]
+    if one.how in (How.LOOP, How.COMPREHENSION, How.WITH):
+        places += [_encoded(line, node.col_offset) for node in _reads(one, name, failed, names)
+                   if node.lineno == one.line]  # fmt: skip
+    if any(at < 0 or line[at : at + len(own)] != own for at in places):
+        return ""
+    for at in sorted(set(places), reverse=True):
+        line = line[:at] + other_name(own) + line[at + len(own) :]
+    return line.strip()
+
+
+def is_read_elsewhere(one: Binding, name: str, failed: Failed, names: Names) -> bool:
+    """Is what the binding gives read in other lines, too?"""
+    return "." in name or any(node.lineno != one.line for node in _reads(one, name, failed, names))
+
+
+def _renamed_import(one: Binding, name: str) -> str:
+    alias, home = one.node, "." * getattr(one.statement, "level", 0) + (getattr(one.statement, "module", None) or "")
+    if alias.name == "*":
+        return ""
+    begins = f"from {home} import " if isinstance(one.statement, ast.ImportFrom) else "import "
+    return f"{begins}{alias.name} as {other_name(name)}"
+
+
+def _column(one: Binding, line: str, name: str) -> int:
+    """Where a line has the name that it binds."""
+    if isinstance(one.node, ast.Attribute):
+        return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
+    at = _encoded(line, one.node.col_offset)
+    return at if isinstance(one.node, ast.Name | ast.arg) else line.find(f" {name}", at) + 1 or -1
+
+
+def _encoded(line: str, offset: int) -> int:
+    """A place in a line, from one that is counted in bytes."""
+    return len(line.encode()[:offset].decode(errors="replace"))
+
+
+def _reads(one: Binding, name: str, failed: Failed, names: Names) -> Iterator[ast.Name]:
+    """Where the program reads the name, and not in the way in which it needs what the name was before."""
+    holder = names.scopes[failed.node].holder(name)
+    tree = one.text.tree if holder is None or holder.parent is None else holder.node
+    needed = [_used(node) for node in ast.walk(tree) if type(node) is type(failed.expression)]
+    for node in ast.walk(tree):
+        is_read = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        if isinstance(node, ast.Name) and is_read and node not in needed and names.scopes[node].holder(name) is holder:
+            yield node
+
+
+def _used(node: ast.AST) -> ast.AST | None:
+    """The name whose value an expression calls, or takes an attribute or an item of."""
+    if isinstance(node, ast.Call):
+        return node.func.value if isinstance(node.func, ast.Attribute) else node.func
+    return getattr(node, "value", None)
