@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, say
-from backprobe.findings.phrasing import location, shorten
+from backprobe.findings.phrasing import listed, location, shorten
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import path
 from backprobe.record.quoted_errors import first_line
@@ -118,11 +118,12 @@ def _meant(found: Rebound) -> str:
 def _remedy(found: Rebound) -> str:
     """What to type: another name in the line that took it, or the definition by a name that is still there."""
     last = found.rebound[-1]
-    line = renamed(last, found.name, found.failed, found.names)
+    line = renamed(last, found)
     fields = {"line": line, "name": found.name, "meant": _meant(found), "scope": _place(found.scope)}
     first = say(f"rename.{last.how}" if line else "rename", **fields)
-    first += say("rename_reads") if line and is_read_elsewhere(last, found.name, found.failed, found.names) else ""
-    first += say("rename_others") if len(found.rebound) > 1 else ""
+    first += say("rename_reads") if line and is_read_elsewhere(last, found) else ""
+    others = [path(one.text.file, one.line) for one in (*found.rebound[:-1], *found.others) if one is not found.defined]
+    first += say("rename_others", at=listed(others)) if others else ""
     is_unclear = _is_unclear(found, last)
     first += say("rename_if", **fields) if is_unclear else ""
     again, spelled = _again(found), _by_module(found)

@@ -404,7 +404,7 @@ SENTENCES = {
     "rename.match": "another name in the pattern: `{line}`",
     "rename.argument": "another name for the argument: `{line}`",
     "rename_reads": "\nand where that is read",
-    "rename_others": ",\nand so in the other lines",
+    "rename_others": ",\nand so at {at}",
     "rename_if": ",\nif {meant} is meant",
     "give_function": "give {scope} a function for {name}",
     "by_module_name": "{spelled}(...), which is still there",

@@ -48,7 +48,8 @@ class Bound:
         if self.kind is None:
             return None
         if use is Use.ATTRIBUTE:
-            return _has(self.kind, name) or None  # objects have attributes of their own
+            is_declared = any(name in vars(each).get("__annotations__", ()) for each in self.kind.__mro__)
+            return is_declared or _has(self.kind, name) or None  # objects have attributes of their own
         if self.kind is type and use is Use.ITEM:
             return None
         return _has(self.kind, "__call__" if use is Use.CALL else "__getitem__")

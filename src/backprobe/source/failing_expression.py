@@ -11,7 +11,7 @@ from backprobe.errors import NoSource
 from backprobe.source.bytecode import is_rewritten
 from backprobe.source.locate import is_module, locate_module, text_lines
 from backprobe.source.scopes import Text
-from backprobe.source.tracebacks import steps
+from backprobe.source.tracebacks import is_mistake_of_ours, steps
 from backprobe.source.user_code import package
 
 ANSWERING = ("__getattr__", "__getattribute__")
@@ -20,10 +20,15 @@ ANSWERING = ("__getattr__", "__getattribute__")
 
 def raising_step(error: BaseException) -> TracebackType | None:
     """The step of a traceback in which the program's own line raised; None where something that it called did."""
-    every = list(steps(error.__traceback__))
-    while every and every[-1].tb_frame.f_code.co_name in ANSWERING:
+    every = [] if error.__traceback__ is None or is_mistake_of_ours(error) else list(steps(error.__traceback__))
+    while every and _passes_on(every[-1].tb_frame.f_code):
         every.pop()
     return every[-1] if every and package(every[-1].tb_frame.f_code.co_filename) is None else None
+
+
+def _passes_on(code: CodeType) -> bool:
+    """Does it only say what was asked of it, or pass on a call of the program, as a probe does?"""
+    return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
 def expressions_at(step: TracebackType, text: Text) -> list[Any]:

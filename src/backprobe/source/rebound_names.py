@@ -47,7 +47,8 @@ class Rebound:
     """A name, what defined it, and what has taken it since. ``defined`` is None of what Python itself has.
 
     ``means`` is what was defined, or its type, where that is known. With ``is_hidden`` the definition is still there,
-    in a scope outside of that which has the others. The last of ``rebound`` is the latest in the text.
+    in a scope outside of that which has the others. The last of ``rebound`` is the latest in the text. ``others`` take
+    the name as well, and nothing shows that they did it this time.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Rebound:
     defined: Binding | None
     means: Bound
     rebound: tuple[Binding, ...]
+    others: tuple[Binding, ...]
     is_hidden: bool
     scope: Scope
     text: Text
@@ -122,7 +124,7 @@ class _Search:
 
     def found(self) -> Rebound | None:
         holder = self.scope.holder(self.name)
-        if holder is None:
+        if holder is None or (self.failed.is_unbound and self.name in holder.deleted):
             return None
         bindings = self._bindings(holder)
         taking = bindings if self.failed.is_unbound else self._taking(holder, bindings)
@@ -218,10 +220,19 @@ class _Search:
     def _rebound(
         self, scope: Scope, defined: Binding | None, means: Bound, taking: Sequence[Binding], *, is_hidden: bool
     ) -> Rebound:
+        others = [] if "." in self.name else self._others(scope, taking, is_hidden)
         return Rebound(
-            self.name, self.failed, defined, means, tuple(taking), is_hidden, scope, self.text, self.names,
-            self.frame,
+            self.name, self.failed, defined, means, tuple(taking), tuple(others), is_hidden, scope, self.text,
+            self.names, self.frame,
         )  # fmt: skip
+
+    def _others(self, scope: Scope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
+        """What takes the name beside these: in a function, whatever binds it hides what is outside of it."""
+        point, is_local = self._point(scope), is_hidden and scope.parent is not None
+        return [
+            one for one in self._bindings(scope) if one not in taking
+            and (is_local or (self.order.may_precede(one, point) and not self._can(self._bound(one))))
+        ]  # fmt: skip
 
     def _can(self, bound: Bound) -> bool:
         """Is it known that this could have been used as the program does?"""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from backprobe.source.rebound_names import Failed
-from backprobe.source.scopes import Binding, How, Names
+from backprobe.source.bound_values import Use
+from backprobe.source.rebound_names import Rebound
+from backprobe.source.scopes import Binding, How
 
 
 def other_name(name: str) -> str:
@@ -14,14 +15,14 @@ def other_name(name: str) -> str:
     return f"{name}_"
 
 
-def renamed(one: Binding, name: str, failed: Failed, names: Names) -> str:
+def renamed(one: Binding, found: Rebound) -> str:
     """The line of a binding with another name; empty where it does not have the name by itself."""
-    line, own = one.text.lines[one.line - 1], name.rpartition(".")[2]
+    line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
     if one.how is How.IMPORT:
         return _renamed_import(one, own)
     places = [_column(one, line, own)]
     if one.how in (How.LOOP, How.COMPREHENSION, How.WITH):
-        places += [_encoded(line, node.col_offset) for node in _reads(one, name, failed, names)
+        places += [_encoded(line, node.col_offset) for node in _reads(one, found)
                    if node.lineno == one.line]  # fmt: skip
     if any(at < 0 or line[at : at + len(own)] != own for at in places):
         return ""
@@ -30,9 +31,9 @@ def renamed(one: Binding, name: str, failed: Failed, names: Names) -> str:
     return line.strip()
 
 
-def is_read_elsewhere(one: Binding, name: str, failed: Failed, names: Names) -> bool:
+def is_read_elsewhere(one: Binding, found: Rebound) -> bool:
     """Is what the binding gives read in other lines, too?"""
-    return "." in name or any(node.lineno != one.line for node in _reads(one, name, failed, names))
+    return "." in found.name or any(node.lineno != one.line for node in _reads(one, found))
 
 
 def _renamed_import(one: Binding, name: str) -> str:
@@ -56,19 +57,28 @@ def _encoded(line: str, offset: int) -> int:
     return len(line.encode()[:offset].decode(errors="replace"))
 
 
-def _reads(one: Binding, name: str, failed: Failed, names: Names) -> Iterator[ast.Name]:
+def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
     """Where the program reads the name, and not in the way in which it needs what the name was before."""
-    holder = names.scopes[failed.node].holder(name)
+    name, scopes = found.name, found.names.scopes
+    holder = scopes[found.failed.node].holder(name)
     tree = one.text.tree if holder is None or holder.parent is None else holder.node
-    needed = [_used(node) for node in ast.walk(tree) if type(node) is type(failed.expression)]
+    needed = [used for node in ast.walk(tree) if (used := _needed(node, found)) is not None]
     for node in ast.walk(tree):
         is_read = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        if isinstance(node, ast.Name) and is_read and node not in needed and names.scopes[node].holder(name) is holder:
+        if isinstance(node, ast.Name) and is_read and node not in needed and scopes[node].holder(name) is holder:
             yield node
 
 
-def _used(node: ast.AST) -> ast.AST | None:
-    """The name whose value an expression calls, or takes an attribute or an item of."""
-    if isinstance(node, ast.Call):
-        return node.func.value if isinstance(node.func, ast.Attribute) else node.func
-    return getattr(node, "value", None)
+def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
+    """The name in an expression that uses it as the failing one does: as what it was before."""
+    failed = found.failed
+    match node:
+        case ast.Name() if node is failed.node:
+            return node
+        case ast.Call(func=called) if failed.use is Use.CALL:
+            return called
+        case ast.Subscript(value=owner) if failed.use is Use.ITEM:
+            return owner
+        case ast.Attribute(value=owner, attr=attr) if failed.use is Use.ATTRIBUTE:
+            return owner if attr == failed.attribute or found.means.can(Use.ATTRIBUTE, attr) else None
+    return None

@@ -28,7 +28,7 @@ class How(StrEnum):
     ARGUMENT = "argument"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Text:
     """The text of a file, or of a cell of a notebook: then ``order`` tells which cells ran before it."""
 
@@ -38,7 +38,7 @@ class Text:
     order: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Binding:
     """One place that binds a name.
 
@@ -60,7 +60,7 @@ class Binding:
         return int(self.node.lineno)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Scope:
     """A module, class, function, lambda or comprehension: what it binds, and what it says is bound elsewhere."""
 
@@ -68,6 +68,7 @@ class Scope:
     parent: Scope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     stars: list[Binding] = field(default_factory=list)  # from module import *
+    deleted: set[str] = field(default_factory=set)
     elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
 
     @property
@@ -146,6 +147,8 @@ class _Reader(ast.NodeVisitor):
         self.scopes[node] = self.scope
         if isinstance(node.ctx, ast.Store):
             self._add(node.id, node, self.how, self.statement, self.value)
+        elif isinstance(node.ctx, ast.Del):
+            self.scope.deleted.add(node.id)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
