@@ -20,7 +20,7 @@ from backprobe.source.bound_values import Use
 from backprobe.source.frames import name_in
 from backprobe.source.notebook_cells import is_cell
 from backprobe.source.rebound_names import Rebound, rebound_name
-from backprobe.source.renamed_lines import is_read_elsewhere, renamed
+from backprobe.source.renamed_lines import is_read, is_read_elsewhere, renamed
 from backprobe.source.scopes import COMPREHENSIONS, Binding, How, Scope
 
 CODE = "rebound"
@@ -103,8 +103,8 @@ def _place(scope: Scope) -> str:
 def _meant(found: Rebound) -> str:
     """What the program means by the name."""
     value, one = found.means.value, found.defined
-    kind = "class" if isinstance(value, type) else "function" if isinstance(value, FUNCTIONS) else "object"
-    kind = "module" if isinstance(value, ModuleType) else kind
+    kinds = {type: "class", ModuleType: "module", **dict.fromkeys(FUNCTIONS, "function")}
+    kind = next((word for each, word in kinds.items() if issubclass(type(value), each)), "object")
     if one is None:
         return say("meant.builtin", kind=kind)
     if one.how is How.IMPORT:
@@ -134,9 +134,13 @@ def _remedy(found: Rebound) -> str:
 
 
 def _is_unclear(found: Rebound, last: Binding) -> bool:
-    """May the program mean what took the name? So it may in the body of a loop, and of an argument."""
+    """May the program mean what took the name? So it may in the body of a loop, of an argument, and of what it does
+    nothing with but call it.
+    """
     if last.how in (How.ARGUMENT, How.COMPREHENSION):
         return True
+    if last.how in (How.ASSIGNED, How.WALRUS) and found.failed.use is Use.CALL and not found.failed.attribute:
+        return not (found.failed.is_unbound or found.is_renewed or is_read(last, found))
     body = getattr(last.statement, "body", ()) if last.how in (How.LOOP, How.WITH, How.EXCEPT) else ()
     return any(found.failed.node is part for statement in body for part in ast.walk(statement))
 
@@ -159,7 +163,8 @@ def _by_module(found: Rebound) -> str:
 def _of_held(found: Rebound) -> str:
     """The definition as an attribute of the module that took its name, as in ``import tqdm``."""
     held, means, name = found.failed.held, found.means.value, found.name
-    is_there = isinstance(held, ModuleType) and not found.failed.attribute and vars(held).get(name) is means
+    is_module = issubclass(type(held), ModuleType) and not found.failed.attribute
+    is_there = is_module and vars(held).get(name) is means
     return f"{name}.{name}" if is_there else ""
 
 

@@ -60,7 +60,7 @@ class Bound:
             return True
         if self.value is not UNKNOWN:
             return self.value is held or type(self.value) is type(held)
-        return self.kind is None or type(held) is self.kind or (self.kind is type and isinstance(held, type))
+        return self.kind is None or type(held) is self.kind or (self.kind is type and issubclass(type(held), type))
 
 
 def can(value: Any, use: Use, name: str = "") -> bool:
@@ -69,7 +69,8 @@ def can(value: Any, use: Use, name: str = "") -> bool:
         return callable(value)
     if use is Use.ATTRIBUTE:
         return attribute(value, name) is not UNKNOWN
-    return _has(type(value), "__getitem__") or (isinstance(value, type) and _has(value, "__class_getitem__"))
+    is_class = issubclass(type(value), type)
+    return _has(type(value), "__getitem__") or (is_class and _has(value, "__class_getitem__"))
 
 
 def bound_by(one: Binding, look: Look, name: str) -> Bound:
@@ -103,7 +104,7 @@ def module_of(statement: ast.ImportFrom, look: Look) -> str:
             full = importlib.util.resolve_name(full, package if isinstance(package, str) else "")
         except ImportError:
             return ""
-    return full if isinstance(sys.modules.get(full), ModuleType) else ""
+    return full if issubclass(type(sys.modules.get(full)), ModuleType) else ""
 
 
 def exports(home: str, name: str) -> bool:
@@ -121,7 +122,7 @@ def _of_expression(value: ast.expr, look: Look, name: str) -> Bound:
             return Bound(_looked_up(value, look, name), is_now=True)
         case ast.Call(func=function):
             made = _looked_up(function, look, name)
-            return Bound(kind=made if isinstance(made, type) and _makes_its_own(made) else None)
+            return Bound(kind=made if issubclass(type(made), type) and _makes_its_own(made) else None)
     return Bound(kind=LITERALS.get(type(value)))
 
 
@@ -137,7 +138,7 @@ def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
 
 def _makes_its_own(kind: type) -> bool:
     """Does calling a class give an object of it?"""
-    is_plain = isinstance(kind.__new__, BuiltinFunctionType) and kind is not type
+    is_plain = type(kind.__new__) is BuiltinFunctionType and kind is not type
     return is_plain and type(kind).__call__ is type.__call__
 
 

@@ -23,7 +23,7 @@ from backprobe.source.user_code import innermost, package
 def holds(frame: FrameType, owner: str, attr: str) -> Any:
     """What an attribute of a variable holds, if the object has it itself; else ``UNKNOWN``."""
     found = name_in(frame, owner)
-    own = UNKNOWN if found is UNKNOWN or isinstance(found, type) else attribute(found, attr)
+    own = UNKNOWN if found is UNKNOWN or issubclass(type(found), type) else attribute(found, attr)
     return UNKNOWN if own is UNKNOWN or _in_class(type(found), attr) is own else own
 
 
@@ -55,7 +55,9 @@ def set_beside(names: Names, scope: Scope, owner: str, attr: str, text: Text) ->
     """The places that set an attribute of the same variable in the scope that holds it."""
     holder = scope.holder(owner)
     every = [] if holder is None else _set_on(holder.node, owner, attr, text)
-    return [one for one in every if names.scopes[one.node.value].holder(owner) is holder]
+    return [
+        one for one in every if one.node.value in names.scopes and names.scopes[one.node.value].holder(owner) is holder
+    ]
 
 
 def _in_class(kind: type, attr: str) -> Any:
@@ -65,9 +67,9 @@ def _in_class(kind: type, attr: str) -> Any:
 def _method(kinds: list[type], attr: str) -> Binding | None:
     """The definition of a method, of which the text can be read."""
     found = next((vars(kind)[attr] for kind in kinds if attr in vars(kind)), None)
-    plain = innermost(getattr(found, "__func__", found))
+    plain = _function(found)
     text = None if plain is None else _text(plain.__code__.co_filename)
-    if plain is None or text is None or not callable(found):
+    if plain is None or text is None:
         return None
     for node in ast.walk(text.tree):
         first = min([getattr(node, "lineno", 0), *(one.lineno for one in getattr(node, "decorator_list", ()))])
@@ -77,10 +79,17 @@ def _method(kinds: list[type], attr: str) -> Binding | None:
     return None
 
 
+def _function(held: Any) -> FunctionType | None:
+    """The function that a class holds as a method, below its decorators."""
+    if type(held) in (staticmethod, classmethod):
+        held = held.__func__
+    return innermost(held) if type(held) is FunctionType else None
+
+
 def _class_text(kind: type) -> tuple[Text, ast.ClassDef] | None:
     """The definition of a class of the program's own, found by one of its methods."""
     for held in vars(kind).values():
-        plain = innermost(getattr(held, "__func__", held))
+        plain = _function(held)
         if plain is None or plain.__qualname__ != f"{kind.__qualname__}.{plain.__name__}":
             continue
         file, line = plain.__code__.co_filename, plain.__code__.co_firstlineno

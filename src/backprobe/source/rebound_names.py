@@ -44,11 +44,12 @@ class Failed:
 
 @dataclass(frozen=True)
 class Rebound:
-    """A name, what defined it, and what has taken it since. ``defined`` is None of what Python itself has.
+    """A name, what defined it, and what has taken it since.
 
-    ``means`` is what was defined, or its type, where that is known. With ``is_hidden`` the definition is still there,
-    in a scope outside of that which has the others. The last of ``rebound`` is the latest in the text. ``others`` take
-    the name as well, and nothing shows that they did it this time.
+    ``defined`` is None of what Python itself has. ``means`` is what was defined, or its type, where that is known. The
+    last of ``rebound`` is the latest in the text. ``others`` take the name as well, and nothing shows that they did it
+    this time. With ``is_hidden`` the definition is still there, in a scope outside of that which has the others. With
+    ``is_renewed`` what took the name is computed with the name itself, as in ``loss = loss(x)``.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Rebound:
     rebound: tuple[Binding, ...]
     others: tuple[Binding, ...]
     is_hidden: bool
+    is_renewed: bool
     scope: Scope
     text: Text
     names: Names
@@ -68,6 +70,13 @@ def rebound_name(error: BaseException) -> Rebound | None:
     """The name that an error comes from, if it was bound to something else before."""
     if type(error) not in ERRORS:
         return None
+    try:
+        return _found(error)
+    except RecursionError:  # an expression is nested too deeply to be walked
+        return None
+
+
+def _found(error: BaseException) -> Rebound | None:
     step = raising_step(error)
     texts = [] if step is None else _texts(step.tb_frame)
     text = None if step is None else next((one for one in texts if one.file == step.tb_frame.f_code.co_filename), None)
@@ -173,7 +182,7 @@ class _Search:
         if failed.held is UNKNOWN:
             return False
         if failed.is_method:
-            return not isinstance(failed.held, ModuleType)
+            return not issubclass(type(failed.held), ModuleType)
         if can(failed.held, failed.use, failed.attribute):
             return False  # what was called raised this itself
         kind = type(failed.held).__name__
@@ -215,15 +224,15 @@ class _Search:
 
     def _is_of_code(self, held: Any) -> bool:
         """Is it something that a name is for: not an object whose attributes are data, which others have as well?"""
-        return self.failed.use is not Use.ATTRIBUTE or isinstance(held, ModuleType | type | FunctionType)
+        return self.failed.use is not Use.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(
         self, scope: Scope, defined: Binding | None, means: Bound, taking: Sequence[Binding], *, is_hidden: bool
     ) -> Rebound:
         others = [] if "." in self.name else self._others(scope, taking, is_hidden)
         return Rebound(
-            self.name, self.failed, defined, means, tuple(taking), tuple(others), is_hidden, scope, self.text,
-            self.names, self.frame,
+            self.name, self.failed, defined, means, tuple(taking), tuple(others), is_hidden,
+            self._uses_itself(taking[-1]), scope, self.text, self.names, self.frame,
         )  # fmt: skip
 
     def _others(self, scope: Scope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
@@ -240,7 +249,7 @@ class _Search:
         if failed.is_unbound:
             return bound.value is not UNKNOWN or bound.kind is not None
         if failed.is_method:
-            is_module = isinstance(bound.value, ModuleType)
+            is_module = issubclass(type(bound.value), ModuleType)
             return is_module and callable(vars(bound.value).get(failed.attribute))
         return bound.can(failed.use, failed.attribute) is True
 

@@ -31,6 +31,11 @@ def renamed(one: Binding, found: Rebound) -> str:
     return line.strip()
 
 
+def is_read(one: Binding, found: Rebound) -> bool:
+    """Is what the binding gives read at all, otherwise than the failing expression reads it?"""
+    return any(True for _ in _reads(one, found))
+
+
 def is_read_elsewhere(one: Binding, found: Rebound) -> bool:
     """Is what the binding gives read in other lines, too?"""
     return "." in found.name or any(node.lineno != one.line for node in _reads(one, found))
@@ -65,7 +70,8 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
     needed = [used for node in ast.walk(tree) if (used := _needed(node, found)) is not None]
     for node in ast.walk(tree):
         is_read = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-        if isinstance(node, ast.Name) and is_read and node not in needed and scopes[node].holder(name) is holder:
+        is_its = node in scopes and scopes[node].holder(name) is holder
+        if isinstance(node, ast.Name) and is_read and is_its and node not in needed:
             yield node
 
 

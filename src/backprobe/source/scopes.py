@@ -233,8 +233,10 @@ class _Reader(ast.NodeVisitor):
         self._function(node, [node.body])
 
     def _function(self, node: Any, body: list[Any]) -> None:
-        for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
-            self.visit(default)
+        annotated = [one.annotation for one in parameters(node.args)]
+        evaluated = (*node.args.defaults, *node.args.kw_defaults, *annotated, getattr(node, "returns", None))
+        for part in filter(None, evaluated):
+            self.visit(part)
         outside, self.scope = self.scope, Scope(node, self.scope)
         for argument in parameters(node.args):
             self._add(argument.arg, argument, How.ARGUMENT, node)
