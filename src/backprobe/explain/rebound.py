@@ -36,7 +36,8 @@ def rebound_reason(error: BaseException) -> Reason | None:
     if found is None:
         return None
     *others, last = [_source(one) for one in found.rebound]
-    raised = Source(found.text.file, found.failed.expression.lineno, _line(found.text.lines, found.failed.expression))
+    at = found.failed.expression.lineno
+    raised = Source(found.text.file, at, _line(found.text.lines, at))
     defined = "" if found.defined is None else location(_source(found.defined))
     return Reason(CODE, {
         "name": found.name, "headline": _headline(found), "defined": defined,
@@ -178,8 +179,8 @@ def _again(found: Rebound) -> str:
 
 
 def _source(one: Binding) -> Source:
-    return Source(one.text.file, one.line, _line(one.text.lines, one.node))
+    return Source(one.text.file, one.line, _line(one.text.lines, one.line))
 
 
-def _line(lines: tuple[str, ...], node: ast.AST) -> str:
-    return lines[node.lineno - 1].strip()  # type: ignore[attr-defined]  # of what has a place in the text
+def _line(lines: tuple[str, ...], number: int) -> str:
+    return lines[number - 1].strip()

@@ -1,4 +1,4 @@
-"""Which bindings of a name may have run when a place in the program is reached, and which surely have."""
+"""The order of the bindings of a name: those that may have run when a place is reached, and those that surely have."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class BindingOrder:
         loops = self._common_loops(one, point.node)
         return bool(loops) and loops[0] in self._around(other.statement)
 
-    def _is_before(self, one: Binding, node: ast.AST) -> bool:
+    def _is_before(self, one: Binding, node: Any) -> bool:
         """Does it stand before a node of the same text, and run first where no loop goes back?"""
         if one.how is How.LOOP and one.statement.iter in self._around(node):
             return False
-        return _end(one)[1:] <= (node.lineno, node.col_offset)  # type: ignore[attr-defined]  # an expression's
+        return _end(one)[1:] <= (node.lineno, node.col_offset)
 
     def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
         """The loops around both, the innermost first, that go from one back to the other."""

@@ -1,4 +1,4 @@
-"""What a binding gives to its name, and whether that can be called, as far as it is known without running anything."""
+"""The value that a binding gives to its name, and if it can be called, as far as is known without running anything."""
 
 from __future__ import annotations
 

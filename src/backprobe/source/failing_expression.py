@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -59,14 +60,13 @@ def text_of(frame: FrameType) -> Text | None:
         return None
 
 
-Place = tuple[int, int, int, int]
+Place = tuple[int | None, ...]
+"""First and last line, first and last column."""
 
 
 def _place(code: CodeType, instruction: int) -> Place | None:
-    for at, (line, end_line, column, end_column) in enumerate(code.co_positions()):
-        if at == instruction // 2 and None not in (line, end_line, column, end_column):
-            return line, end_line, column, end_column  # type: ignore[return-value]  # none of them is None
-    return None
+    place = next(islice(code.co_positions(), instruction // 2, None), (None,))
+    return None if None in place else place
 
 
 def _places(node: ast.expr) -> Iterator[Place]:
