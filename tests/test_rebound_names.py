@@ -1,11 +1,14 @@
 """Names that were bound to something else: the error comes out with the line that defined the name, the line that took
 it, and what to type."""
 
+import ast
 import functools
 import importlib.util
+import symtable
 import sys
 import textwrap
 import traceback
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,7 @@ from torch.autograd import grad  # noqa: F401  # a loop variable of a test takes
 
 import backprobe as bp
 from backprobe.source.rebound_names import rebound_name
+from backprobe.source.scopes import Names, Text
 from commands import in_folder, invoked, python
 
 HEAD = "backprobe: raised while running"
@@ -126,12 +130,11 @@ TAKEN = {
         """\
         try:
             raise ValueError
-        except ValueError as sum:
-            return sum([x, w])
+        except ValueError as sum: return sum([x, w])
         """,
         BUILTIN.format("sum", "function", "the variable of an except clause"),
-        ("", "toy.py:9: except ValueError as sum:"),
-        "another name for the error: `except ValueError as sum_:`,\nif Python's own function is meant",
+        ("", "toy.py:9: except ValueError as sum: return sum([x, w])"),
+        "another name for the error: `except ValueError as sum_: return sum([x, w])`,\nif Python's own function is meant",
     ),
     "a comprehension": (
         """\
@@ -215,7 +218,7 @@ TAKEN = {
         def data(): return w
         return data["x"]
         """,
-        "'data' is no longer what `{'x': x}` gave: a function has taken its name",
+        "'data' is no longer `{'x': x}`: a function has taken its name",
         ("toy.py:7: data = {\"x\": x}", "toy.py:8: def data(): return w"),
         "another name for the function: `def data_(): return w`",
     ),
@@ -239,6 +242,16 @@ TAKEN = {
         "'time' is no longer the imported function: an import has taken its name",
         ("toy.py:7: from time import time", "toy.py:8: import time"),
         "import it under another name: `import time as time_`;\nor time.time(...), which is still there",
+    ),
+    "a pattern": (
+        """\
+        match [x, w]:
+            case [sum, *_]: pass  # the first
+        return sum([x, w])
+        """,
+        BUILTIN.format("sum", "function", "the variable of a pattern"),
+        ("", "toy.py:8: case [sum, *_]: pass  # the first"),
+        "another name in the pattern: `case [sum_, *_]: pass`",
     ),
     "one of two lines": (
         """\
@@ -648,6 +661,44 @@ def test_none_that_is_called_raises_as_without_a_probe():
         return activation(x)
 
     assert str(error_of(lambda: bp.probe(f)(1.0))) == "'NoneType' object is not callable"
+
+
+# the scopes are those of Python
+
+
+KINDS = {
+    ast.Lambda: "lambda", ast.ListComp: "listcomp", ast.SetComp: "setcomp", ast.DictComp: "dictcomp",
+    ast.GeneratorExp: "genexpr",
+}  # fmt: skip
+
+
+def tables_of(table):
+    """A symbol table, and those inside it, by name and line."""
+    found = {(table.get_name(), table.get_lineno()): [table]}
+    for inner in table.get_children():
+        for place, tables in tables_of(inner).items():
+            found.setdefault(place, []).extend(tables)
+    return found
+
+
+@pytest.mark.parametrize("folder", ["source", "explain", "tracing", "backends/torch"])
+def test_the_compiler_has_each_name_in_the_same_scope(folder):
+    judged = 0
+    for path in sorted((Path(bp.__file__).parent / folder).glob("*.py")):
+        text = path.read_text()
+        names = Names([Text(str(path), tuple(text.splitlines(keepends=True)), ast.parse(text))])
+        tables = tables_of(symtable.symtable(text, str(path), "exec"))
+        for node, scope in names.scopes.items():
+            if scope.parent is None or not isinstance(node.ctx, ast.Load):
+                continue
+            known = tables.get((KINDS.get(type(scope.node)) or scope.node.name, scope.node.lineno), [])
+            if len(known) != 1:  # of two comprehensions in a line; from Python 3.12 on, there are none
+                continue
+            symbol, holder = known[0].lookup(node.id), scope.holder(node.id)
+            is_global = holder is None or holder.parent is None
+            assert (symbol.is_global(), symbol.is_free()) == (is_global, not is_global and holder is not scope), node.id
+            judged += 1
+    assert judged > 1000
 
 
 # scripts

@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, say
-from backprobe.findings.phrasing import listed, location, shorten
+from backprobe.findings.phrasing import listed, location, shorten, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import path
 from backprobe.record.quoted_errors import first_line
@@ -112,14 +112,17 @@ def _meant(found: Rebound) -> str:
         return say("meant.import", kind=kind)
     if one.how is How.FUNCTION:
         return say("meant.method" if found.failed.use is Use.CALL and found.failed.attribute else "meant.function")
+    if one.how is How.CLASS:
+        return say("meant.class")
     text = "" if one.value is None else shorten(ast.unparse(one.value), LONGEST)
-    return say("meant.class") if one.how is How.CLASS else say("meant.assigned", text=text) if text else say("meant")
+    code = "meant.assigned" if isinstance(one.value, ast.Call) else "meant.written" if text else "meant"
+    return say(code, text=text)
 
 
 def _remedy(found: Rebound) -> str:
     """What to type: another name in the line that took it, or the definition by a name that is still there."""
     last = found.rebound[-1]
-    line = renamed(last, found)
+    line = uncommented(Source("", 1, renamed(last, found)))
     fields = {"line": line, "name": found.name, "meant": _meant(found), "scope": _place(found.scope)}
     first = say(f"rename.{last.how}" if line else "rename", **fields)
     first += say("rename_reads") if line and is_read_elsewhere(last, found) else ""

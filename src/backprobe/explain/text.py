@@ -379,6 +379,7 @@ SENTENCES = {
     "meant.method": "the method",
     "meant.class": "the class",
     "meant.assigned": "what `{text}` gave",
+    "meant.written": "`{text}`",
     "taken": "another line",
     "taken.import": "an import",
     "taken.function": "a function",

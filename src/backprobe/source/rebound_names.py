@@ -133,7 +133,7 @@ class _Search:
 
     def found(self) -> Rebound | None:
         holder = self.scope.holder(self.name)
-        if holder is None or (self.failed.is_unbound and self.name in holder.deleted):
+        if holder is None or (self.failed.is_unbound and self.name in holder.emptied):
             return None
         bindings = self._bindings(holder)
         taking = bindings if self.failed.is_unbound else self._taking(holder, bindings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from backprobe.source.bound_values import Use
@@ -54,7 +55,11 @@ def _column(one: Binding, line: str, name: str) -> int:
     if isinstance(one.node, ast.Attribute):
         return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
     at = _encoded(line, one.node.col_offset)
-    return at if isinstance(one.node, ast.Name | ast.arg) else line.find(f" {name}", at) + 1 or -1
+    if isinstance(one.node, ast.Name | ast.arg):
+        return at
+    before = r"\bas\s+" if one.how is How.EXCEPT else ""
+    found = re.compile(rf"{before}\b({name})\b").search(line, at)
+    return -1 if found is None else found.start(1)
 
 
 def _encoded(line: str, offset: int) -> int:

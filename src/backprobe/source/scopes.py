@@ -68,7 +68,7 @@ class Scope:
     parent: Scope | None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     stars: list[Binding] = field(default_factory=list)  # from module import *
-    deleted: set[str] = field(default_factory=set)
+    emptied: set[str] = field(default_factory=set)  # by del, or declared by an annotation alone: local, with no value
     elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
 
     @property
@@ -88,10 +88,14 @@ class Scope:
             if at.elsewhere.get(name) is ast.Global:
                 return self.module
             is_visible = at is self or not isinstance(at.node, ast.ClassDef)
-            if name in at.bindings and name not in at.elsewhere and is_visible:
+            if at.has(name) and name not in at.elsewhere and is_visible:
                 return at
             at = at.parent
-        return at if at is not None and (name in at.bindings or at.stars) else None
+        return at if at is not None and (at.has(name) or at.stars) else None
+
+    def has(self, name: str) -> bool:
+        """Is the name one of its own, if it is not declared to be another's?"""
+        return name in self.bindings or name in self.emptied
 
 
 class Names:
@@ -148,7 +152,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Store):
             self._add(node.id, node, self.how, self.statement, self.value)
         elif isinstance(node.ctx, ast.Del):
-            self.scope.deleted.add(node.id)
+            self.scope.emptied.add(node.id)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
@@ -164,6 +168,9 @@ class _Reader(ast.NodeVisitor):
         if node.value is not None:
             self.visit(node.value)
             self._targets(node.target, How.ASSIGNED, node, node.value)
+        elif isinstance(node.target, ast.Name) and node.simple:
+            self.scope.emptied.add(node.target.id)
+            self.scopes[node.target] = self.scope
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
