@@ -175,6 +175,7 @@ SENTENCES = {
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     "raised": "the program raised {error}",
     "raised_at": "the program raised {error} ({at}: {text})",
+    "rebound": "the program raised {error} ({raised}): {headline}",
     "caught": "the program raised {error}, and caught it",
     "caught_at": "the program raised {error} ({at}: {text}), and caught it",
     "cut_short_at": "a backward() raised an error ({at}: {text}), and the program caught it",
