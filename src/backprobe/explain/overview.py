@@ -50,6 +50,9 @@ MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "p
 """What a training that trains all of its parameters cuts off on purpose, as the targets of a value function."""
 
 
+OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", "beside_sources"
+"""The reasons of what the program took as a derivative, or computed from such, and of what it asked no gradient of."""
+
 OPEN = ("cut_later", "not_in_loss")
 """Kinds of findings that do not know the line which cuts."""
 
@@ -130,13 +133,15 @@ def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
     replaced = _replaced_leaves(flow)
     others = sum(_may_have_one(flow.entries[at], there > 0) for at in missing if at not in replaced)
     heading = say("overview", there=there, all=there + others)
-    lost = lost - replaced
+    lost = {at for at in lost - replaced if not flow.entries[at].is_because(OF_GRADIENTS, NOT_ASKED)}
     return f"{heading}; {say('lost', count=len(lost))}" if lost else heading
 
 
 def _may_have_one(entry: Entry, is_any: bool) -> bool:
     """May a value have a gradient? Inputs, labels and counters may not, unless nothing has one."""
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
+        return False
+    if entry.is_because(OF_GRADIENTS, NOT_ASKED):
         return False
     return entry.status is not GradStatus.FROZEN or not is_any
 
@@ -173,7 +178,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
 
 def _is_of_gradients(flow: Dataflow, at: int) -> bool:
     """Is it a derivative that the program took itself, or computed from such alone, as what an update is given?"""
-    return flow.entries[at].is_because("no_path_of_gradient")
+    return flow.entries[at].is_because(OF_GRADIENTS)
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
@@ -336,12 +341,14 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
     cut_off = reached([at for at in missing if hidden_cuts(flow.entries[at])], flow.consumers.__getitem__)
     status = {at: flow.entries[at].status for at in missing}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
-    unused = lost - in_graph - flow.before(derived) - _replaced_leaves(flow)
+    beside = {at for at in missing if flow.entries[at].is_because(NOT_ASKED)}
+    unused = lost - in_graph - beside - flow.before(derived) - _replaced_leaves(flow)
     groups: dict[str, Collection[int]] = {
         "only_derivative": derived,
         "cut_in_graph": in_graph,
+        "not_asked": beside,
         "not_used" if _are_outputs_read(flow) else "not_seen_used": [
-            at for at in unused if not _is_item(flow.entries[at])
+            at for at in unused if not (_is_item(flow.entries[at]) or _is_of_gradients(flow, at))
         ],
     }
     if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
