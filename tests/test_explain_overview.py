@@ -95,7 +95,7 @@ def test_higher_derivatives_are_healthy():
         ((d2u + u * 0) ** 2).sum().backward()
         (fast**2).sum().backward()
     report = well(bp.explain(rec))
-    assert noted(report, "only the derivative") == ["only the derivative is used of: du, inner"]
+    assert noted(report, "only the derivative") == []  # these have the gradients of the passes that go through them
 
 
 def test_a_derivative_whose_flag_was_off_is_cut_off():

@@ -102,7 +102,8 @@ class Recording(Mapping[str, Entry]):
     @property
     def outputs(self) -> tuple[Entry, ...]:
         """The entries that were differentiated."""
-        return tuple(self.record.entries[at] for at in self.record.outputs)
+        each = [one.outputs for one in self.record.by_output.values()] or [self.record.outputs]
+        return tuple(self.record.entries[at] for at in dict.fromkeys(at for own in each for at in own))
 
     @property
     def stamp(self) -> Stamp:
@@ -228,8 +229,15 @@ class Recording(Mapping[str, Entry]):
                 asked="rec.total()" if weights is None else f"rec.total({written(weights)})", found=repr(self),
                 next="bp.probe(f, of=['ce', 'kl']), for several outputs",
             )  # fmt: skip
-        return Recording(summed(record, weights_of(weights, record.by_output)), self._result)
-
+        found = weights_of(weights, record.by_output)
+        many = [key for key in found if any(note.code == "grads_batched" for note in record.by_output[key].notes)]
+        if many:
+            raise BadOption(
+                f"the gradients of {many[0]} are of many cotangents at once, and have no sum with others",
+                asked="rec.total()" if weights is None else f"rec.total({written(weights)})",
+                next=f"rec.of({many[0]!r}), or rec.total({{...}}) without it",
+            )  # fmt: skip
+        return Recording(summed(record, found), self._result)
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
         """How the gradients of each pair of several outputs agree: their cosine and their norms, for each entry.
 

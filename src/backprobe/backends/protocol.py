@@ -143,6 +143,12 @@ class BlockTape(Tape, Protocol):
     def has_history(self, capture: Any) -> bool:
         """Was it computed from what is differentiated, so that backward may yet come through it?"""
 
+    def leads_on(self, captures: Sequence[Any]) -> bool:
+        """Has the program kept a graph for more passes, or is one of these computed from what is differentiated, and no
+        pass of its own has come by it yet?
+        """
+        return False
+
     @property
     @abstractmethod
     def progress(self) -> int:

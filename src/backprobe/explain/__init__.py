@@ -75,7 +75,8 @@ def explain(recording: Any, name: Any = None) -> Report:
 def _explain_recording(recording: Recording, name: Any) -> Report:
     record = recording.record
     if name is None:
-        return explain_outputs(record) if record.by_output else _explain_whole(record)
+        is_asked = bool(record.by_output) and any(entry.finiteness is not None for entry in record.entries)
+        return explain_outputs(record) if record.is_of_several or is_asked else _explain_whole(record)
     if not isinstance(name, str):
         raise BadOption(
             "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",

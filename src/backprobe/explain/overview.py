@@ -62,7 +62,7 @@ def explain_all(flow: Dataflow) -> Report:
 
     Leaves that were trained, or were not to be, lack nothing.
     """
-    missing = [at for at, entry in enumerate(flow.entries) if entry.status is not GradStatus.OK]
+    missing = [at for at, entry in enumerate(flow.entries) if _lacks(entry)]
     lost = {at for at in missing if flow.entries[at].status is GradStatus.NOT_CONNECTED} - trained_leaves(flow)
     severed, explained, updates, spared = _severed(flow, lost)
     rest, is_replaced, returned = lost - explained, _replaced(flow), _returned_beside(flow)
@@ -91,6 +91,11 @@ def explain_all(flow: Dataflow) -> Report:
              *_without(flow, missing, rest - leaves), *constants(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
+
+
+def _lacks(entry: Entry) -> bool:
+    """Has it no gradient, of the output that is meant or of any other?"""
+    return GradStatus.OK not in (entry.status, *entry.statuses.values())
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
@@ -141,7 +146,7 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
     """May a value have a gradient? Inputs, labels and counters may not, unless nothing has one."""
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
         return False
-    if entry.is_because(OF_GRADIENTS, NOT_ASKED):
+    if entry.is_because("is_gradient", OF_GRADIENTS, NOT_ASKED):
         return False
     return entry.status is not GradStatus.FROZEN or not is_any
 

@@ -45,11 +45,13 @@ class BlockRun(Form):
 
     tape: BlockTape
     schema: Schema
+    takes_partials = False  # is each call of the framework that differentiates heard of before it does?
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
-        refuse_options_of_block(probe, isinstance(self.tape, Differentiator))
+        is_run_backward = isinstance(self.tape, Differentiator)
+        refuse_options_of_block(probe, is_run_backward, self.takes_partials and not is_run_backward)
         self.outputs: list[int] = []  # the numbers of what the program takes gradients of
         self.summed: dict[int, None] = {}  # of these, what it runs backward from
         self.versions: Versions = {}
@@ -163,7 +165,6 @@ class BlockRun(Form):
         self.trace.release()
         self.tape.release()
         self.outputs.clear()
-        self.summed.clear()
         self.versions.clear()
         if self.frame is not None:
             forget(self.frame)
@@ -256,6 +257,7 @@ class PlainBlock(BlockRun):
     """A block without a model: its variables, and the locals of the functions it calls."""
 
     looked_into = None
+    takes_partials = True
 
     def file(self) -> str | None:
         assert self.frame is not None

@@ -26,8 +26,9 @@ from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.recording import Recording
 from backprobe.source.main_module import as_main, compiled
 
-STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
-ENDED = "all {} iterations of the script that run backward() were looked at, and this is the last"
+STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
+ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
+RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
 LATER = ", and later ones were not looked at: --steps 10 looks at ten"
 USUAL = 2  # iterations: the second shows what the first has left it
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
@@ -103,6 +104,7 @@ class Script:
         self.last: Report | None = None  # of what ran without a backward
         self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
         self.iterations = self.values = self.gradients = 0
+        self.does = RUN_BACKWARD  # in each of them
         from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
         self.earlier = EarlierIterations()
@@ -133,7 +135,7 @@ class Script:
                     self.values += gradients.count
             except Stopped:
                 assert self.answer is not None
-                stopped = STOPPED.format(self.iterations) if self.iterations else GRADIENT.format(gradients.count)
+                stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
                 stopped += LATER if self._may_show_more() else ""
                 self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
             except SystemExit as error:
@@ -146,7 +148,7 @@ class Script:
     def _say_all(self) -> None:
         """The script has ended before as many iterations as were asked for."""
         if self.answer is not None and self.steps > 1 < self.iterations:
-            self.answer = replace(self.answer, notes=(ENDED.format(self.iterations), *self.answer.notes))
+            self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
         """Was the script stopped with nothing found, where nobody asked for more?"""
@@ -164,6 +166,8 @@ class Script:
         if not record.entries:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
+        is_beside = record.framework == "torch" and bool(record.outputs) and not block.summed
+        self.does = TAKE_GRADIENTS if is_beside else RUN_BACKWARD
         if self.probe.options.nonfinite and self._is_clean(record):
             self.earlier.keep_losses(record)
             return False

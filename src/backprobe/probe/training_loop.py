@@ -55,12 +55,26 @@ class Part(PlainBlock):
 
     @property
     def passes(self) -> int:
-        """How many tensors the program has run backward from."""
+        """How many tensors the program has taken gradients of."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
     def has_replaced_a_leaf(self) -> bool:
         """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?"""
+        return any(self._is_leaf(held[0]) and not self._is_leaf(held[-1]) for held in self._bound())
+
+    @property
+    def has_more_to_come(self) -> bool:
+        """Is what the program has computed and not taken gradients of yet still in use, or a graph that it has kept?
+
+        So it is in an inner loop, whose last state a later ``backward()`` goes through; and in one that takes the rows
+        of a Jacobian, one after another.
+        """
+        tape = self.tape
+        return not self.summed and tape.leads_on([captures[-1] for captures in self._bound()])
+
+    def _bound(self) -> list[list[Any]]:
+        """The captures that each name has held, in their order."""
         named: dict[tuple[Any, str, str], list[tuple[int, Any]]] = {}
         for value in self.trace.read().naming.made:
             for scope, local, count, leaf in value.names if value.number is not None else ():
@@ -68,8 +82,7 @@ class Part(PlainBlock):
                 capture = self.trace.versions.captures[value.number]
                 where = scope if local.isidentifier() else None  # an attribute is bound in other functions, too
                 named.setdefault((where, local, leaf), []).append((count, capture))
-        ends = [sorted(each, key=itemgetter(0))[:: len(each) - 1] for each in named.values() if len(each) > 1]
-        return any(self._is_leaf(first) and not self._is_leaf(last) for (_, first), (_, last) in ends)
+        return [[capture for _, capture in sorted(each, key=itemgetter(0))] for each in named.values()]
 
     def _is_leaf(self, capture: Any) -> bool:
         return self.tape.is_differentiated(capture.tensor) and not self.tape.has_history(capture)
@@ -180,7 +193,7 @@ class TrainingLoop:
         if is_backward or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
         if block.passes:
-            return not self._goes_on(block)
+            return not ((len(captures) <= MANY and block.has_more_to_come) or self._goes_on(block))
         return len(captures) > MANY and not any(map(tape.has_history, captures))
 
     def _goes_on(self, block: Part) -> bool:

@@ -97,7 +97,10 @@ SENTENCES = {
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "is_gradient": "it is a gradient from autograd.grad(...) without create_graph=True",
     "beside_inputs": "autograd.grad(...) stopped at its inputs, and did not come by it on the way to them",
-    "grads_batched": "autograd.grad(..., is_grads_batched=True) brings a gradient for each of many cotangents at once",
+    "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "
+                     "these",
+    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients are "
+                             "of many cotangents at once",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",

@@ -45,7 +45,8 @@ def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
         first,
         entries=tuple([_joined(dict(zip(records, entries, strict=True)), default) for entries in every]),
         default_output=default,
-        **{**OF_SEVERAL, "outputs": _all(records, "outputs"), **own, "notes": _all(records, "notes")},
+        notes=_all(records, "notes"),
+        **{**OF_SEVERAL, "outputs": _all(records, "outputs"), **own},
         by_output={
             key: Differentiated(
                 backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from operator import attrgetter
 from types import FrameType
@@ -81,6 +81,11 @@ class BackwardCall:
         )  # fmt: skip
 
     @property
+    def batch(self) -> int:
+        """For how many cotangents at once it runs; 0 for one."""
+        return len(self.cotangents[0]) if self.is_batched and self.cotangents[0] is not None else 0
+
+    @property
     def is_transformed(self) -> bool:
         """Does it run inside a transform of ``torch.func``? All gradients end with that."""
         return any(map(is_wrapped, self.roots))
@@ -118,9 +123,21 @@ class Output:
         return bool(self.calls) and self.calls[0].is_grad
 
     @property
+    def batch(self) -> int:
+        return self.calls[0].batch if self.calls else 0
+
+    @property
     def is_cut_short(self) -> bool:
         """Has a call begun that did not come to its end?"""
         return not all(call.is_over for call in self.calls)
+
+    def and_also(self, others: Sequence[Output]) -> Output:
+        """This one, with what others have brought beside it."""
+        arrived, written = dict(self.arrived), dict(self.written)
+        for one in others:
+            arrived = {**arrived, **{at: each for at, each in one.arrived.items() if at not in arrived}}
+            written = {**one.written, **written}
+        return replace(self, arrived=arrived, written=written)
 
     def touched(self) -> set[int]:
         """The numbers of the gradients that something has written into since."""
@@ -152,6 +169,8 @@ class Passing:
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Within this context, no mode of the program sees what is done."""
 
+    is_open = True  # are passes those of the program?
+
     def __init__(self, keeps_history: bool) -> None:
         self.keeps_history = keeps_history
         self.began: Callable[[BackwardCall], None] = _ignore
@@ -172,10 +191,20 @@ class Passing:
         self.count = 0
         self.begun = 0  # how many calls so far
 
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Within this context no pass is the program's."""
+        self.is_open = False
+        try:
+            yield
+        finally:
+            self.is_open = True
+
     def _at(self, output: Output) -> None:
         """What arrives from now on is of this output."""
         self.output, self.arrived, self.written = output, output.arrived, output.written
         self.is_grad = output.is_grad  # looked at for each leaf
+        self.batch = output.batch
 
     @property
     def is_cut_short(self) -> bool:
@@ -196,7 +225,7 @@ class Passing:
         """Does the running pass belong to a call that counts?"""
         running = current_pass()
         call = self.passes.get(running)
-        return call is not None and running in self.output_of and not call.is_batched
+        return call is not None and running in self.output_of
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """A hook or prehook of a node: note the gradient at one of its places."""
@@ -213,6 +242,8 @@ class Passing:
         """
         if gradient is None or (current_pass() != self.running and not (self._counts() and number not in self.late)):
             return  # it may have been taken off just now, as this pass began here
+        if self.batch:
+            gradient = _unbatched(gradient, self.batch)
         if self.asked and number in self.asked:
             self.returned[id(gradient)] = ref(gradient)
         if (self.seeds and id(gradient) in self.seeds) or (self.asked and number in self.asked):
@@ -234,6 +265,8 @@ class Passing:
         if gradient is None or (current_pass() != self.running and not self._counts()):
             return
         number = leaf.number
+        if self.batch:
+            gradient = _unbatched(gradient, self.batch)
         if self.is_grad:
             self.returned[id(gradient)] = ref(gradient)
         if number in self.output.known:
@@ -263,6 +296,8 @@ class Passing:
 
     def offer(self, number: int, gradient: Tensor) -> None:
         """What ``grad()`` is about to return for a place at which nothing else may be heard."""
+        if self.batch:
+            gradient = _unbatched(gradient, self.batch)
         self.returned[id(gradient)] = ref(gradient)
         self.offered[number] = gradient.detach().clone() if not self.keeps_history else gradient.clone()
 
@@ -299,6 +334,8 @@ class Passing:
 
     def _counts(self) -> bool:
         running = current_pass()
+        if not self.is_open:
+            return False
         if running not in self.passes:
             self.passes[running] = call = self._call()
             if call is not None:
@@ -327,6 +364,18 @@ class Passing:
             self.began(call)
         if call.is_grad:
             queue_callback(self._take_offered)
+
+    def told_apart(self) -> list[Output]:
+        """What there is of each output: one without calls where there were none. What one call of ``backward()`` brought
+        is the same as what ``grad()`` did that asked for the same.
+        """
+        summed = next((one for one in self.outputs if not one.is_grad), None)
+        if summed is None or len(summed.calls) > 1:
+            return self.outputs or [self.output]
+        with self.quiet():
+            same = [one for one in self.outputs if one.is_grad and one.calls[0].asks_as(summed.calls[0])]
+        others = [one for one in self.outputs if one not in same]
+        return [one.and_also(same) if one is summed else one for one in others]
 
     def begin_unnumbered(self, number: int) -> None:
         """A call of ``backward()`` that nothing was heard of is over."""
@@ -362,6 +411,13 @@ class Passing:
         if call is None:
             return BackwardCall()  # called from C++
         return BackwardCall.of(call)
+
+
+def _unbatched(gradient: Tensor, size: int) -> Tensor:
+    """The gradients of each cotangent, one behind the other, of what PyTorch's vmap holds as one tensor."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    return torch._remove_batch_dim(gradient, level, size, 0)
 
 
 def _ignore(call: BackwardCall) -> None:

@@ -32,6 +32,7 @@ from backprobe.backends.torch.backward_passes import (
     current_pass,
     queue_callback,
 )
+from backprobe.backends.torch.block_partials import BlockPartials, seeds
 from backprobe.backends.torch.capture import (
     TOKENS,
     WRITTEN_IN_PYTHON,
@@ -41,6 +42,7 @@ from backprobe.backends.torch.capture import (
     gradient_edge,
     make,
     nodes_made,
+    with_edges,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
@@ -80,11 +82,6 @@ def _traces(code: CodeType) -> bool:
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
 
 
-def _with_edges(captures: Sequence[Capture]) -> list[Capture]:
-    """The captures, leaves with the edges at which their gradients arrive."""
-    return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
-
-
 def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
@@ -121,7 +118,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
-        self.is_particular = self.copies or options.nonfinite  # is there more to do for each capture?
+        self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to each capture?
 
     # while the block runs
 
@@ -156,7 +154,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             self.passing.output.captures = [*dict.fromkeys([*self.passing.output.captures, *captures])]
             if call.is_grad:
                 self._listen_to_inputs(call.inputs)
-            for capture, cotangent in zip(captures, call.cotangents, strict=True) if not call.is_batched else ():
+            for capture, cotangent in zip(captures, call.cotangents, strict=True):
                 if capture.edge is not None and key(capture.edge) not in known:
                     self._start_at(capture, cotangent, len(captures) == 1)
 
@@ -166,7 +164,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         """
         self.passing.asked.clear()
         for tensor in inputs:
-            number = None if tensor.grad_fn is None else self.numbers.get((tensor.grad_fn, tensor.output_nr))
+            edge = None if id(tensor) in self.listened else gradient_edge(tensor)
+            number = None if edge is None else self.numbers.get(key(edge))
             if number is not None:
                 self.passing.asked.add(number)
             if number in self.prehooked or number in self.passing.late:
@@ -180,8 +179,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
-            if call.is_transformed:
+            if call.is_transformed or not self.passing.is_open:
                 return
+            self._take_partials()
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
             handles += [root.register_hook(self.passing.notice) for root in alone]
@@ -189,6 +189,12 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                 self.hooks += (handle.hooks_dict_ref(), handle.id)
         elif frame.f_code.co_name == "forward":
             self.census.runs.entered(frame)
+
+    def _take_partials(self) -> None:
+        """The program is about to run backward."""
+        if self.partials is not None and current_pass() < 0:
+            with self.quiet(), self.passing.closed():
+                self.partials.take()
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -284,6 +290,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         through: bool = False,
     ) -> Capture:  # fmt: skip
         node = tensor.grad_fn
+        if self.partials is not None:
+            self.partials.captures.append(made := super().capture(tensor, around, previous, through))
+            return made
         if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
             return super().capture(tensor, around, previous, through)
         if dispatch_modes() or is_wrapped(tensor):
@@ -417,6 +426,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed and capture.leaf is None
 
+    def leads_on(self, captures: Sequence[Capture]) -> bool:
+        calls = [call for output in self.passing.outputs for call in output.calls]
+        if calls and calls[-1].keeps_graph:
+            return True
+        behind = {*graph.all_nodes(node for call in calls for node in call.nodes)}
+        return any(one.edge is not None and one.leaf is None and one.edge.node not in behind for one in captures)
+
     # what is known about gradients
 
     @property
@@ -428,15 +444,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
-        return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
+        return super().unfinished(with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
         columns = self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
-        return [self._passed(columns, output) for output in self.passing.outputs or [self.passing.output]]
+        return [self._of_output(columns, output) for output in self.passing.told_apart()]
 
-    def _passed(self, columns: Columns, output: Output) -> Backward:
+    def _of_output(self, columns: Columns, output: Output) -> Backward:
         """What the calls of one output gave."""
         places = {id(capture): at for at, capture in enumerate(columns.captures)}
         begun_at = tuple([places[id(capture)] for capture in output.captures if id(capture) in places])
@@ -457,11 +473,16 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
         scaled, notes = self._scales(captures, grads) if self.multiples and not output.is_grad else ((), ())
         notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
+        if output.batch and begun_at:
+            notes = (*notes, (begun_at[0], Reason("grads_batched", {"count": str(output.batch)})))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training, own=own)
-        return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
+        if self.partials is not None:
+            begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
+            passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
+        return passed if self.births is None else self.births.added_to(passed, with_edges(captures))
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""
@@ -500,6 +521,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         beside = self._beside_inputs([captures[at] for at in lacking], output)
         for at in lacking:
             capture = captures[at]
+            if output.batch and (capture.geometry is not None or capture.writes):
+                capture = capture.but(opaque=Reason("grads_batched_of_view"))
             why = self._why_of_leaf(capture, output) or {**beside, **late}.get(capture.number, missing)
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
@@ -508,7 +531,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
         recorded = graph.by_edge(captures)
-        leaves = graph.by_edge(_with_edges(captures))
+        leaves = graph.by_edge(with_edges(captures))
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
@@ -548,18 +571,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there.
-
-        Where it ran for many cotangents at once, what it brought cannot be held.
-        """
+        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there."""
         if not (lacking and output.is_grad):
             return {}
         call, last = output.calls[0], output.calls[-1]
         behind = {*graph.all_nodes(call.nodes)}
         why: Missing = GradStatus.NOT_CONNECTED, Reason("beside_inputs"), call.at
         late: Missing = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
-        if call.is_batched:
-            why = GradStatus.OPAQUE, Reason("grads_batched"), call.at
         edges = ((one, one.edge or gradient_edge(one.tensor)) for one in lacking if one.is_followed)
         return {one.number: late if one.calls > last.before else why
                 for one, edge in edges if edge is not None and edge.node in behind}  # fmt: skip
@@ -593,4 +611,5 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
+        self.partials = None
         del self.take, self.take_early, self.take_of_leaf
