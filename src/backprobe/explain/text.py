@@ -462,7 +462,7 @@ SENTENCES = {
     "only_derivative": "only the derivative is used of: {names}",
     "not_used": "computed, and not used for an output: {names}",
     "not_seen_used": "nothing recorded leads to an output from: {names}",
-    "not_asked": "not among what tf.gradients was asked for, nor on the way to that: {names}",
+    "not_asked": "not among the values whose gradients the program asked for, nor on the way to these: {names}",
     "cut_in_graph": "cut off in the graph on every path to the output: {names}",
     "model_states": "held by the model beside its parameters, and not used for an output: {names}",
     "frozen_all": "computed from nothing recorded that requires a gradient: {names}",
