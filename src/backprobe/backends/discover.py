@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import CodeType, FrameType, ModuleType
@@ -122,9 +122,9 @@ def find_backend(
     )
 
 
-def _mentioned(values: Iterable[Any], *, used_only: bool) -> set[str]:
-    """The packages of the global names of functions and frames: of all in their modules, or of those that are used."""
-    found = set()
+def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
+    """The packages of modules, and of the global names of functions and frames: of all, or of those that are used."""
+    found = {one.__name__.partition(".")[0] for one in values if isinstance(one, ModuleType)}
     for code, namespace in filter(None, map(_code_and_globals, values)):
         names = code.co_names if used_only else namespace
         held = [namespace[name] for name in names if name in namespace]

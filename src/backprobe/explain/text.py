@@ -174,7 +174,7 @@ CAUSES = {
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
     "not_watched.variable_next": "trainable=True where it is made, or tape.watch({plain}) in the tape before its use",
-    "not_float.asked": "a tape gave None for {value}: its dtype is {dtype}, and only floating-point and complex values "
+    "not_float.asked": "{giver} gave None for {value}: its dtype is {dtype}, and only floating-point and complex values "
                        "have derivatives",
     "not_float.asked_next": "make it with a floating-point dtype, tf.Variable([1.0, 2.0])",
     "asked_for_nothing": "{text} asks a tape for the gradients of nothing: the list that it is given is empty",
@@ -203,7 +203,13 @@ CAUSES = {
     "graph_cut.by_hand_next": "if that is a tf.custom_gradient, return a gradient for each of its inputs",
     "tape_stopped": "{text} uses {value} while the tape is stopped, so no gradient comes back",
     "tape_stopped_next": "compute it outside `with tape.stop_recording():`",
-    "none_given": "a tape gave None for {value}: {reason}",
+    "none_in_graph": "tf.gradients gave None for {value}: {target} is not computed from it",
+    "none_in_graph_next": "use {plain} in what {target} is computed from, or leave it out of what tf.gradients is asked "
+                          "for",
+    "none_held": "tf.gradients gave None for {value}: stop_gradients= holds something constant on every way from it to "
+                 "{target}",
+    "none_held_next": "leave out of stop_gradients= what lies between {value} and {target}",
+    "none_given": "{giver} gave None for {value}: {reason}",
     "none_given_next": "name what was differentiated, with bp.probe(of=...) as rec, and ask bp.explain(rec, {value})",
     "opaque": "the gradient of {value} cannot be captured: {reason}",
     "opaque_next": "record it where it can be seen: see the reason",
@@ -501,7 +507,7 @@ SENTENCES = {
     "without_cut": "let the gradient through {text}, if that is the part that counts here;\n{partials}",
     "see_partials": "bp.probe(..., partials=True) gives the derivative of each value with respect to each input",
     # facts about tapes
-    "none_for": "a tape gave None for {names}",
+    "none_for": "{giver} gave None for {names}",
     "zeros_for": "a tape gave zeros for {names}",
     "asked_for": "asked for: {at}",
     "same_of": "the same of {names}",
@@ -562,6 +568,7 @@ SENTENCES = {
     "only_derivative": "only the derivative is used of: {names}",
     "not_used": "computed, and not used for an output: {names}",
     "not_seen_used": "nothing recorded leads to an output from: {names}",
+    "not_asked": "not among the values whose gradients the program asked for, nor on the way to these: {names}",
     "cut_in_graph": "cut off in the graph on every path to the output: {names}",
     "model_states": "held by the model beside its parameters, and not used for an output: {names}",
     "frozen_all": "computed from nothing recorded that requires a gradient: {names}",

@@ -104,7 +104,7 @@ class BlockRun(Form):
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                if isinstance(self.tape, Differentiator):
+                if isinstance(self.tape, Differentiator) and not self.outputs:  # else the program has done so itself
                     if error is None or self.has_taken_gradients(self.tape):
                         self.differentiate(self.tape)
                     else:

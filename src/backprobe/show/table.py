@@ -18,6 +18,7 @@ from backprobe.markup import row as html_row
 from backprobe.markup import table as html_table
 from backprobe.record.brief import place
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.reasons import NOT_FETCHED
 from backprobe.show.columns import ALIAS, GAP, Columns, Forms, Row, elided
 from backprobe.show.printing import echo
 from backprobe.show.text import forms, outputs, path_sums, printable
@@ -46,7 +47,8 @@ def _row(entry: Entry, arrays: Arrays) -> Row:
     try:
         value = forms(entry.value, arrays)
     except Overwritten:
-        lost = "not kept" if entry.held.why == entry.why else "overwritten"
+        why = entry.held.why
+        lost = "not kept" if why == entry.why or why.code in NOT_FETCHED else "overwritten"
         value = lost, lost, lost
     several = tuple([_gradient(entry.of_output(key), arrays, "") for key in entry.by_output])
     where = statement = ""
