@@ -16,8 +16,10 @@ from torch import nn, optim
 from torch.autograd import grad  # noqa: F401  # a loop variable of a test takes its name
 
 import backprobe as bp
+from asked import round_trip
 from backprobe.source.rebound_names import rebound_name
 from backprobe.source.scopes import Names, Text
+from block_cases import nothing_left
 from commands import in_folder, invoked, python
 
 HEAD = "backprobe: raised while running"
@@ -221,7 +223,7 @@ TAKEN = {
         """,
         "'data' is no longer `{'x': x}`: a function has taken its name",
         ("toy.py:7: data = {\"x\": x}", "toy.py:8: def data(): return w"),
-        "another name for the function: `def data_(): return w`",
+        "another name for the function: `def data_(): return w`,\nif `{'x': x}` is meant",
     ),
     "a number in the place of a function defined here": (
         """\
@@ -504,6 +506,27 @@ def test_a_block_around_a_model():
     assert rec["weight"].grad is not None
 
 
+def test_a_saved_recording_says_the_same(tmp_path):
+    with pytest.raises(TypeError), bp.probe() as rec:
+        sum = torch.ones(2, requires_grad=True).sum()
+        sum([1, 2])
+    loaded = round_trip(rec, tmp_path)
+    assert str(bp.explain(loaded)) == str(bp.explain(rec))
+    assert bp.explain(loaded).of_kind("rebound") and list(map(str, loaded.notes)) == list(map(str, rec.notes))
+
+
+def test_nothing_is_left_of_a_block_whose_error_was_explained():
+    x = torch.ones(2, requires_grad=True)
+    with nothing_left():
+        try:
+            with bp.probe():
+                sum = (x * 2).sum()
+                sum([1, 2])
+        except TypeError as error:
+            assert "'sum' is not Python's own function" in error.__notes__[-1]
+        del sum
+
+
 def test_an_error_that_the_program_catches_is_its_own():
     x = torch.ones(2, requires_grad=True)
     with bp.probe() as rec:
@@ -605,6 +628,11 @@ SILENT = {
             if u is None:
                 def u(x): return x
         return u(w)
+        """,
+    "a local name whose branch did not run": """\
+        if x is None:
+            input = x
+        return input + w
         """,
     "deleted": """\
         sum = x

@@ -141,7 +141,8 @@ def _is_unclear(found: Rebound, last: Binding) -> bool:
     """May the program mean what took the name? So it may in the body of a loop, of an argument, and of what it does
     nothing with but call it.
     """
-    if last.how in (How.ARGUMENT, How.COMPREHENSION):
+    is_of_data = found.failed.use is not Use.CALL and not found.means.is_of_code
+    if last.how in (How.ARGUMENT, How.COMPREHENSION) or is_of_data:
         return True
     if last.how in (How.ASSIGNED, How.WALRUS) and found.failed.use is Use.CALL and not found.failed.attribute:
         return not (found.failed.is_unbound or found.is_renewed or is_read(last, found))

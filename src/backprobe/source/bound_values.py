@@ -34,12 +34,14 @@ class Use(StrEnum):
 class Bound:
     """What a binding gives: the object itself, or its type alone, or neither where it is not known.
 
-    ``is_now`` is of an object that the text spells: what it held when the binding ran may have been another.
+    ``is_now`` is of an object that the text spells: what it held when the binding ran may have been another. Of a
+    function, ``place`` is the file and line of its definition.
     """
 
     value: Any = UNKNOWN
     kind: type | None = None
     is_now: bool = False
+    place: tuple[str, int] | None = None
 
     def can(self, use: Use, name: str = "") -> bool | None:
         """Can it be called, has it this attribute, or has it items? None where that is not known."""
@@ -54,12 +56,20 @@ class Bound:
             return None
         return _has(self.kind, "__call__" if use is Use.CALL else "__getitem__")
 
+    @property
+    def is_of_code(self) -> bool:
+        """Is it a module, a class, a function, or an object that is there to be called?"""
+        kind = self.kind if self.value is UNKNOWN else type(self.value)
+        return kind is not None and (issubclass(kind, ModuleType) or _has(kind, "__call__"))
+
     def may_be(self, held: Any) -> bool:
         """May it be what the name holds now?"""
         if held is UNKNOWN or self.is_now:
             return True
         if self.value is not UNKNOWN:
             return self.value is held or type(self.value) is type(held)
+        if self.place is not None and type(held) is FunctionType:
+            return self.place == (held.__code__.co_filename, held.__code__.co_firstlineno)
         return self.kind is None or type(held) is self.kind or (self.kind is type and issubclass(type(held), type))
 
 
@@ -78,8 +88,10 @@ def bound_by(one: Binding, look: Look, name: str) -> Bound:
     if isinstance(one.statement, ast.Import | ast.ImportFrom):
         return Bound(imported(one, look))
     if isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        made = type if isinstance(one.node, ast.ClassDef) else FunctionType
-        return Bound(kind=None if one.node.decorator_list else made)
+        if one.node.decorator_list:
+            return Bound()
+        is_class = isinstance(one.node, ast.ClassDef)
+        return Bound(kind=type) if is_class else Bound(kind=FunctionType, place=(one.text.file, one.line))
     return Bound() if one.value is None else _of_expression(one.value, look, name)
 
 

@@ -32,12 +32,16 @@ def _passes_on(code: CodeType) -> bool:
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
-def expressions_at(step: TracebackType, text: Text) -> list[Any]:
-    """The expressions of a text that the instruction of a step belongs to; none where it has no exact place."""
+def expressions_at(step: TracebackType, text: Text) -> list[tuple[Any, ast.AST]]:
+    """The expressions of a text that the instruction of a step belongs to, each with what it is a part of.
+
+    None where the instruction has no exact place.
+    """
     place = _place(step.tb_frame.f_code, step.tb_lasti)
     if place is None:
         return []
-    return [node for node in ast.walk(text.tree) if isinstance(node, ast.expr) and place in _places(node)]
+    parts = ((node, around) for around in ast.walk(text.tree) for node in ast.iter_child_nodes(around))
+    return [(node, around) for node, around in parts if isinstance(node, ast.expr) and place in [*_places(node)]]
 
 
 def statement_at(frame: FrameType, line: int, text: Text) -> ast.stmt | None:

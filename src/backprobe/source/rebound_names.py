@@ -100,7 +100,7 @@ def _texts(frame: FrameType) -> list[Text]:
 def _failed(error: BaseException, step: TracebackType, text: Text) -> Failed | None:
     """What a name was used for where an error was raised."""
     said, frame = str(error), step.tb_frame
-    for node in expressions_at(step, text):
+    for node, around in expressions_at(step, text):
         match node:
             case ast.Call(func=ast.Name() as name) if isinstance(error, TypeError) and NOT_CALLABLE in said:
                 return Failed(Use.CALL, name, node, held=name_in(frame, name.id))
@@ -115,7 +115,11 @@ def _failed(error: BaseException, step: TracebackType, text: Text) -> Failed | N
                 if error.name == attr:
                     return Failed(Use.ATTRIBUTE, name, node, attr, error.obj)
             case ast.Name() if isinstance(error, UnboundLocalError):
-                return Failed(Use.CALL, node, node, is_unbound=True)
+                match around:
+                    case ast.Call(func=called) if called is node:
+                        return Failed(Use.CALL, node, node, is_unbound=True)
+                    case ast.Attribute(attr=attr):
+                        return Failed(Use.ATTRIBUTE, node, node, attr, is_unbound=True)
     return None
 
 
@@ -246,8 +250,6 @@ class _Search:
     def _can(self, bound: Bound) -> bool:
         """Is it known that this could have been used as the program does?"""
         failed = self.failed
-        if failed.is_unbound:
-            return bound.value is not UNKNOWN or bound.kind is not None
         if failed.is_method:
             is_module = issubclass(type(bound.value), ModuleType)
             return is_module and callable(vars(bound.value).get(failed.attribute))
