@@ -25,6 +25,7 @@ And a tape may be one or several of these classes:
 - ``Versions``: a tensor can get other contents and stay the same object
 - ``Writes``: a write also reaches other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
+- ``KeptGradients``, which a block's tape may have: what tensors keep, the program may read, and find None
 - ``Recompute``: parts of the program run once more in the course of backward, as checkpoints do
 - ``Replaces``: the program can go on with another tensor, or another gradient
 - ``Staging``: the framework traces whole functions, and may throw a trace away
@@ -150,7 +151,7 @@ class Late(ABC):
 class KeptGradients(ABC):
     """Tensors that keep their gradients where the program reads them, and hold None where they have none."""
 
-    reads = 0
+    count: int
     """How many of them the program has read, to use them."""
 
     @abstractmethod
@@ -174,6 +175,14 @@ class KeptGradients(ABC):
     @abstractmethod
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
         """It has returned this; ``texts`` are what its inputs are in the program's text, as far as that shows them."""
+
+
+class AtEnd(ABC):
+    """The tape of a block whose program may run backward itself: it can, where the program has not."""
+
+    @abstractmethod
+    def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
+        """Take the gradients of an output, now that the program is over; the graph is kept for it."""
 
 
 class Recompute(ABC):

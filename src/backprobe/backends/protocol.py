@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
-from backprobe.backends.capabilities import Models, ModuleObserver, Program
+from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver, Program
 from backprobe.backends.facts import Advice, Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
@@ -125,6 +125,9 @@ class BlockTape(Tape, Protocol):
         """The lines of those calls of backward that have begun, and did not come to their end."""
         return ()
 
+    kept: KeptGradients | None = None
+    """The gradients that tensors of the program keep, which it may read."""
+
     hears: Collection[str] = frozenset()
     """The names of functions of any kind that ``entered`` is to hear of."""
 
@@ -161,6 +164,9 @@ class BlockTape(Tape, Protocol):
 
 class Blocks(Protocol):
     """The block form in a framework."""
+
+    differentiates_at_end = False
+    """Does its tape run backward where the program has not? See ``AtEnd``."""
 
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:

@@ -45,17 +45,23 @@ class BlockRun(Form):
 
     tape: BlockTape
     schema: Schema
+    takes_partials = False  # is each call of the framework that differentiates heard of before it does?
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
-        refuse_options_of_block(probe, isinstance(self.tape, Differentiator))
+        self.refuse_options()
         self.outputs: list[int] = []  # the numbers of what the program takes gradients of
         self.summed: dict[int, None] = {}  # of these, what it runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.caught = CaughtErrors()
         self.recording = BlockRecording(self._record, self._progress)
+
+    def refuse_options(self) -> None:
+        """Raise BadOption for an option that a block cannot take."""
+        is_run_backward = isinstance(self.tape, Differentiator)
+        refuse_options_of_block(self.probe, is_run_backward, self.takes_partials and not is_run_backward)
 
     def opened(self) -> BlockTape:
         refuse_options(self.backend, self.probe.options)
@@ -255,6 +261,8 @@ class PlainBlock(BlockRun):
     """A block without a model: its variables, and the locals of the functions it calls."""
 
     looked_into = None
+    takes_partials = True
+    observer_type = FrameObserver
 
     def file(self) -> str | None:
         assert self.frame is not None
@@ -265,16 +273,25 @@ class PlainBlock(BlockRun):
         assert self.frame is not None
         if self.selection.asks_operations:
             self._refuse_operations()
-        read = tensors_read(self.frame, self.tape)
+        read = self.read()
         if isinstance(self.tape, Differentiator):
             self.tape.follow(_leaves(list(read.values())))
-        observer = FrameObserver(self.trace, self.tape)
+        observer = self.observer_type(self.trace, self.tape)
         observer.failed = partial(self.caught.see, self)
-        observer.start(self.frame, read)
+        self.begin(observer, self.frame, read)
         try:
             yield
         finally:
             observer.stop()
+
+    def read(self) -> dict[str, Any]:
+        """What holds tensors now among the names that the block may read."""
+        assert self.frame is not None
+        return tensors_read(self.frame, self.tape)
+
+    def begin(self, observer: FrameObserver, frame: FrameType, read: dict[str, Any]) -> None:
+        """The block begins where a frame stands; ``read`` is what it may read of what was there before."""
+        observer.start(frame, read)
 
     def _refuse_operations(self) -> None:
         asked = next(p.text for p in self.selection.positive if p.asks_operations)

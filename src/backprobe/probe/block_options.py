@@ -7,13 +7,13 @@ from backprobe.probe.request import Request, name_of
 from backprobe.record.brief import kind
 
 
-def refuse_options_of_block(probe: Request, is_run_backward: bool) -> None:
+def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partials: bool = False) -> None:
     """Raise BadOption for an option that says how to run: a block, and in PyTorch its backward, runs as written."""
     options = probe.options
     target = "" if probe.target is None else name_of(probe.target) + ", "
     taken = {
         "strategy": (options.strategy != "edges", f"with bp.probe({target[:-2]}) as rec:"),
-        "partials": (bool(options.partials), "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
+        "partials": (bool(options.partials) and not takes_partials, "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
         "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
     }
     why = "the program runs as it is written; the block only observes it"

@@ -96,7 +96,7 @@ SENTENCES = {
     "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "is_gradient": "it is a gradient from autograd.grad(...) without create_graph=True",
-    "beside_inputs": "autograd.grad(...) stopped at its inputs, and did not come by it on the way to them",
+    "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "
                      "these",
     "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients are "

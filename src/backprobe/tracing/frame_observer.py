@@ -12,7 +12,7 @@ from operator import itemgetter
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
-from backprobe.backends.capabilities import KeptGradients, Late, Recompute
+from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
@@ -20,7 +20,8 @@ from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.none_checks import GRADIENT
-from backprobe.source.tracer import Tracer
+from backprobe.source.sites import Site
+from backprobe.source.tracer import Tracer, Watched
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.none_reads import Returning, look
@@ -225,8 +226,8 @@ class ObservedFrame:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
             tape, kept = self.scope.recorder.tape, self.observer.kept
-            if kept is not None and event.node.attr == GRADIENT:  # type: ignore[union-attr]  # it has this attribute
-                kept.assigned(value_in(frame, event.node.value))  # type: ignore[union-attr]  # the same
+            if kept is not None and isinstance(event.node, ast.Attribute) and event.node.attr == GRADIENT:
+                kept.assigned(value_in(frame, event.node.value))
             if isinstance(tape, Late):
                 tape.look_again((self.scope.kind.file, self.scope.sites[event.site].line))
         else:
@@ -310,15 +311,20 @@ class FrameObserver:
         self.trace, self.tape = trace, tape
         self.late = tape if isinstance(tape, Late) else None
         self.recompute = tape if isinstance(tape, Recompute) else None
-        self.kept = tape if isinstance(tape, KeptGradients) else None
+        self.kept = tape.kept
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Called with an error of backward, in each frame that it passes through: the program may catch it."""
         self.users: dict[CodeType, bool] = {}
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
-    def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
+    def start(
+        self, frame: FrameType, unread: dict[str, Any], watching: type[ObservedFrame] = ObservedFrame,
+        more: Sequence[Site] = (),
+    ) -> None:  # fmt: skip
         """Watch a frame from here on; of one whose source cannot be read, only the functions that it calls.
+
+        ``more`` are sites of it that its text does not have.
 
         Raises NoSource in a function that reports to another probe.
         """
@@ -330,8 +336,8 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        scope = self.trace.open_root(code.co_filename, found.sites)
-        self.tracer.start(frame, ObservedFrame(self, scope, found, code, unread))
+        scope = self.trace.open_root(code.co_filename, (*found.sites, *more))
+        self.tracer.start(frame, watching(self, scope, found, code, unread))
 
     def stop(self) -> None:
         if not self.tracer.stop():
@@ -346,7 +352,7 @@ class FrameObserver:
             step = step.tb_next
         return False
 
-    def _entered(self, frame: FrameType) -> ObservedFrame | Returning | None:
+    def _entered(self, frame: FrameType) -> Watched | None:
         code = frame.f_code
         if code.co_name in self.tape.hears and self.trace.is_recording:
             self.tape.entered(frame)
@@ -369,11 +375,12 @@ class FrameObserver:
         """What waits for the gradients that a function returns, if the program has called it and uses them."""
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
-        call = watched.pending if isinstance(watched, ObservedFrame) else None
-        if call is None or not call.may_be_none or self.kept is None or frame.f_back is None:
+        event = watched.pending if isinstance(watched, ObservedFrame) else None
+        call = event.node if event is not None and event.may_be_none else None
+        if self.kept is None or frame.f_back is None or not isinstance(call, ast.Call):
             return None
         is_asked = self.trace.is_recording and self.kept.may_give_none(frame)
-        return Returning(self.kept, frame.f_back, call.node) if is_asked else None  # type: ignore[arg-type]  # a call
+        return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
         """The scope that called what a checkpoint computes again, in the trace of that repetition."""

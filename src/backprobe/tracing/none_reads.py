@@ -30,9 +30,10 @@ def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
     assert isinstance(read, ast.Attribute)
     owner = read.value
     tensor = value_in(frame, owner)
-    is_item = tensor is UNKNOWN and isinstance(owner, ast.Subscript)
-    if is_item:
-        tensor = value_in(frame, owner.value)  # type: ignore[attr-defined]  # a subscript
+    item = owner if tensor is UNKNOWN and isinstance(owner, ast.Subscript) else None
+    if item is not None:
+        tensor = value_in(frame, item.value)
+    is_item = item is not None
     if tensor is not UNKNOWN and kept.is_none(tensor, is_item) and not _is_asked_inside(frame, found):
         line = read.end_lineno or read.lineno
         kept.none_read(tensor, ast.unparse(read), source_at(frame.f_code.co_filename, line), is_item)

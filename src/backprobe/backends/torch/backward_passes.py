@@ -10,8 +10,8 @@ from __future__ import annotations
 import operator
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from operator import attrgetter
@@ -28,6 +28,7 @@ from backprobe.backends.torch.capture import ListenedLeaf, version
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
+from backprobe.source.user_code import package
 
 CALLS = CodeOf(torch.autograd, "backward", "grad")
 """The functions of PyTorch in which backward runs."""
@@ -52,6 +53,7 @@ class BackwardCall:
     keeps_graph: bool = False  # does it free nothing?
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
     is_batched: bool = False  # does it run once for many cotangents?
+    is_ours: bool = False  # does a probe run it, as where a function is probed in a block?
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
     before: int = 0  # how many calls had begun
     is_over: bool = False
@@ -77,7 +79,7 @@ class BackwardCall:
         return cls(
             roots, cotangents, tuple([one for one in _listed(inputs) if isinstance(one, Tensor)]), inputs is not None,
             at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
-            is_batched=bool(given.get("is_grads_batched")), is_nested=innermost_call(frame.f_back) is not None,
+            is_batched=bool(given.get("is_grads_batched")), is_ours=_is_ours(frame.f_back), is_nested=innermost_call(frame.f_back) is not None,
         )  # fmt: skip
 
     @property
@@ -147,6 +149,10 @@ class Output:
         return {number for number, held in arrived.items() if held._version != written.get(number, held._version)}
 
 
+def _is_ours(calling: FrameType | None) -> bool:
+    return calling is not None and package(calling.f_code.co_filename) == "backprobe"
+
+
 def _listed(given: Any) -> list[Any]:
     """What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read."""
     if isinstance(given, dict):
@@ -169,6 +175,8 @@ class Passing:
     quiet: Callable[[], AbstractContextManager[Any]] = nullcontext
     """Within this context, no mode of the program sees what is done."""
 
+    is_open = True  # are passes those of the program?
+
     def __init__(self, keeps_history: bool) -> None:
         self.keeps_history = keeps_history
         self.began: Callable[[BackwardCall], None] = _ignore
@@ -188,6 +196,15 @@ class Passing:
         self.returned: dict[int, ReferenceType[Tensor]] = {}  # by identity: what ``grad()`` returns
         self.count = 0
         self.begun = 0  # how many calls so far
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Within this context no pass is the program's."""
+        self.is_open = False
+        try:
+            yield
+        finally:
+            self.is_open = True
 
     def _at(self, output: Output) -> None:
         """What arrives from now on is of this output."""
@@ -323,6 +340,8 @@ class Passing:
 
     def _counts(self) -> bool:
         running = current_pass()
+        if not self.is_open:
+            return False
         if running not in self.passes:
             self.passes[running] = call = self._call()
             if call is not None:
@@ -342,7 +361,7 @@ class Passing:
         """
         call.before = self.begun
         queue_callback(call.end)  # which the engine does not call where a pass raises
-        if call.is_transformed or (call.is_grad and call.is_nested and not self.begins_inside):
+        if call.is_ours or call.is_transformed or (call.is_grad and call.is_nested and not self.begins_inside):
             return
         self.begun += 1
         self._belongs(call, current_pass())

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import KeptGradients, Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass
+from backprobe.backends.capabilities import AtEnd, Late, Recompute
+from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
@@ -32,6 +32,7 @@ from backprobe.backends.torch.backward_passes import (
     current_pass,
     queue_callback,
 )
+from backprobe.backends.torch.block_partials import BlockPartials, seeds
 from backprobe.backends.torch.capture import (
     TOKENS,
     WRITTEN_IN_PYTHON,
@@ -41,12 +42,13 @@ from backprobe.backends.torch.capture import (
     gradient_edge,
     make,
     nodes_made,
+    with_edges,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.none_reads import NoneReads, may_give_none
+from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.pipelines import Pipelines
@@ -81,11 +83,6 @@ def _traces(code: CodeType) -> bool:
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
 
 
-def _with_edges(captures: Sequence[Capture]) -> list[Capture]:
-    """The captures, leaves with the edges at which their gradients arrive."""
-    return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
-
-
 def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
@@ -100,9 +97,10 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
+    kept: NoneReads
     refused = ()
 
     def __init__(self, options: Options) -> None:
@@ -113,6 +111,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
+        self.at_end: Backward | None = None  # of the pass that was run when the program was over
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
@@ -122,8 +121,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
-        self.none_reads = NoneReads(self.passing)
-        self.is_particular = self.copies or options.nonfinite  # is there more to do for each capture?
+        self.kept = NoneReads(self.passing)
+        self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to each capture?
 
     # while the block runs
 
@@ -183,8 +183,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
-            if call.is_transformed:
+            if call.is_ours or call.is_transformed or not self.passing.is_open:
                 return
+            self._take_partials()
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
             handles += [root.register_hook(self.passing.notice) for root in alone]
@@ -193,25 +194,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         elif frame.f_code.co_name == "forward":
             self.census.runs.entered(frame)
 
-    # gradients that the program reads
-
-    def is_none(self, tensor: Any, is_item: bool) -> bool:
-        self.reads += 1
-        with self.quiet():
-            return self.none_reads.is_none(tensor, is_item)
-
-    def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
-        with self.quiet():
-            self.none_reads.note(tensor, text, at, is_item)
-
-    def assigned(self, tensor: Any) -> None:
-        with self.quiet():
-            self.none_reads.assigned(tensor)
-
-    may_give_none = staticmethod(may_give_none)
-
-    def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
-        self.none_reads.gave(frame, returned, texts, at)
+    def _take_partials(self) -> None:
+        """The program is about to run backward."""
+        if self.partials is not None and current_pass() < 0:
+            with self.quiet(), self.passing.closed():
+                self.partials.take()
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -307,6 +294,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         through: bool = False,
     ) -> Capture:  # fmt: skip
         node = tensor.grad_fn
+        if self.partials is not None:
+            self.partials.captures.append(made := super().capture(tensor, around, previous, through))
+            return made
         if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
             return super().capture(tensor, around, previous, through)
         if dispatch_modes() or is_wrapped(tensor):
@@ -447,26 +437,35 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         behind = {*graph.all_nodes(node for call in calls for node in call.nodes)}
         return any(one.edge is not None and one.leaf is None and one.edge.node not in behind for one in captures)
 
+    def run_backward(self, root: Root, captures: Sequence[Capture]) -> None:
+        followed = with_edges([_with_history(capture) for capture in captures])
+        with self.quiet(), self.passing.closed():
+            self.settle(followed)
+            self.mark_changed(followed)
+            self.at_end = self._passed(root, followed, True)
+
     # what is known about gradients
 
     @property
     def progress(self) -> int:
-        return self.passing.count + len(self.none_reads) + sum(not leaf.is_untouched for leaf in self.leaves)
+        return self.passing.count + len(self.kept) + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
     def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
         return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
-        return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
+        return super().unfinished(with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
+        if self.at_end is not None:
+            return [self.at_end]
         columns = self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
-        return [self._passed(columns, output) for output in self.passing.told_apart()]
+        return [self._of_output(columns, output) for output in self.passing.told_apart()]
 
-    def _passed(self, columns: Columns, output: Output) -> Backward:
+    def _of_output(self, columns: Columns, output: Output) -> Backward:
         """What the calls of one output gave."""
         places = {id(capture): at for at, capture in enumerate(columns.captures)}
         begun_at = tuple([places[id(capture)] for capture in output.captures if id(capture) in places])
@@ -492,10 +491,12 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
-        read = self.none_reads.found(captures)
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
-                          none_reads=read, own=own)  # fmt: skip
-        return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
+                          none_reads=self.kept.found(captures), own=own)  # fmt: skip
+        if self.partials is not None:
+            begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
+            passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
+        return passed if self.births is None else self.births.added_to(passed, with_edges(captures))
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""
@@ -544,7 +545,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
         recorded = graph.by_edge(captures)
-        leaves = graph.by_edge(_with_edges(captures))
+        leaves = graph.by_edge(with_edges(captures))
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
@@ -624,5 +625,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, KeptGradients):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
-        self.none_reads = NoneReads(self.passing)
+        self.kept = NoneReads(self.passing)
+        self.partials = self.at_end = None
         del self.take, self.take_early, self.take_of_leaf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
@@ -64,6 +65,11 @@ class Capture:
         for name, value in changed.items():
             setattr(other, name, value)
         return other
+
+
+def with_edges(captures: Sequence[Capture]) -> list[Capture]:
+    """The captures, leaves that are listened to with the edges at which their gradients arrive."""
+    return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
 
 
 class Unfollowed(NamedTuple):

@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing, current_pass
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.tape import is_wrapped, quiet
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.record.entries import NoneRead, WhyEmpty
 from backprobe.record.source import Source
 
 MOST = 64
 """Tensors that are kept for one place of the program: a loop may read a new one each time."""
-
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class _Read:
     has_asked: bool = False
 
 
-class NoneReads:
+class NoneReads(KeptGradients):
     """Those of one block."""
 
     def __init__(self, passing: Passing) -> None:
@@ -50,11 +49,17 @@ class NoneReads:
         self.reads: dict[Hashable, _Read] = {}
         self.places: dict[Hashable, int] = {}  # how many tensors were read at each
         self.filled: set[int] = set()  # by identity: tensors that are not leaves and were given a gradient
+        self.count = 0
 
     def __len__(self) -> int:
         return len(self.reads)
 
     def is_none(self, tensor: Any, is_item: bool) -> bool:
+        self.count += 1
+        with quiet():
+            return self._is_none(tensor, is_item)
+
+    def _is_none(self, tensor: Any, is_item: bool) -> bool:
         """Will ``tensor.grad`` give None, or that of an item? Not asked of tensors that may answer for themselves."""
         if type(tensor) not in ORDINARY or is_wrapped(tensor):
             return False
@@ -65,17 +70,23 @@ class NoneReads:
         return id(tensor) not in self.filled
 
     def assigned(self, tensor: Any) -> None:
-        if type(tensor) in ORDINARY and not tensor.is_leaf:
-            self.filled.add(id(tensor))
+        with quiet():
+            if type(tensor) in ORDINARY and not tensor.is_leaf:
+                self.filled.add(id(tensor))
 
-    def note(self, tensor: Tensor, text: str, at: Source, is_item: bool) -> None:
+    def none_read(self, tensor: Tensor, text: str, at: Source, is_item: bool) -> None:
         calls = self.passing.calls
         has_asked = any(call is not None and call.is_grad for call in self.passing.passes.values())
-        why = WhyEmpty.ITEM if is_item and tensor.requires_grad else self._why_now(tensor)
+        with quiet():
+            why = WhyEmpty.ITEM if is_item and tensor.requires_grad else self._why_now(tensor)
         self._keep(_Read(tensor, text, at, why, len(calls), has_asked))
 
+    def may_give_none(self, frame: FrameType) -> bool:
+        """Is this that of ``torch.autograd.grad``, which was allowed to return None?"""
+        given = frame.f_locals
+        return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")
+
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
-        """What ``grad()`` has returned, and could not compute."""
         inputs = frame.f_locals.get("inputs")
         inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
         if not isinstance(inputs, tuple | list) or not isinstance(returned, tuple) or len(inputs) != len(returned):
@@ -132,9 +143,3 @@ def why_empty(tensor: Tensor, calls: Sequence[BackwardCall]) -> WhyEmpty:
     if not is_reached:
         return WhyEmpty.NOT_REACHED
     return WhyEmpty.UNKNOWN if any(map(graph.is_custom, nodes)) else WhyEmpty.CLEARED
-
-
-def may_give_none(frame: FrameType) -> bool:
-    """Is this that of ``torch.autograd.grad``, which was allowed to return None?"""
-    given = frame.f_locals
-    return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")

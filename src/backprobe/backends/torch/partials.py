@@ -1,6 +1,6 @@
 """Local partials on the real graph: what flows from one recorded value into the next, and no further.
 
-While ``_stopped`` is entered, a prehook on the node of each recorded value lets no gradient pass on. The engine notes
+While ``stopped`` is entered, a prehook on the node of each recorded value lets no gradient pass on. The engine notes
 what arrives at an edge before that node's prehooks run, so one pass from a value gives exactly what flows into its
 direct inputs, and nothing through one of them into another.
 
@@ -50,20 +50,20 @@ def local_partials(
     unknown: set[int] = set()  # something more flows into these than was taken
     coarse: dict[int, float] = {}  # the rounding of the coarsest dtype that flows into these
     residue: dict[int, float] = {}  # what rounding leaves of the consumers' gradients where they cancel
-    with _stopped(captures, recorded) as stop:
+    with stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
             if not sources:
                 continue
             for at in sources:
-                coarse[at] = max(coarse.get(at, 0.0), _rounding(captures[positions[0]]))
-            run = _Pass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
+                coarse[at] = max(coarse.get(at, 0.0), rounding(captures[positions[0]]))
+            run = Pass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
             if run.is_nested:
                 unknown.update(sources)
                 found.links.update({at: [Edge(source) for source in sources] for at in positions})
                 continue
             arrived = arrivals.at(edge)
-            left = 0.0 if arrived is None else _rounding(captures[positions[0]]) * largest(numbers(arrived))
+            left = 0.0 if arrived is None else rounding(captures[positions[0]]) * largest(numbers(arrived))
             residue.update({at: max(residue.get(at, 0.0), left) for at in sources})
             try:
                 local = run.partials(full)
@@ -79,20 +79,20 @@ def local_partials(
                     flowing.setdefault(at, []).append(flow)
             for position in positions:
                 found.links[position] = [
-                    _link(captures[position], at, captures[at], local.get(nth), flows[nth])
+                    link(captures[position], at, captures[at], local.get(nth), flows[nth])
                     for nth, at in enumerate(sources)
                 ]
     _lead_around(captures, recorded, arrivals, found.links)
-    found.sums = _compare(captures, recorded, arrivals, flowing, unknown, coarse, residue)
+    found.sums = compare(captures, recorded, arrivals, flowing, unknown, coarse, residue)
     return found
 
 
-def _rounding(capture: Capture) -> float:
+def rounding(capture: Capture) -> float:
     assert capture.alias is not None
     return torch.finfo(capture.alias.dtype).eps
 
 
-def _link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
+def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
     """The numbers of an edge as its two entries see them; none where the consumer is only a part of what flows on."""
     if consumer.opaque or source.opaque or consumer.geometry is not None:
         return Edge(at)
@@ -112,7 +112,7 @@ def _lead_around(
                 links.setdefault(position, []).append(Edge(at, None, term))
 
 
-class _Stop:
+class Stop:
     """Which edge lets its gradient flow on: the one that the running pass starts from."""
 
     def __init__(self) -> None:
@@ -135,13 +135,13 @@ class _Stop:
 
 
 @contextmanager
-def _stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> Iterator[_Stop]:
+def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> Iterator[Stop]:
     """No gradient flows on from a recorded edge, and the user's hooks on recorded tensors and ``.grad`` see nothing."""
     numbers: dict[Node, set[int]] = {}
     for node, number in recorded:
         if node.name() != LEAF:
             numbers.setdefault(node, set()).add(number)
-    stop = _Stop()
+    stop = Stop()
     with ExitStack() as undo:
         for node, own in numbers.items():
             undo.callback(node.register_prehook(partial(stop.hook, node, frozenset(own))).remove)
@@ -157,10 +157,10 @@ def _stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]])
         yield stop
 
 
-class _Pass:
+class Pass:
     """What flows from one value into its direct inputs."""
 
-    def __init__(self, consumer: Capture, sources: Sequence[Capture], stop: _Stop, create_graph: bool) -> None:
+    def __init__(self, consumer: Capture, sources: Sequence[Capture], stop: Stop, create_graph: bool) -> None:
         assert consumer.edge is not None
         assert consumer.alias is not None
         self.consumer, self.sources, self.stop, self.create_graph = consumer, sources, stop, create_graph
@@ -202,8 +202,8 @@ class _Pass:
             return [None] * len(self.sources)
         products: dict[int, Product] = {}
         if not arrived.is_meta:
-            plain, eps = arrived.to_dense() if arrived.is_sparse else arrived, _rounding(self.consumer)
-            products = {nth: _product(plain, block, self._shape(nth), eps) for nth, block in local.items()}
+            plain, eps = arrived.to_dense() if arrived.is_sparse else arrived, rounding(self.consumer)
+            products = {nth: product(plain, block, self._shape(nth), eps) for nth, block in local.items()}
         if self.like.numel() == 1 and len(products) == len(self.sources):
             found = [products[nth][0] for nth in range(len(self.sources))]
             if all(bool(flow.isfinite().all()) for flow in found):
@@ -245,7 +245,7 @@ Product = tuple[Tensor, Tensor]
 """A gradient times a Jacobian block, and how far rounding may carry either of that and what autograd flows."""
 
 
-def _product(gradient: Tensor, block: Tensor, shape: tuple[int, ...], eps: float) -> Product:
+def product(gradient: Tensor, block: Tensor, shape: tuple[int, ...], eps: float) -> Product:
     """The block has the shape of its value, or none where that is one number, followed by ``shape``."""
     row, rows = gradient.reshape(1, -1).to(block.dtype), block.reshape(gradient.numel(), math.prod(shape))
     kind = torch.finfo(block.dtype)
@@ -260,7 +260,7 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
     return product[0] if bool(apart.any()) and bool(product[0].isfinite().all()) else flow
 
 
-def _compare(
+def compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
     flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
     residue: Mapping[int, float],
@@ -275,7 +275,7 @@ def _compare(
         arrived, first = arrivals.arrived.get(edge), positions[0]
         if arrived is None or all(captures[at].opaque for at in positions):
             continue
-        hooked = any(captures[at].tensor._backward_hooks for at in positions)
+        hooked = any(len(captures[at].tensor._backward_hooks or ()) > (captures[at].leaf is not None) for at in positions)
         if hooked or first in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
             unjudged += positions
             continue

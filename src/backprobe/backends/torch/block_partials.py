@@ -1,0 +1,136 @@
+"""Local partials in a block, whose program runs backward itself: they are taken just before each of its passes, which
+may free the graph.
+
+What flows along an edge is the partial times the gradient that the program's own pass brought, so it is known only
+where a value is one number, or ``partials="full"`` asked for the whole block: the graph is gone by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.facts import Backward
+from backprobe.backends.immutable import largest
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.capture import Capture, with_edges
+from backprobe.backends.torch.gradient_hooks import Arrivals
+from backprobe.backends.torch.graph import Key, by_edge, key
+from backprobe.backends.torch.partials import Pass, compare, link, product, rounding, stopped
+from backprobe.backends.torch.tensors import numbers
+from backprobe.record.inputs import Edge, PathSums
+from backprobe.record.quoted_errors import said_by
+from backprobe.record.reasons import Reason
+
+
+@dataclass
+class Local:
+    """The partials of one value by the edges of its direct inputs, and what is to be noted of it."""
+
+    blocks: dict[Key, Tensor] = field(default_factory=dict)
+    notes: list[Reason] = field(default_factory=list)
+
+
+class BlockPartials:
+    """Those of one block."""
+
+    def __init__(self, *, full: bool) -> None:
+        self.full = full
+        self.captures: list[Capture] = []
+        self.known: dict[Key, Local] = {}
+
+    def take(self) -> None:
+        """The program is about to run backward: take those of what it has computed since."""
+        captures = with_edges([capture for capture in self.captures if capture.is_followed])
+        recorded = by_edge(captures)
+        new = [positions[0] for edge, positions in recorded.items() if edge not in self.known]
+        with stopped(captures, recorded) as stop:
+            for at in new:
+                edge = captures[at].edge
+                assert edge is not None
+                sources = [captures[one] for one in graph.inputs(edge, recorded)]
+                self.known[key(edge)] = self._of(Pass(captures[at], sources, stop, False)) if sources else Local()
+
+    def _of(self, run: Pass) -> Local:
+        if run.is_nested:
+            return Local()
+        try:
+            found = run.partials(self.full)
+        except RuntimeError as error:  # an earlier pass has freed this part
+            return Local({}, [Reason("partials_missing", {"error": said_by(error)})])
+        blocks = {key(run.edges[nth]): block for nth, block in found.items()}
+        return Local(blocks, run.notes)
+
+    def links(
+        self, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], grads: Sequence[Any],
+        begun: Mapping[int, Tensor],
+    ) -> Links:  # fmt: skip
+        """The edges into some captures with what is known of them, once a pass has brought these gradients.
+
+        ``begun`` are the cotangents of what it began at.
+        """
+        found = Links(with_edges(captures), dict(enumerate(grads)), {at: [seed] for at, seed in begun.items()})
+        for at, sources in enumerate(inputs):
+            edge = found.captures[at].edge
+            if edge is not None and sources:
+                found.add(at, sources, self.known.get(key(edge), Local()))
+        return found
+
+
+@dataclass
+class Links:
+    """The edges into captures, by position, what flows into each capture, and where that is not known."""
+
+    captures: Sequence[Capture]
+    grads: Mapping[int, Tensor | None]
+    flowing: dict[int, list[Tensor]]
+    edges: dict[int, list[Edge]] = field(default_factory=dict)
+    notes: list[tuple[int, Reason]] = field(default_factory=list)
+    unknown: set[int] = field(default_factory=set)
+    coarse: dict[int, float] = field(default_factory=dict)
+    residue: dict[int, float] = field(default_factory=dict)
+
+    def add(self, at: int, sources: Sequence[int], local: Local) -> None:
+        consumer, arrived = self.captures[at], self.grads[at]
+        self.notes += [(at, note) for note in local.notes]
+        own = []
+        for one in sources:
+            source, edge = self.captures[one], self.captures[one].edge
+            block = None if edge is None else local.blocks.get(key(edge))
+            flow = None
+            if block is not None and arrived is not None:
+                flow = product(arrived, block, tuple(source.tensor.shape), rounding(consumer))[0]
+                self.flowing.setdefault(one, []).append(flow)
+                self.coarse[one] = max(self.coarse.get(one, 0.0), rounding(consumer))
+                left = rounding(consumer) * largest(numbers(arrived))
+                self.residue[one] = max(self.residue.get(one, 0.0), left)
+            elif arrived is not None:
+                self.unknown.add(one)
+            own.append(link(consumer, one, source, block, flow))
+        self.edges[at] = own
+
+    def added_to(self, passed: Backward) -> Backward:
+        """What a pass gave, with these."""
+        pairs = enumerate(passed.outcomes)
+        outcomes = [replace(one, inputs=tuple(self.edges[at])) if at in self.edges else one for at, one in pairs]
+        return replace(passed, outcomes=outcomes, sums=self.sums(), notes=(*passed.notes, *self.notes))
+
+    def sums(self) -> PathSums | None:
+        """Do the contributions into each value sum to its gradient?"""
+        arrived = {key(one.edge): self.grads[at] for at, one in enumerate(self.captures) if one.edge is not None}
+        recorded = by_edge(self.captures)
+        return compare(
+            self.captures, recorded, Arrivals(arrived, {}, {}), self.flowing, self.unknown, self.coarse, self.residue
+        )
+
+
+def seeds(
+    captures: Sequence[Capture], begun_at: Sequence[int], cotangents: Sequence[Tensor | None]
+) -> dict[int, Tensor]:
+    """The cotangents of what a pass began at, by position; ones where none was given."""
+    pairs = zip(begun_at, cotangents, strict=False)
+    return {at: torch.ones_like(captures[at].tensor) if seed is None else seed for at, seed in pairs}
