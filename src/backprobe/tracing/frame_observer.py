@@ -336,7 +336,8 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        scope = self.trace.open_root(code.co_filename, (*found.sites, *more))
+        sites = (*found.sites, *more) if more else found.sites  # a kind of scope is known by the very tuple
+        scope = self.trace.open_root(code.co_filename, sites)
         self.tracer.start(frame, watching(self, scope, found, code, unread))
 
     def stop(self) -> None:
