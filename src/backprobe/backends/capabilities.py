@@ -148,6 +148,14 @@ class Late(ABC):
         """One of the user's functions is entered: what ran until now, the calling line did."""
 
 
+class AtEnd(ABC):
+    """The tape of a block whose program may run backward itself: it can, where the program has not."""
+
+    @abstractmethod
+    def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
+        """Take the gradients of an output, now that the program is over; the graph is kept for it."""
+
+
 class KeptGradients(ABC):
     """Tensors that keep their gradients where the program reads them, and hold None where they have none."""
 
@@ -175,14 +183,6 @@ class KeptGradients(ABC):
     @abstractmethod
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
         """It has returned this; ``texts`` are what its inputs are in the program's text, as far as that shows them."""
-
-
-class AtEnd(ABC):
-    """The tape of a block whose program may run backward itself: it can, where the program has not."""
-
-    @abstractmethod
-    def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
-        """Take the gradients of an output, now that the program is over; the graph is kept for it."""
 
 
 class Recompute(ABC):

@@ -55,7 +55,7 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @probing
 @click.option("--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording; bp.load reads it.")
@@ -63,10 +63,12 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
 def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: bool, **options: Any) -> None:
     """Print each value that a function computes, and its gradient.
 
-    The gradient is that of the result with respect to the value.
+    The gradient is that of the result with respect to the value. Of a script it is what the script takes gradients of
+    itself, by backward(), autograd.grad or tape.gradient; it runs until it does so in a second iteration.
 
     \b
     backprobe probe toy.py:f x=3 w=2 b=1
+    backprobe probe train.py --lr 0.1
     backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]'
     backprobe probe toy.py:f x=3 w=2 b=1 --save toy.recording
     backprobe probe toy.recording
@@ -193,7 +195,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     _answer(script.judged(program, words, bp.health, **options))
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
@@ -210,9 +212,10 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
 
     \b
     backprobe draw toy.py:f toy.svg x=3 w=2 b=1
+    backprobe draw train.py toy.svg
     backprobe draw toy.recording toy.png
 
-    A function is recorded with --partials true, so that edges have numbers.
+    A function or script is recorded with --partials true, so that edges have numbers.
     """
     if "=" in path and not Path(path).suffix:
         raise BadOption(
@@ -228,7 +231,7 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
     echo(f"the circuit: {path}")
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @click.argument("name", metavar="VALUE")
 @probing
@@ -240,9 +243,10 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     \b
     backprobe derive toy.py:f x x=3 w=2 b=1      of the result
     backprobe derive toy.py:f x v x=3 w=2 b=1    of the value v
+    backprobe derive train.py x                  of what a script takes gradients of
     backprobe derive toy.recording x
 
-    A function is recorded with --partials true, which the chain rule needs.
+    A function or script is recorded with --partials true, which the chain rule needs.
     """
     if name.partition("=")[0].isidentifier() and "=" in name:
         raise BadOption(

@@ -14,6 +14,7 @@ from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
 from backprobe.probe.script import USUAL, Script
+from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
 from backprobe.show.printing import echo
 
@@ -59,6 +60,40 @@ def judged(
     return report
 
 
+def recorded(
+    file: str, words: Sequence[str], *, select: Sequence[str], values: str | None, backend: str | None,
+    partials: Any, **options: Any,
+) -> bp.Recording:  # fmt: skip
+    """What a script takes gradients of first. Where it raises, that is printed before its error comes out."""
+    _check(file, {**options, "backend": backend if backend not in LISTENING else None})
+    probe = bp.probe(select=select or None, values=values or "alias", partials=partials, backend=backend)
+    script = ScriptRecording(probe, file, words)
+    try:
+        with progress(lambda: f"{file} runs"):
+            script.run()
+    except SystemExit:
+        _print(script.recording)
+        raise
+    except KeyboardInterrupt:
+        echo("stopped by Ctrl-C; what is known so far:", err=True)
+        _print(script.recording)
+        raise SystemExit(STOPPED) from None
+    except Exception as error:
+        if is_unread(error):
+            raise SystemExit(UNREAD) from None
+        show(error)
+        _print(script.recording)
+        raise SystemExit(RAISED) from error
+    if script.recording is None:
+        raise BadOption(
+            f"{file} takes no gradient of PyTorch or TensorFlow that was seen", asked=asked(file),
+            why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
+            "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
+            next=f"loss.backward() at the end of {file}; or {asked(f'{file}:f', 'x=3')}, for a function f in it",
+        )  # fmt: skip
+    return script.recording
+
+
 def _check(file: str, options: dict[str, Any]) -> None:
     if not Path(file).is_file():
         raise BadOption(
@@ -74,6 +109,6 @@ def _check(file: str, options: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _print(report: bp.Report | None) -> None:
-    if report is not None:
-        echo(str(report))
+def _print(found: bp.Report | bp.Recording | None) -> None:
+    if found is not None:
+        echo(str(found))

@@ -95,6 +95,8 @@ SENTENCES = {
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
     "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
+    "first_gradients": "these are of the first iteration of the script that takes gradients; it was stopped in the "
+                       "second",
     "is_gradient": "it is a gradient from autograd.grad(...) without create_graph=True",
     "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "

@@ -275,7 +275,9 @@ def compare(
         arrived, first = arrivals.arrived.get(edge), positions[0]
         if arrived is None or all(captures[at].opaque for at in positions):
             continue
-        hooked = any(len(captures[at].tensor._backward_hooks or ()) > (captures[at].leaf is not None) for at in positions)
+        hooked = any(
+            len(captures[at].tensor._backward_hooks or ()) > (captures[at].leaf is not None) for at in positions
+        )
         if hooked or first in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
             unjudged += positions
             continue
