@@ -173,8 +173,12 @@ class KeptGradients(ABC):
         """The program, in whose text the read is spelled so, is about to find None at this line."""
 
     @abstractmethod
-    def assigned(self, tensor: Any) -> None:
-        """The program has put a gradient where a tensor keeps its own."""
+    def assigned(self, tensor: Any, at: Source) -> None:
+        """The program has put a gradient, or None, where a tensor keeps its own."""
+
+    @abstractmethod
+    def clears(self, owner: Any, at: Source) -> None:
+        """The program is about to take away all gradients of what this object has."""
 
     @abstractmethod
     def may_give_none(self, frame: FrameType) -> bool:

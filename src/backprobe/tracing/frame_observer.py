@@ -24,7 +24,7 @@ from backprobe.source.sites import Site
 from backprobe.source.tracer import Tracer, Watched
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
-from backprobe.tracing.none_reads import Returning, look
+from backprobe.tracing.none_reads import Returning, line_of, look, look_at_clearing
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import OWN, ScopeNames
@@ -109,6 +109,8 @@ class ObservedFrame:
     def _before_call(self, frame: FrameType, event: Event) -> None:
         call = event.node
         function = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
+        if event.clears and self.observer.kept is not None:
+            look_at_clearing(self.observer.kept, frame, event.node)
         self.transparent = _wrappers(function)
         self.scope.recorder.following.note_compiled(function)
         if function is UNKNOWN or call is None:
@@ -227,7 +229,7 @@ class ObservedFrame:
         elif getattr(event.node, "attr", "") in OF_TENSORS:
             tape, kept = self.scope.recorder.tape, self.observer.kept
             if kept is not None and isinstance(event.node, ast.Attribute) and event.node.attr == GRADIENT:
-                kept.assigned(value_in(frame, event.node.value))
+                kept.assigned(value_in(frame, event.node.value), line_of(frame, event.node))
             if isinstance(tape, Late):
                 tape.look_again((self.scope.kind.file, self.scope.sites[event.site].line))
         else:
