@@ -71,7 +71,7 @@ def probed(request, tmp_path, shell):  # noqa: F811
 
     def block(text):
         with redirect_stdout(io.StringIO()) as out:
-            names = run(blocked(text), tmp_path / "block.py")
+            names = run(blocked(text).replace("bp.probe()", "bp.probe(partials=True)"), tmp_path / "block.py")
         return out.getvalue(), names, names["rec"]
 
     def cell(text):

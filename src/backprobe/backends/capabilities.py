@@ -42,7 +42,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran
+from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran, Root
 from backprobe.backends.tensors import Tensors
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source

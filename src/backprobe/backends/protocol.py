@@ -125,7 +125,7 @@ class BlockTape(Tape, Protocol):
         """The lines of those calls of backward that have begun, and did not come to their end."""
         return ()
 
-    kept: KeptGradients | None = None
+    kept_gradients: KeptGradients | None = None
     """The gradients that tensors of the program keep, which it may read."""
 
     hears: Collection[str] = frozenset()
@@ -165,7 +165,7 @@ class BlockTape(Tape, Protocol):
 class Blocks(Protocol):
     """The block form in a framework."""
 
-    differentiates_at_end = False
+    differentiates_at_end: bool = False
     """Does its tape run backward where the program has not? See ``AtEnd``."""
 
     @abstractmethod

@@ -14,6 +14,7 @@ import backprobe as bp
 from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
+from backprobe.cli.recorded import recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.cli.watched import watched
 from backprobe.draw import check_path
@@ -79,7 +80,7 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
     """
     if path is not None and programs.is_saved(program):
         programs.refuse_beside_recording([program], words, {"save": path})
-    recording = programs.recorded(program, words, **options)
+    recording = recorded(program, words, **options)
     echo(str(recording))
     if path is not None:
         recording.save(path, overwrite=overwrite)
@@ -129,7 +130,7 @@ def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Repor
             next=programs.asked(program, "--nonfinite"),
         )  # fmt: skip
     try:
-        recording = programs.recorded(program, words, **options)
+        recording = recorded(program, words, **options)
     except NothingToDifferentiate as error:
         if not words:
             error.add_note(f"If the function calls backward() itself, run its file as a script: "
@@ -191,7 +192,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     The exit status is 1 if something was found.
     """
     if ":" in program or programs.is_saved(program):
-        _answer(bp.health(programs.recorded(program, words, **options)))
+        _answer(bp.health(recorded(program, words, **options)))
     _answer(script.judged(program, words, bp.health, **options))
 
 
@@ -224,7 +225,7 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
         )  # fmt: skip
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
-    recording = programs.recorded(program, words, by_default="true", **options)
+    recording = recorded(program, words, by_default="true", **options)
     if drawn["contributions"]:
         programs.refuse_without_partials(program, recording)
     bp.draw(recording, path, **drawn)
@@ -254,7 +255,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
             next=programs.asked(program, name.partition("=")[0], name, *words),
         )  # fmt: skip
     of, words = _first_name(words)
-    recording = programs.recorded(program, words, by_default="true", **options)
+    recording = recorded(program, words, by_default="true", **options)
     programs.refuse_without_partials(program, recording)
     echo(str(bp.derive(recording, name, *of)))
 

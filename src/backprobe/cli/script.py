@@ -13,6 +13,7 @@ from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
+from backprobe.explain.rebound import with_rebound
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
@@ -47,7 +48,7 @@ def judged(
         if is_unread(error):
             raise SystemExit(UNREAD) from None
         show(error)
-        _print(script.report())
+        _print(with_rebound(script.report(), error))
         raise SystemExit(RAISED) from error
     report = script.report()
     if report is None:

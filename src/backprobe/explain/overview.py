@@ -50,6 +50,9 @@ MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "p
 """What a training that trains all of its parameters cuts off on purpose, as the targets of a value function."""
 
 
+OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
+"""The reasons of what the program took as a derivative, or computed from such, and of what it asked no gradient of."""
+
 OPEN = ("cut_later", "not_in_loss")
 """Kinds of findings that do not know the line which cuts."""
 
@@ -60,7 +63,7 @@ def explain_all(flow: Dataflow) -> Report:
     Leaves that were trained, or were not to be, lack nothing.
     """
     missing = [at for at, entry in enumerate(flow.entries) if _lacks(entry)]
-    lost = {at for at in missing if flow.entries[at].status is GradStatus.NOT_CONNECTED} - trained_leaves(flow)
+    lost = {at for at in missing if _is_lost(flow.entries[at])} - trained_leaves(flow)
     severed, explained, updates, spared = _severed(flow, lost)
     rest, is_replaced, returned = lost - explained, _replaced(flow), _returned_beside(flow)
     ends = {at for at in rest if _is_leaf(flow, at) or flow.entries[at].is_because("assigned")}
@@ -93,6 +96,11 @@ def explain_all(flow: Dataflow) -> Report:
 def _lacks(entry: Entry) -> bool:
     """Has it no gradient, of the output that is meant or of any other?"""
     return GradStatus.OK not in (entry.status, *entry.statuses.values())
+
+
+def _is_lost(entry: Entry) -> bool:
+    """Does no gradient come to it, though the program asked for some that would come by it?"""
+    return entry.status is GradStatus.NOT_CONNECTED and not entry.is_because(*NOT_ASKED)
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
@@ -135,7 +143,7 @@ def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
     replaced = _replaced_leaves(flow)
     others = sum(_may_have_one(flow.entries[at], there > 0) for at in missing if at not in replaced)
     heading = say("overview", there=there, all=there + others)
-    lost = lost - replaced
+    lost = {at for at in lost - replaced if not flow.entries[at].is_because(OF_GRADIENTS)}
     return f"{heading}; {say('lost', count=len(lost))}" if lost else heading
 
 
@@ -143,7 +151,7 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
     """May a value have a gradient? Inputs, labels and counters may not, unless nothing has one."""
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
         return False
-    if entry.is_because("is_gradient"):
+    if entry.is_because("is_gradient", OF_GRADIENTS, *NOT_ASKED):
         return False
     return entry.status is not GradStatus.FROZEN or not is_any
 
@@ -180,7 +188,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
 
 def _is_of_gradients(flow: Dataflow, at: int) -> bool:
     """Is it a derivative that the program took itself, or computed from such alone, as what an update is given?"""
-    return flow.entries[at].is_because("no_path_of_gradient")
+    return flow.entries[at].is_because(OF_GRADIENTS)
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
@@ -347,8 +355,9 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
     groups: dict[str, Collection[int]] = {
         "only_derivative": derived,
         "cut_in_graph": in_graph,
+        "not_asked": [at for at in missing if flow.entries[at].is_because(*NOT_ASKED)],
         "not_used" if _are_outputs_read(flow) else "not_seen_used": [
-            at for at in unused if not _is_item(flow.entries[at])
+            at for at in unused if not (_is_item(flow.entries[at]) or _is_of_gradients(flow, at))
         ],
     }
     if flow.record.training is None:  # which says what is not trained: the rest needs no gradient

@@ -21,6 +21,7 @@ from backprobe.record.source import Source
 CODES = {
     WhyNone.OUTSIDE: "outside_tape", WhyNone.WATCHED_LATE: "watched_late", WhyNone.NOT_WATCHED: "not_watched",
     WhyNone.NOT_FLOAT: "not_float.asked", WhyNone.WATCHED_AFTER: "watched_after", WhyNone.CONSTANT: "constant_target",
+    WhyNone.HELD: "none_held",
 }  # fmt: skip
 SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 UNSEEN = (*SAID, WhyNone.CONSTANT)
@@ -64,6 +65,8 @@ def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
 
 def _is_explained(record: Record, one: NoneGiven) -> bool:
     """Is what cuts it off a finding of its own?"""
+    if one.in_graph:  # which shows all of the way
+        return False
     is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK  # of another output
     if record.training is not None and one.is_variable and one.why is WhyNone.NO_WAY and not (one.cuts or is_there):
         carried = {each.name for each in record.training.untrained if each.carriers}
@@ -82,7 +85,8 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
         line = first.source
         return [finding("asked_for_nothing", "", line, record.framework, text=f"`{line.text.strip()}`")]
     names = listed([one.name for one in group])
-    known = (_mentioned(record, first) or _left(record, first, names)) if first.why in UNSEEN else []
+    is_unseen = first.why in UNSEEN and not first.in_graph
+    known = (_mentioned(record, first) or _left(record, first, names)) if is_unseen else []
     return known or [as_one([_finding(record, one) for one in group])]
 
 
@@ -106,7 +110,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
         value = f"`{given}`" if (given := argument_of(text.strip("`"))) else value
     target = "the result"
     what = "zeros_for" if one.why is WhyNone.ZERO else "none_for"
-    facts = [say(what, names=names), say("asked_for", at=location(one.source))]
+    facts = [say(what, names=names, giver=_giver(one)), say("asked_for", at=location(one.source))]
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=text, target=target, dtype=cut.dtype, instead=flat,
@@ -161,9 +165,14 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
     cuts = [cut for cut in one.cuts
             if any(_is_within(cut.source, line) for line in lines) or used & names_bound(cut.source.statement)
             or not (is_known or _is_within(cut.source, one.source))]  # fmt: skip
-    facts = [say("none_for", names=names), say("asked_for", at=location(one.source))]
+    facts = [say("none_for", names=names, giver=_giver(one)), say("asked_for", at=location(one.source))]
     return [finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
                     record.framework, facts=facts, value=repr(one.name)) for cut in cuts]  # fmt: skip
+
+
+def _giver(one: NoneGiven) -> str:
+    """What gave None."""
+    return "tf.gradients" if one.in_graph else "a tape"
 
 
 def _is_within(line: Source, statement: Source) -> bool:
@@ -175,13 +184,15 @@ def _is_within(line: Source, statement: Source) -> bool:
 def _finding(record: Record, one: NoneGiven) -> Finding:
     outside = record.entries[one.outside[-1]] if one.outside else None
     facts = [say("asked_for", at=location(one.source))]
-    if one.at is not None and record.entries[one.at].status is GradStatus.OK:
+    if one.at is not None and record.entries[one.at].status is GradStatus.OK and not one.in_graph:
         facts.append(say("own_tape"))
-    code = CODES.get(one.why, "none_given")
+    code = CODES.get(one.why, "none_in_graph" if one.in_graph and one.why is WhyNone.NO_WAY else "none_given")
+    targets = listed([repr(record.entries[at].name) for at in one.targets]) or "what is differentiated"
     return finding(
         "not_watched.variable" if code == "not_watched" and one.is_variable else code, one.name,
         (outside and outside.source) or one.source, record.framework,
         facts=facts, value=repr(one.name), plain=as_code(one.name),
         reason=say(SAID[one.why]) if one.why in SAID else "",
-        target="a part of the way to it" if outside is None else repr(outside.name), dtype=one.dtype,
+        target=targets if one.in_graph else "a part of the way to it" if outside is None else repr(outside.name),
+        dtype=one.dtype, giver=_giver(one),
     )  # fmt: skip

@@ -19,6 +19,7 @@ from backprobe.backends.protocol import Backend, Blocks, BlockTape
 from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, Unsupported
+from backprobe.explain.rebound import rebound_reason
 from backprobe.probe.block_options import refuse_options_of_block
 from backprobe.probe.block_variables import outputs_of, why_not
 from backprobe.probe.caught_errors import CaughtErrors
@@ -93,14 +94,17 @@ class BlockRun(Form):
             for unseen in self.tape.not_followed():
                 self.trace.note(unseen.code, **unseen.fields)
             if error is not None and not isinstance(error, BackprobeError):
-                why = raised(error, self.add_notes(error))
+                known = self.add_notes(error)
+                rebound = rebound_reason(error)
+                is_said = rebound is not None and rebound.fields["headline"] in known
+                why = rebound if rebound is not None and is_said else raised(error, known)
                 self.trace.note(why.code, **why.fields)
             for one in self.caught.notes(self.tape.cut_short(), error):
                 self.trace.note(one.code, **one.fields)
             for missed in missed_in(self.replacing):
                 self.trace.note(missed.code, **missed.fields)
             try:
-                if isinstance(self.tape, Differentiator):
+                if isinstance(self.tape, Differentiator) and not self.outputs:  # else the program has done so itself
                     if error is None or self.has_taken_gradients(self.tape):
                         self.differentiate(self.tape)
                     else:

@@ -1,4 +1,4 @@
-"""A notebook cell under a block: it runs as it stands, and takes gradients itself, or they are taken when it is over."""
+"""A notebook cell under a block: it runs as it stands, and takes gradients itself, or they are taken at its end."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.form import Form
 from backprobe.probe.output import Output, choose
@@ -17,7 +16,6 @@ from backprobe.source.sites import Site
 class OfCell(Form):
     """The form of a cell: its output is a variable that it leaves behind, or its last expression."""
 
-    tape: Tensors  # type: ignore[assignment]  # of it no more is needed here
     has_run = False
     output_name: str | None = None
     bound: Mapping[str, Site] = {}  # where this run bound each variable last, in the order of these bindings

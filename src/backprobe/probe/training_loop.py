@@ -59,6 +59,11 @@ class Part(PlainBlock):
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
 
     @property
+    def backward_passes(self) -> int:
+        """How many of these add up in the leaves."""
+        return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
+
+    @property
     def has_replaced_a_leaf(self) -> bool:
         """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?"""
         return any(self._is_leaf(held[0]) and not self._is_leaf(held[-1]) for held in self._bound())
@@ -162,7 +167,7 @@ class TrainingLoop:
     @property
     def reads(self) -> int:
         """How many gradients the program has read in the open block."""
-        kept = None if self.block is None else self.block.tape.kept
+        kept = None if self.block is None else self.block.tape.kept_gradients
         return 0 if kept is None else kept.count
 
     def is_of_training(self, entered: tuple[int, int], is_behind: bool = False) -> bool:

@@ -77,6 +77,7 @@ class WhyNone(StrEnum):
     WATCHED_LATE = "watched_late"  # something was computed from it before the tape watched it
     WATCHED_AFTER = "watched_after"  # what the tape differentiated was there before the tape watched it
     CONSTANT = "constant"  # no operation computed what the tape differentiated from anything with a gradient
+    HELD = "held"  # ways are open, but ``stop_gradients=`` held something on each of them constant
     ZERO = "zero"  # it gave zeros and not None: an operation on each way has a derivative of 0
 
 
@@ -116,7 +117,7 @@ class NoneGiven:
     ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
     has no entry. ``outside`` are the entries on the way that were computed while the tape did not record, ``cuts`` the
     operations on the way that let no gradient through, ``targets`` what the tape differentiated, and ``dtype`` that of
-    what it was asked for.
+    what it was asked for. ``in_graph`` says that no tape was asked, and the graph that a session runs was.
     """
 
     at: Position | None
@@ -128,6 +129,7 @@ class NoneGiven:
     targets: tuple[Position, ...] = ()
     dtype: str = ""
     is_variable: bool = False
+    in_graph: bool = False
 
 
 class WhyEmpty(StrEnum):

@@ -101,8 +101,8 @@ SENTENCES = {
     "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "
                      "these",
-    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients are "
-                             "of many cotangents at once",
+    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients "
+                             "are of many cotangents at once",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
@@ -131,6 +131,11 @@ SENTENCES = {
     "output_without": "the output is not computed from it",
     "stop_gradient": "it was computed from differentiated values, and tf.stop_gradient lets no gradient through",
     "inputs_detached": "it was computed from differentiated values, and these are themselves detached",
+    "in_graph": "it belongs to a graph, and no session has run its gradients in the block",
+    "not_fetched": "the session did not compute it, or it got its name only after the session had run",
+    "not_run_again": "{operation} is computed before it, and gives something else or writes each time: so it was not "
+                     "computed a second time",
+    "beside_sources": "tf.gradients(...) was asked for other values, and did not come by this one on the way to them",
     "through_other_dtype": "it was computed from differentiated values, but through a dtype that has no derivative",
     "custom_gradient": "a custom gradient on the way to the output leaves it out",
     "no_derivative": "every path from it to the output goes through {operations}, and no gradient does",
@@ -169,12 +174,16 @@ SENTENCES = {
     "block_not_differentiated": "the block was not differentiated: {why}",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
+    "session_runs": "the session has computed gradients {count} times: values and gradients are those of the last time",
+    "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the last "
+                      "bits of what it returns may be others, since TensorFlow fuses what is not fetched",
     "graph_not_followed": "the graph that was built for a session was not followed; "
                           "bp.probe(loss, session=session)(feed) records it",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     "raised": "the program raised {error}",
     "raised_at": "the program raised {error} ({at}: {text})",
+    "rebound": "the program raised {error} ({raised}): {headline}",
     "caught": "the program raised {error}, and caught it",
     "caught_at": "the program raised {error} ({at}: {text}), and caught it",
     "cut_short_at": "a backward() raised an error ({at}: {text}), and the program caught it",
@@ -204,8 +213,14 @@ SENTENCES = {
 """The sentence of each code. A field in braces is filled in with what the code was reported with."""
 
 
+NOT_FETCHED = ("in_graph", "not_fetched", "not_run_again")
+"""Why the value of a graph's tensor is not there."""
+
 COPY = 'bp.probe(..., values="copy")'
+FETCH = "its name among what session.run fetches, or rec = bp.probe(output, session=session)(feed)"
 WHY_LOST = {
+    "not_run_again": ("a probe changes nothing that the program computes", FETCH),
+    "not_fetched": ("a probe fetches what has a name when the session runs, and can be computed then", FETCH),
     "overwritten_unseen": ("values are kept as aliases, and backprobe did not see this write coming", COPY),
     "overwritten_since": ("values are kept as aliases, and share the memory of the tensor", COPY),
     "memory_freed": ("values are kept as aliases, and share the memory of the tensor", COPY),

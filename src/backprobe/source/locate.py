@@ -187,6 +187,17 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
     )  # fmt: skip
 
 
+def text_lines(code: CodeType, *, is_rewritten: bool = False) -> tuple[str, ...]:
+    """The lines of the text that a code object was compiled from. Raises NoSource, and StaleSource.
+
+    What was rewritten was found in its text before, and is not compared with it.
+    """
+    lines = _lines(code)
+    if not is_rewritten and not _is_fresh(code, lines):
+        raise _stale(code)
+    return lines
+
+
 def _lines(code: CodeType) -> tuple[str, ...]:
     file = code.co_filename
     if not file.startswith("<"):

@@ -257,6 +257,10 @@ def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(entry, dict):
             entry.setdefault("by_output", {})
             entry.setdefault("default_output", None)
+    given = data.get("none_given")
+    for one in given if isinstance(given, list) else ():
+        if isinstance(one, dict):
+            one.setdefault("in_graph", False)
     return {"by_output": {}, "default_output": None, "none_reads": [], **data}
 
 

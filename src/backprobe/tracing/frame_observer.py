@@ -313,7 +313,7 @@ class FrameObserver:
         self.trace, self.tape = trace, tape
         self.late = tape if isinstance(tape, Late) else None
         self.recompute = tape if isinstance(tape, Recompute) else None
-        self.kept = tape.kept
+        self.kept = tape.kept_gradients
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Called with an error of backward, in each frame that it passes through: the program may catch it."""

@@ -11,15 +11,23 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Differentiator
-from backprobe.backends.facts import Backward, Options, Ran
+from backprobe.backends.facts import Around, Backward, Options, Ran
 from backprobe.backends.patching import listening
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.parameter_updates import Updates
+from backprobe.backends.tensorflow.session_block import SessionBlock
 from backprobe.backends.tensorflow.tape import ProbeTape, TensorflowTape
-from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, is_tensor, variable_of
+from backprobe.backends.tensorflow.tensors import (
+    identity,
+    in_session,
+    is_differentiable,
+    is_eager,
+    is_tensor,
+    variable_of,
+)
 from backprobe.backends.tensorflow.user_tapes import UserTapes
 from backprobe.record.reasons import Reason
 
@@ -58,12 +66,36 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
 
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
+        self.graphs = SessionBlock(lambda outputs: began(outputs, True), lambda: self.counts)
         self.recording.enter_context(self.recorded())
+        self.recording.enter_context(self.graphs.listening())
         for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(private.GIVING, self._giving)}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))
         updating = private.updating_class()
         if updating is not None:
             self.recording.enter_context(listening(updating, private.UPDATING, self._updating))
+
+    # the values of graphs, which have numbers in sessions
+
+    def is_tensor(self, value: Any) -> bool:  # type: ignore[override]  # there it is a function
+        return is_tensor(value) or in_session(value) is not None
+
+    @property
+    def partly_tensors(self) -> tuple[type, ...]:
+        return *super().partly_tensors, private.SymbolicTensor
+
+    def is_differentiated(self, value: Any) -> bool:
+        if in_session(value) is not None:
+            return self.is_floating(value)
+        return super().is_differentiated(value)
+
+    def version(self, tensor: Any) -> int:
+        return 0 if in_session(tensor) is not None else super().version(tensor)
+
+    def capture(self, tensor: Any, around: Callable[[], Around]) -> Capture:
+        return super().capture(tensor, around) if in_session(tensor) is None else self.graphs.capture(tensor)
+
+    # what the program does
 
     def _updating(self, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any) -> Any:
         """Of what an optimizer writes, part comes from Variables of its own, past which nothing is followed."""
@@ -104,6 +136,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def targets(self) -> Sequence[Any]:
         """A gradient penalty asks for a gradient that goes into a loss: then the loss alone is meant."""
+        if self.graphs.runs:
+            return self.graphs.outputs()
         found = {id(target): target for given in self.given for target in given.targets}
         positions = {self.log.position(number) for number in self.log.before(map(self.identity, found.values()))}
         inner = {id(target) for given in self.given if not positions.isdisjoint(given.positions)
@@ -134,7 +168,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def hides(self, code: CodeType) -> bool:
         """What is traced is computed later; what has a gradient of its own runs past the tape."""
-        if not tf.executing_eagerly():
+        if private.builds_function():
             return True
         if code in private.CONVERTING:
             self.log.compiled["what autograph converts"] = None  # as tf.map_fn has it do
@@ -145,8 +179,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def not_followed(self) -> Sequence[Reason]:
         by_keras = layers.compiled_by_keras()
-        graph = [Reason("graph_not_followed")] if self.log.builds_graph else []
-        return [*graph, *(
+        graph = [Reason("graph_not_followed")] if self.log.builds_graph and not self.graphs.runs else []
+        return [*graph, *self.graphs.notes(), *(
             Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
             for name in self.unseen()
         )]  # fmt: skip
@@ -167,10 +201,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """With the gradients that the program asked its own tapes for, and what became of its Variables."""
-        own = self.user_tapes
+        own, graphs = self.user_tapes, self.graphs
         updates = () if self.updates is None else self.updates.found(captures)
         return replace(
-            passed, none_given=own.none_given(captures), training=own.training(captures), updates=updates
+            passed, none_given=(*own.none_given(captures), *graphs.none_given(captures)),
+            training=own.training(captures) or graphs.training(captures), updates=updates,
         )  # fmt: skip
 
     def give_up(self, why: Reason) -> None:
@@ -182,9 +217,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     @property
     def progress(self) -> int:
-        return int(bool(self.passes) or self.why_not is not NOT_RUN)
+        return int(bool(self.passes) or self.why_not is not NOT_RUN) + len(self.graphs.runs)
 
     def backward(self, captures: Sequence[Capture]) -> Sequence[Backward]:
+        if self.graphs.runs:
+            return self.graphs.passes(captures, self.unfinished(captures))
         return self.passes or [self.unfinished(captures)]
 
     def release(self) -> None:

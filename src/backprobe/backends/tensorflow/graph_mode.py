@@ -15,7 +15,7 @@ from backprobe.backends.capabilities import Program
 from backprobe.backends.facts import Backward, Node, Options
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow.graph_gradients import once
-from backprobe.backends.tensorflow.graph_run import GraphRun
+from backprobe.backends.tensorflow.graph_run import GraphRun, gradients_of
 from backprobe.backends.tensorflow.graph_values import CALLING, GraphValues
 from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.containers import leaves
@@ -68,7 +68,7 @@ class GraphProgram(GraphValues, Program):
 
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
         values = [self.values[at] for at in wanted]
-        run = GraphRun(self, values, options.partials, is_seeded=cotangent is not None)
+        run = GraphRun(self, values, options.partials, gradients_of(self, is_seeded=cotangent is not None))
         result, numbers = self.fetch(run.tensors(), [(run.seed, cotangent)] if cotangent is not None else [])
         return result, numbers["output"], run.backward(numbers)
 

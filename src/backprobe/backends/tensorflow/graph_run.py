@@ -22,16 +22,17 @@ from backprobe.record.source import Source
 
 
 class GraphRun:
-    """One run. By position of the recorded values: the tensors of value and gradient, and the direct inputs."""
+    """One run. By position of the recorded values: the tensors of value and gradient, and the direct inputs.
+
+    ``found`` are the tensors of the gradients, by the names of what they are of.
+    """
 
     def __init__(
-        self, graph: GraphValues, values: Sequence[GraphValue], partials: bool | str, *, is_seeded: bool
+        self, graph: GraphValues, values: Sequence[GraphValue], partials: bool | str, found: Mapping[Hashable, Any]
     ) -> None:  # fmt: skip
         self.graph, self.upstream, self.values, self.partials = graph, graph.upstream, values, partials
-        found = _gradients(graph, is_seeded=is_seeded)
         self.seed = found.get("cotangent")
         self.statuses = [self._status(value, found) for value in values]
-        self.carriers = [self._carrier(value, status) for value, (status, _) in zip(values, self.statuses, strict=True)]
         self.gradients = [
             found[value.tensor.name] if status is GradStatus.OK else None
             for value, (status, _) in zip(values, self.statuses, strict=True)
@@ -45,7 +46,8 @@ class GraphRun:
     def tensors(self) -> dict[str, Any]:
         """The tensors to fetch, each under the key of its numbers."""
         wanted = {"output": self.graph.output}
-        for at, (carrier, gradient) in enumerate(zip(self.carriers, self.gradients, strict=True)):
+        carriers = [self._carrier(value, status) for value, (status, _) in zip(self.values, self.statuses, strict=True)]
+        for at, (carrier, gradient) in enumerate(zip(carriers, self.gradients, strict=True)):
             wanted |= {f"value {at}": carrier} if carrier is not None else {}
             wanted |= {f"grad {at}": gradient} if gradient is not None else {}
         return wanted | (self._flows() if self.partials else {})
@@ -153,7 +155,7 @@ class GraphRun:
         return "through_other_dtype"
 
 
-def _gradients(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
+def gradients_of(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
     """The gradient of each value upstream, by its name: added to the graph once, whatever is selected."""
     upstream, output = graph.upstream, graph.output
     fed = [tensor for name, tensor in upstream.tensors.items() if name in graph.fed]

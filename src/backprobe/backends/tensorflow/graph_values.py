@@ -92,7 +92,7 @@ class GraphValues:
         if output.name not in self.walked:
             handles = {variable.tensor.name for variable in self.variables}
             self.walked[output.name] = Upstream(
-                self.graph, output, self.fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles
+                self.graph, [output], self.fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles
             )
         return self.walked[output.name]
 

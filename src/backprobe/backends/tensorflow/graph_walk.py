@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.tensorflow.private import conducts
@@ -21,6 +21,7 @@ def carries(tensor: Any) -> bool:
 
 def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: bool) -> dict[str, Any]:
     """The operations that compute these tensors, by name and in the order of the graph, up to tensors that are fed.
+    An operation among them stands for itself.
 
     With ``control`` those too that only have to run before.
     """
@@ -29,7 +30,7 @@ def behind(graph: Any, tensors: Iterable[Any], fed: frozenset[str], *, control: 
         given = [tensor.op for tensor in operation.inputs if tensor.name not in fed]
         return [*given, *operation.control_inputs] if control else given
 
-    found = reached([tensor.op for tensor in tensors if tensor.name not in fed], before)
+    found = reached([getattr(one, "op", one) for one in tensors if one.name not in fed], before)
     return {operation.name: operation for operation in graph.get_operations() if operation in found}
 
 
@@ -43,19 +44,23 @@ def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 class Upstream:
-    """Every tensor that an output is computed from, up to those that are fed, which nothing before them reaches."""
+    """Every tensor that outputs are computed from, up to those that are fed, which nothing before them reaches."""
 
-    def __init__(self, graph: Any, output: Any, fed: frozenset[str], is_leaf: Callable[[Any], bool]) -> None:
-        operations = behind(graph, [output], fed, control=False).values()
+    def __init__(
+        self, graph: Any, outputs: Sequence[Any], fed: frozenset[str], is_leaf: Callable[[Any], bool]
+    ) -> None:  # fmt: skip
+        operations = behind(graph, outputs, fed, control=False).values()
         self.fed, self.consumers = fed, taken_by(operations)
-        self.tensors = {output.name: output} | {given.name: given for one in operations for given in one.inputs}
+        self.tensors = {one.name: one for one in outputs} | {
+            given.name: given for one in operations for given in one.inputs
+        }
         leaves = [name for name, t in self.tensors.items() if carries(t) and (name in fed or is_leaf(t))]
         self.differentiated = reached(
-            leaves, lambda name: self._made_of(name, lambda operation: operation.type != "StopGradient", carries)
+            leaves, lambda name: self.made_of(name, lambda operation: operation.type != "StopGradient", carries)
         )
-        self.touched = reached(leaves, lambda name: self._made_of(name, lambda _: True, lambda _: True))
+        self.touched = reached(leaves, lambda name: self.made_of(name, lambda _: True, lambda _: True))
 
-    def _made_of(self, name: str, through: Callable[[Any], bool], onto: Callable[[Any], bool]) -> list[str]:
+    def made_of(self, name: str, through: Callable[[Any], bool], onto: Callable[[Any], bool]) -> list[str]:
         """The names of the tensors that are made of one directly."""
         return [
             made.name
@@ -87,9 +92,14 @@ class Upstream:
             return Reason("custom_gradient")
         return Reason("no_derivative", {"operations": listed(list(cut), CUT)})
 
+    def leads_to(self, tensor: Any, outputs: Sequence[Any]) -> bool:
+        """Is there a way from a tensor to one of these along which a gradient can flow?"""
+        found = reached([tensor.name], lambda name: self.made_of(name, conducts, carries))
+        return any(output.name in found for output in outputs)
+
     def cutting(self, tensor: Any) -> list[Any]:
         """The first operations after a tensor that let no gradient through."""
-        found = reached([tensor.name], lambda name: self._made_of(name, conducts, carries))
+        found = reached([tensor.name], lambda name: self.made_of(name, conducts, carries))
         return [
             operation
             for name, operations in self.consumers.items() if name in found for operation in operations

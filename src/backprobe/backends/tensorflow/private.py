@@ -19,11 +19,12 @@ from backprobe.errors import Unsupported
 try:
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.autograph.impl import api
+    from tensorflow.python.client.session import BaseSession
     from tensorflow.python.eager import backprop, context, execute, record
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
-    from tensorflow.python.ops import custom_gradient
+    from tensorflow.python.ops import custom_gradient, gradients_util
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
     execute_with_callbacks = execute.execute_with_callbacks
@@ -32,7 +33,7 @@ try:
     should_record_backprop, record_operation = record.should_record_backprop, record.record_operation
     stop, restart = pywrap_tfe.TFE_Py_TapeSetStopOnThread, pywrap_tfe.TFE_Py_TapeSetRestartOnThread
     is_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
-    EagerTensor = ops.EagerTensor
+    EagerTensor, SymbolicTensor = ops.EagerTensor, ops.SymbolicTensor
     _ = ops.gradient_registry.lookup
     shape_of, dtype_number = EagerTensor._shape_tuple, EagerTensor._datatype_enum
     UNREAD = frozenset({EagerTensor, str, int, bool, float, type(None), tf.DType})
@@ -45,6 +46,10 @@ try:
     _ = ConcreteFunction._call_flat
     _ = ops._EagerTensorBase._numpy
     _ = ops.uid
+    TAKING, AGGREGATING = (gradients_util, "_GradientsHelper"), (gradients_util, "_AggregatedGrads")
+    RUNNING = BaseSession, "run"
+    _ = gradients_util._GradientsHelper, gradients_util._AggregatedGrads, BaseSession.run, BaseSession.sess_str
+    eagerly = context.eager_mode
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:
     raise Unsupported(
@@ -265,6 +270,27 @@ def _is_own_gradient(function: Any) -> bool:
 
 
 # graphs
+
+
+def builds_function() -> bool:
+    """Is a function traced, or what Keras makes of one? A graph for sessions is built line by line, as Python runs."""
+    return not tf.executing_eagerly() and bool(ops.get_default_graph().building_function)
+
+
+def is_for_sessions(graph: Any) -> bool:
+    return not graph.building_function
+
+
+def is_remote(session: Any) -> bool:
+    """Does a session run in other processes?"""
+    return bool(session.sess_str)
+
+
+def handle_of(variable: Any) -> Any:
+    """The handle of a Variable; of one of the older kind the reference that its reads take."""
+    handle = getattr(variable, "handle", None)
+    return variable._ref() if handle is None and hasattr(variable, "_ref") else handle
+
 
 FLAT = frozenset({"Ceil", "Floor", "FloorDiv", "Rint", "Round"})  # their registered gradient is None
 

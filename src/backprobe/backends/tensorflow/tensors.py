@@ -52,13 +52,21 @@ def is_tensor(value: Any) -> bool:
     if is_eager(value):
         return True
     variable = variable_of(value)
-    return variable is not None and is_eager(variable.handle)
+    return variable is not None and is_eager(private.handle_of(variable))
+
+
+def in_session(value: Any) -> Any:
+    """The tensor of a graph for sessions that a value is, of a Variable its handle; None for any other value."""
+    variable = None if type(value) is private.SymbolicTensor else variable_of(value)
+    tensor = value if variable is None else private.handle_of(variable)
+    is_symbolic = type(tensor) is private.SymbolicTensor
+    return tensor if is_symbolic and private.is_for_sessions(tensor.graph) else None
 
 
 def identity(value: Any) -> int:
     """The number of a tensor, or of the handle that every Python object of a Variable shares."""
     variable = variable_of(value)
-    return private.identity_of(value if variable is None else variable.handle)
+    return private.identity_of(value if variable is None else private.handle_of(variable))
 
 
 def read(variable: Any) -> Any:
@@ -76,7 +84,8 @@ def describe(tensor: Any) -> Description:
     if type(held) is private.EagerTensor:
         shape, name = private.shape_of(held), dtype_name(private.dtype_number(held))
     else:
-        shape, name = tuple(held.shape), held.dtype.name
+        shape = tuple(held.shape) if held.shape.is_fully_defined() else None  # which a graph may leave open
+        name = held.dtype.base_dtype.name
     return Description(shape, name, _device_name(held.device))
 
 

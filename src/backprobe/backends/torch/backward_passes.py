@@ -79,7 +79,8 @@ class BackwardCall:
         return cls(
             roots, cotangents, tuple([one for one in _listed(inputs) if isinstance(one, Tensor)]), inputs is not None,
             at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
-            is_batched=bool(given.get("is_grads_batched")), is_ours=_is_ours(frame.f_back), is_nested=innermost_call(frame.f_back) is not None,
+            is_batched=bool(given.get("is_grads_batched")), is_ours=_is_ours(frame.f_back),
+            is_nested=innermost_call(frame.f_back) is not None,
         )  # fmt: skip
 
     @property
@@ -372,8 +373,9 @@ class Passing:
             queue_callback(self._take_offered)
 
     def told_apart(self) -> list[Output]:
-        """What there is of each output: one without calls where there were none. What one call of ``backward()`` brought
-        is the same as what ``grad()`` did that asked for the same.
+        """What there is of each output: one without calls where there were none.
+
+        What one call of ``backward()`` brought is the same as what ``grad()`` did that asked for the same.
         """
         summed = next((one for one in self.outputs if not one.is_grad), None)
         if summed is None or len(summed.calls) > 1:

@@ -100,7 +100,7 @@ def _with_history(capture: Capture) -> Capture:
 class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
-    kept: NoneReads
+    kept_gradients: NoneReads
     refused = ()
 
     def __init__(self, options: Options) -> None:
@@ -121,9 +121,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
-        self.kept = NoneReads(self.passing)
+        self.kept_gradients = NoneReads(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to each capture?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to do?
 
     # while the block runs
 
@@ -448,7 +448,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     @property
     def progress(self) -> int:
-        return self.passing.count + len(self.kept) + sum(not leaf.is_untouched for leaf in self.leaves)
+        return self.passing.count + len(self.kept_gradients) + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
     def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
@@ -492,7 +492,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
-                          none_reads=self.kept.found(captures), own=own)  # fmt: skip
+                          none_reads=self.kept_gradients.found(captures), own=own)  # fmt: skip
         if self.partials is not None:
             begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
@@ -585,7 +585,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there."""
+        """By number: what ``grad()`` did not come by on its way, though its output is computed from it."""
         if not (lacking and output.is_grad):
             return {}
         call, last = output.calls[0], output.calls[-1]
@@ -625,6 +625,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
-        self.kept = NoneReads(self.passing)
+        self.kept_gradients = NoneReads(self.passing)
         self.partials = self.at_end = None
         del self.take, self.take_early, self.take_of_leaf

@@ -1,0 +1,93 @@
+"""What a block knows of the graphs that the program builds in it for sessions: named values, passes, and their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from backprobe.backends.facts import Backward, Outcome, OwnPass
+from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.session_gradients import GraphPass, GraphPasses
+from backprobe.backends.tensorflow.session_none import none_given, training
+from backprobe.backends.tensorflow.session_outcomes import Fetched, PassRun, fetched
+from backprobe.backends.tensorflow.session_runs import SessionRun, SessionRuns
+from backprobe.backends.tensorflow.tensors import identity, in_session
+from backprobe.record.entries import Lost, NoneGiven
+from backprobe.record.reasons import Reason
+from backprobe.record.training import Training
+
+NOT_RUN = Lost(Reason("in_graph"))
+
+
+class SessionBlock:
+    """The graphs of one block. ``began`` is called with the outputs of what a session has run."""
+
+    def __init__(self, began: Callable[[Sequence[Any]], object], may_join: Callable[[], bool]) -> None:
+        self.began = began
+        self.named: dict[int, Any] = {}  # the tensors that have names, by their numbers
+        self.gradients = GraphPasses()
+        self.sessions = SessionRuns(self.gradients.of, self.named, may_join)
+        self.sessions.began = self._ran
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        with ExitStack() as installed:
+            installed.enter_context(self.gradients.listening())
+            installed.enter_context(self.sessions.listening())
+            yield
+
+    @property
+    def runs(self) -> Sequence[SessionRun]:
+        return self.sessions.runs
+
+    @property
+    def calls(self) -> list[GraphPass]:
+        """The calls of ``tf.gradients`` that the block has heard, and those whose gradients it has seen a session run."""
+        every = [*self.gradients.heard, *(call for run in self.runs for call in run.passes)]
+        return [*{id(call): call for call in every}.values()]
+
+    def _ran(self, run: SessionRun) -> None:
+        self.began(list({id(one): one for call in run.passes for one in call.outputs}.values()))
+
+    def outputs(self) -> list[Any]:
+        """What the program has fetched gradients of, each time that it did."""
+        return [one for run in self.runs for call in run.passes for one in call.outputs]
+
+    def capture(self, value: Any) -> Capture:
+        tensor = in_session(value)
+        number = identity(value)
+        self.named[number] = tensor
+        return Capture(tensor, NOT_RUN, number)
+
+    def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
+        return none_given(self.calls, captures)
+
+    def training(self, captures: Sequence[Capture]) -> Training | None:
+        return training(self.calls, captures)
+
+    def notes(self) -> list[Reason]:
+        """What a reader must know of the numbers."""
+        found = fetched(self.runs)
+        joined = [why for one in found if one.run.is_joined for why in one.run.changing.values()]
+        notes = [Reason("session_joined", {"operation": joined[0]})] if joined else []
+        if len(self.runs) > len(found):
+            notes.append(Reason("session_runs", {"count": str(len(self.runs))}))
+        return notes
+
+    def passes(self, captures: Sequence[Capture], otherwise: Backward) -> list[Backward]:
+        """What each output has brought. ``otherwise`` has what is known of what is in no graph."""
+        given = [one for call in self.calls for one in call.given]
+        return [self._pass(one, captures, otherwise, given) for one in fetched(self.runs)]
+
+    def _pass(self, one: Fetched, captures: Sequence[Capture], otherwise: Backward, given: Sequence[Any]) -> Backward:
+        graph = one.calls[0].graph
+        places = [at for at, each in enumerate(captures) if each.number in self.named and each.source.graph is graph]
+        run = PassRun(one, [captures[at].source for at in places], given)
+        outcomes: list[Outcome] = [*otherwise.outcomes]
+        for at, outcome in zip(places, run.outcomes(), strict=True):
+            outcomes[at] = replace(outcome, inputs=tuple([replace(e, at=places[e.at]) for e in outcome.inputs]))
+        begun_at = [at for at in places if any(captures[at].source is output for output in one.outputs)]
+        order = tuple([places[at] for at in run.order()])
+        return replace(otherwise, outcomes=outcomes, order=order, own=OwnPass(tuple(begun_at), adds_up=False))

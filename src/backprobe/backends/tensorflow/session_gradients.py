@@ -1,0 +1,145 @@
+"""The gradients that a program adds to a graph with ``tf.gradients``, as it builds the graph for a session.
+
+``tf.gradients`` adds operations for all that it goes by on its way, and returns those that were asked for. It is heard
+as it does that, so nothing need be added to the graph to have the gradients of what lies between.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+
+from backprobe.backends.patching import listening
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.tensors import in_session
+from backprobe.backends.user_lines import users_line
+from backprobe.record.source import Source
+
+
+@dataclass(frozen=True, eq=False)
+class GraphPass:
+    """One call of ``tf.gradients``: of what, with respect to what, and the line that called it.
+
+    ``given`` is what it returned, and ``found`` the gradient of each tensor that it went by, by the tensor's name.
+    ``weighted`` names the cotangents and what was held constant: with others it would be another derivative.
+    """
+
+    outputs: Sequence[Any]
+    sources: Sequence[Any]
+    given: Sequence[Any]
+    found: Mapping[str, Any]
+    weighted: tuple[tuple[str, ...], ...]
+    line: Source | None
+
+    @property
+    def graph(self) -> Any:
+        return self.outputs[0].graph
+
+    @property
+    def key(self) -> Any:
+        """The same for calls that ask for the derivatives of the same."""
+        return self.graph, tuple(one.name for one in self.outputs), self.weighted
+
+
+_HEARD: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+"""The calls that were heard, by their graphs, as plain data: a session may run in a later block than they."""
+
+
+class GraphPasses:
+    """The calls of ``tf.gradients`` in this thread, as one block hears and knows them."""
+
+    def __init__(self) -> None:
+        self.heard: list[GraphPass] = []
+        self.known: WeakKeyDictionary[Any, list[GraphPass]] = WeakKeyDictionary()
+        self.open: list[dict[str, Any]] = []  # what the calls that are running have gone by
+        self.arguments = signature(getattr(*private.TAKING))
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        with (
+            listening(*private.TAKING, self._taking),
+            listening(*private.AGGREGATING, self._aggregating),
+        ):
+            yield
+
+    def of(self, graph: Any) -> Sequence[GraphPass]:
+        """Those of a graph, also of earlier blocks."""
+        known = self.known.setdefault(graph, [])
+        known += [_with_tensors(graph, one) for one in _HEARD.get(graph, ())[len(known) :]]
+        return known
+
+    def _taking(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Loops and branches are differentiated inside of it, as functions of their own."""
+        found: dict[str, Any] = {}
+        self.open.append(found)
+        try:
+            given = following(*args, **kwargs)
+        finally:
+            self.open.pop()
+        if not self.open:
+            self._hear(self.arguments.bind(*args, **kwargs).arguments, given, found, users_line(sys._getframe(1)))
+        return given
+
+    def _hear(self, asked: Mapping[str, Any], given: Sequence[Any], found: Any, line: Source | None) -> None:
+        outputs = [in_session(one) for one in _listed(asked["ys"])]
+        if not outputs or any(one is None for one in outputs):
+            return
+        sources = [in_session(one) for one in _listed(asked["xs"])]
+        weighted = tuple(_names(asked.get(part)) for part in ("grad_ys", "stop_gradients"))
+        call = GraphPass(outputs, sources, list(given), found, weighted, line)
+        stored = _HEARD.setdefault(call.graph, [])
+        self.of(call.graph)
+        stored.append(_by_name(call))
+        self.known[call.graph].append(call)
+        self.heard.append(call)
+
+    def _aggregating(self, following: Callable[..., Any], grads: Any, operation: Any, *rest: Any, **named: Any) -> Any:
+        """The gradients of the outputs of an operation, each the sum of what all that takes it has brought."""
+        summed = following(grads, operation, *rest, **named)
+        if self.open:
+            self.open[-1].update({
+                made.name: gradient for made, gradient in zip(operation.outputs, summed, strict=True)
+                if isinstance(gradient, tf.Tensor | tf.IndexedSlices)
+            })  # fmt: skip
+        return summed
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    """The names of tensors; where all of them are left out, none."""
+    each = [] if given is None else _listed(given)
+    return tuple(str(getattr(one, "name", one)) for one in each) if any(one is not None for one in each) else ()
+
+
+def _by_name(call: GraphPass) -> GraphPass:
+    """The same with names in the place of tensors, so that it keeps no graph alive."""
+    found = {name: _name(gradient) for name, gradient in call.found.items()}
+    outputs, sources, given = ([*map(_name, part)] for part in (call.outputs, call.sources, call.given))
+    return GraphPass(outputs, sources, given, found, call.weighted, call.line)
+
+
+def _name(tensor: Any) -> Any:
+    if isinstance(tensor, tf.IndexedSlices):
+        return tuple(map(_name, (tensor.values, tensor.indices, tensor.dense_shape)))
+    return None if tensor is None else tensor.name
+
+
+def _with_tensors(graph: Any, stored: GraphPass) -> GraphPass:
+    def tensor(name: Any) -> Any:
+        if isinstance(name, tuple):
+            return tf.IndexedSlices(*map(tensor, name))
+        return None if name is None else graph.get_tensor_by_name(name)
+
+    found = {name: tensor(gradient) for name, gradient in stored.found.items()}
+    outputs, sources, given = ([*map(tensor, part)] for part in (stored.outputs, stored.sources, stored.given))
+    return GraphPass(outputs, sources, given, found, stored.weighted, stored.line)

@@ -1,0 +1,142 @@
+"""What became of the named values of a graph, by the gradients that the program itself has fetched from a session."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.facts import Node, Outcome
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.graph_run import GraphRun
+from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues
+from backprobe.backends.tensorflow.graph_walk import Upstream
+from backprobe.backends.tensorflow.session_gradients import GraphPass
+from backprobe.backends.tensorflow.session_runs import SessionRun
+from backprobe.backends.tensorflow.tensors import is_floating
+from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.graph import reached
+from backprobe.record.inputs import Edge
+from backprobe.record.reasons import Reason
+
+OF_GRADIENTS, NO_PATH, BESIDE = Reason("no_path_of_gradient"), Reason("no_path"), Reason("beside_sources")
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """The calls of ``tf.gradients`` for the derivatives of one output, and the numbers of the last run of them."""
+
+    calls: Sequence[GraphPass]
+    run: SessionRun
+    grads: Mapping[str, Any]
+
+    @property
+    def outputs(self) -> Sequence[Any]:
+        return self.calls[0].outputs
+
+    @property
+    def found(self) -> dict[str, Any]:
+        return {name: gradient for call in self.calls for name, gradient in call.found.items()}
+
+
+def fetched(runs: Sequence[SessionRun]) -> list[Fetched]:
+    """What is known of each output: the last run stands that took gradients of it."""
+    known: dict[Hashable, Fetched] = {}
+    for run in runs:
+        calls: dict[Hashable, list[int]] = {}
+        for at, one in enumerate(run.passes):
+            calls.setdefault(one.key, []).append(at)
+        for key, own in calls.items():
+            grads = {name: number for at in reversed(own) for name, number in run.grads.get(at, {}).items()}
+            known[key] = Fetched([run.passes[at] for at in own], run, grads)
+    return [*known.values()]
+
+
+class PassValues(GraphValues):
+    """The graph of a pass, of which a run is over."""
+
+    def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str]) -> None:
+        super().__init__(graph, list(outputs), "the graph")
+        self.fed = fed
+        handles = {variable.tensor.name: variable.dtype.base_dtype for variable in self.variables}
+        self.dtypes = handles
+        self.output, self.upstream = (
+            outputs[0],
+            Upstream(graph, outputs, fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles),
+        )
+
+    def value(self, tensor: Any) -> GraphValue:
+        dtype = self.dtypes.get(tensor.name, tensor.dtype.base_dtype)
+        return GraphValue(Node((tensor.name,), described=self.describe(tensor)), tensor, dtype)
+
+
+class PassRun(GraphRun):
+    """One pass. ``named`` are the tensors that have names, by position, and ``gradients`` those that it gave."""
+
+    def __init__(self, one: Fetched, named: Sequence[Any], gradients: Sequence[Any]) -> None:
+        graph = PassValues(one.calls[0].graph, one.outputs, one.run.fed)
+        self.one, self.of_gradients = one, _computed_from(gradients)
+        super().__init__(graph, [*map(graph.value, named)], False, one.found)
+        on_way = {value.tensor.name: at for at, value in enumerate(self.values) if self._is_on_way(value)}
+        self.inputs = [
+            self.upstream.direct(value.tensor, on_way) if value.tensor.name in on_way else [] for value in self.values
+        ]
+
+    def _is_on_way(self, value: GraphValue) -> bool:
+        """Could a gradient come to it, whether or not the program asked for one that does?"""
+        is_floating = value.tensor.name in self.upstream.differentiated
+        return value.tensor.name in self.one.found or (
+            is_floating and self.upstream.leads_to(value.tensor, self.one.outputs)
+        )
+
+    def outcomes(self) -> list[Outcome]:
+        return [self._fetched(at, value) for at, value in enumerate(self.values)]
+
+    def _status(self, value: GraphValue, found: Mapping[Hashable, Any]) -> tuple[GradStatus, Reason | None]:
+        name, upstream = value.tensor.name, self.upstream
+        if not is_floating(value.dtype):
+            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
+        if name in found:
+            is_there = name in self.one.grads
+            return (GradStatus.OK, None) if is_there else (GradStatus.BACKWARD_NOT_RUN, self._why_lost("grad", name))
+        if name not in upstream.tensors:
+            return GradStatus.NOT_CONNECTED, OF_GRADIENTS if value.tensor.op in self.of_gradients else NO_PATH
+        if upstream.is_cut(value.tensor):
+            return GradStatus.DETACHED, Reason(self._code_of_cut(value))
+        is_open = upstream.leads_to(value.tensor, self.one.outputs)
+        return GradStatus.NOT_CONNECTED, BESIDE if is_open else upstream.why_cut(value.tensor, self.graph.written_as)
+
+    def _why_lost(self, part: str, name: str) -> Reason:
+        """Why there is no number for it."""
+        changing = {key: why for key, why in self.one.run.changing.items() if key.startswith(part)}
+        operation = next((why for key, why in changing.items() if key.rpartition(" ")[2] == name), None)
+        return Reason("not_fetched") if operation is None else Reason("not_run_again", {"operation": operation})
+
+    def _fetched(self, at: int, value: GraphValue) -> Outcome:
+        status, why = self.statuses[at]
+        name = value.tensor.name
+        held = self.one.run.values.get(name)
+        cause = self.one.calls[0].line if why is BESIDE else self._cause(value, why)
+        return Outcome(
+            status, why, Lost(self._why_lost("value", name)) if held is None else as_eager(held),
+            as_eager(self.one.grads[name]) if status is GradStatus.OK else None,
+            tuple(map(Edge, self.inputs[at])), cause=cause,
+        )  # fmt: skip
+
+    def order(self) -> list[int]:
+        """The positions of those that have a gradient as backward comes to them."""
+        return [at for at in reversed(range(len(self.values))) if self.statuses[at][0] is GradStatus.OK]
+
+
+def _computed_from(gradients: Sequence[Any]) -> set[Any]:
+    """The operations that compute gradients which the program took, and what is computed from these."""
+    made = tf.nest.flatten([one for one in gradients if one is not None], expand_composites=True)
+    return reached([one.op for one in made], lambda operation: [t for o in operation.outputs for t in o.consumers()])
+
+
+def as_eager(number: Any) -> Any:
+    """An array as a tensor that has its numbers, also where the program builds a graph or has switched these off."""
+    with private.eagerly():
+        return tf.constant(number)

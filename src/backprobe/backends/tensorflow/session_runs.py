@@ -1,0 +1,261 @@
+"""The runs of a session in which the program fetches gradients, and the numbers of what has a name in its graph.
+
+What can be computed once more without changing anything is: by a run of its own, before that of the program. More to
+fetch in the program's run would change its last bits, since TensorFlow fuses what is not fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.patching import listening
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.graph_values import FREE, REFERENCES, is_outside
+from backprobe.backends.tensorflow.graph_walk import behind, taken_by
+from backprobe.backends.tensorflow.session_gradients import GraphPass
+from backprobe.record.graph import reached
+
+READING = frozenset({"VarHandleOp", "ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp"})
+"""Operations that TensorFlow counts as having a state, and that only read it."""
+
+OF_ONE_RUN = ("TensorArray", "Stack")
+"""How the names of those begin whose state ends with the run, as that of a loop."""
+
+GIVEN = ("fetches", "feed_dict", "options", "run_metadata")
+IN_PROGRAM, BESIDE = "program", "beside"
+
+
+@dataclass
+class SessionRun:
+    """What one run of the program has shown of its gradients: numbers by ``value`` or ``grad`` and a tensor's name.
+
+    ``changing`` are the operations for which a second run would give other numbers or do something, by the names of the
+    tensors that were not fetched because of them.
+    """
+
+    passes: Sequence[GraphPass]
+    fed: frozenset[str]
+    values: dict[str, Any] = field(default_factory=dict)
+    grads: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the number of the pass among these
+    changing: dict[str, str] = field(default_factory=dict)
+    is_joined: bool = False  # was more fetched in the program's own run?
+
+
+@dataclass
+class Plan:
+    """The tensors to fetch, by keys as in ``SessionRun``.
+
+    ``own`` are those of a run of its own, ``unread`` those that need a Variable which the program's run does not read,
+    and ``joined`` those that only the program's own run can give.
+    """
+
+    own: dict[str, Any] = field(default_factory=dict)
+    unread: dict[str, Any] = field(default_factory=dict)
+    joined: dict[str, Any] = field(default_factory=dict)
+
+
+class Fetchable:
+    """Which tensors of a graph can be fetched beside what a run of the program executes."""
+
+    def __init__(self, graph: Any, executed: Mapping[str, Any], fed: frozenset[str]) -> None:
+        self.graph, self.executed, self.fed = graph, executed, fed
+
+    @cached_property
+    def changing(self) -> dict[Any, str]:
+        """The operations that come after one that draws or writes, and that one."""
+        found: dict[Any, str] = {}
+        for operation in self.graph.get_operations():
+            if changes(operation):
+                found |= dict.fromkeys(self._after([operation]) - found.keys(), operation.name)
+        return found
+
+    @cached_property
+    def lacking(self) -> set[Any]:
+        """The operations that need what the run of the program does not: something that is fed, or has a state."""
+        return self._after([
+            operation for operation in self.graph.get_operations() if operation.name not in self.executed
+            and (changes(operation) or operation.type in FREE - {"PlaceholderWithDefault"})
+        ])  # fmt: skip
+
+    @cached_property
+    def reading(self) -> set[Any]:
+        """Those that need a Variable which the run of the program does not read: it may have no value yet."""
+        return self._after([
+            operation for operation in self.graph.get_operations()
+            if operation.name not in self.executed and is_read(operation)
+        ])  # fmt: skip
+
+    @cached_property
+    def takers(self) -> tuple[Mapping[str, Sequence[Any]], Mapping[Any, Sequence[Any]]]:
+        after: dict[Any, list[Any]] = {}
+        for operation in self.graph.get_operations():
+            for before in operation.control_inputs:
+                after.setdefault(before, []).append(operation)
+        return taken_by(self.graph.get_operations()), after
+
+    def _after(self, operations: Sequence[Any]) -> set[Any]:
+        taken, after = self.takers
+
+        def next_to(operation: Any) -> list[Any]:
+            made = [taker for tensor in operation.outputs if tensor.name not in self.fed
+                    for taker in taken.get(tensor.name, ())]  # fmt: skip
+            return [*made, *after.get(operation, ())]
+
+        return reached(operations, next_to)
+
+    def is_there(self, tensor: Any) -> bool:
+        """Can it be fetched in the program's run, with nothing more than what that needs?"""
+        return is_outside(self.graph, tensor.op) and (tensor.name in self.fed or tensor.op not in self.lacking)
+
+    def why_once(self, tensor: Any) -> str | None:
+        """The operation for which it cannot be computed a second time; None where it can."""
+        return None if tensor.name in self.fed else self.changing.get(tensor.op)
+
+    def read(self, tensor: Any) -> Any:
+        """What carries the value of a tensor: of a Variable one that the run reads. None where there is nothing."""
+        if tensor.dtype.base_dtype != tf.resource and tensor.op.type not in REFERENCES:
+            return tensor
+        reads = [one for one in self.takers[0].get(tensor.name, ()) if one.type in ("ReadVariableOp", "Identity")]
+        reads = [one for one in reads if is_outside(self.graph, one)]
+        return next((one.outputs[0] for one in sorted(reads, key=lambda one: one.name not in self.executed)), None)
+
+
+def is_read(operation: Any) -> bool:
+    """Does an operation that has a state only read it?"""
+    return operation.type in READING or operation.type in REFERENCES
+
+
+def changes(operation: Any) -> bool:
+    """Would a second run of it give other numbers, or do something?"""
+    is_writing = any(one.dtype != one.dtype.base_dtype for one in operation.inputs) and operation.type != "Identity"
+    is_kept = operation.op_def.is_stateful and not operation.type.startswith(OF_ONE_RUN)
+    return (is_kept and not is_read(operation)) or is_writing
+
+
+class SessionRuns:
+    """The runs of sessions in this thread, as one block hears them."""
+
+    def __init__(
+        self, passes: Callable[[Any], Sequence[GraphPass]], named: Mapping[int, Any], may_join: Callable[[], bool]
+    ) -> None:  # fmt: skip
+        self.passes_of, self.named, self.may_join = passes, named, may_join
+        self.runs: list[SessionRun] = []
+        self.began: Callable[[SessionRun], object] = self.runs.append
+        self.is_own = False
+
+    def listening(self) -> AbstractContextManager[None]:
+        return listening(*private.RUNNING, self._running)
+
+    def _running(self, following: Callable[..., Any], session: Any, /, *args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(GIVEN, args, strict=False)) | kwargs
+        known = None if self.is_own or private.is_remote(session) else self._known(session.graph, given)
+        if known is None:
+            return following(session, *args, **kwargs)
+        run, plan = known
+        own = self._fetched(following, session, [{**plan.own, **plan.unread}, plan.own], given)
+        if plan.joined and self.may_join():
+            run.is_joined = True
+            found = following(session, **{**given, "fetches": {IN_PROGRAM: given["fetches"], BESIDE: plan.joined}})
+            result, own = found[IN_PROGRAM], own | found[BESIDE]
+        else:
+            result = following(session, *args, **kwargs)
+            own |= _returned(session.graph, plan.joined, given["fetches"], result)
+        self._keep(run, own)
+        return result
+
+    def _known(self, graph: Any, given: Mapping[str, Any]) -> tuple[SessionRun, Plan] | None:
+        """A run that takes gradients, and what can be fetched; None for any other run."""
+        passes = self.passes_of(graph)
+        if not passes:
+            return None
+        try:
+            fed = frozenset(_fed(graph, given.get("feed_dict") or {}))
+            fetched = [graph.as_graph_element(one) for one in
+                       tf.nest.flatten(given.get("fetches"), expand_composites=True)]  # fmt: skip
+        except (TypeError, ValueError, KeyError):  # the program's own, which it raises itself
+            return None
+        executed = behind(graph, fetched, fed, control=True)
+        taken = [one for one in passes if _is_run(one, executed)]
+        return self._wanted(taken, Fetchable(graph, executed, fed)) if taken else None
+
+    def _wanted(self, taken: Sequence[GraphPass], fetchable: Fetchable) -> tuple[SessionRun, Plan]:
+        run, plan = SessionRun(taken, fetchable.fed), Plan()
+        named = {one.name: one for one in self.named.values() if one.graph is fetchable.graph}
+        named |= {one.name: one for call in taken for one in call.outputs}
+        wanted = {f"value {name}": fetchable.read(one) for name, one in named.items()}
+        wanted |= {f"grad {at} {name}": gradient for at, one in enumerate(taken)
+                   for name, gradient in one.found.items() if name in named}  # fmt: skip
+        for key, tensor in wanted.items():
+            parts = [] if tensor is None else tf.nest.flatten(tensor, expand_composites=True)
+            if not parts or not all(map(fetchable.is_there, parts)):
+                continue
+            why = next(filter(None, map(fetchable.why_once, parts)), None)
+            is_read = all(one.op not in fetchable.reading for one in parts)
+            (plan.joined if why is not None else plan.own if is_read else plan.unread)[key] = tensor
+            run.changing |= {} if why is None else {key: why}
+        return run, plan
+
+    def _fetched(
+        self, following: Callable[..., Any], session: Any, plans: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
+    ) -> dict[str, Any]:  # fmt: skip
+        """The numbers of the first of these for which TensorFlow raises no error, if there is one."""
+        self.is_own = True
+        try:
+            for wanted in plans:
+                with suppress(tf.errors.OpError):
+                    found: dict[str, Any] = following(session, dict(wanted), feed_dict=given.get("feed_dict"))
+                    return found
+            return {}
+        finally:
+            self.is_own = False
+
+    def _keep(self, run: SessionRun, numbers: Mapping[str, Any]) -> None:
+        for key, number in numbers.items():
+            part, _, name = key.partition(" ")
+            if part == "value":
+                run.values[name] = numpy.asarray(number)
+            else:
+                at, _, name = name.partition(" ")
+                run.grads.setdefault(int(at), {})[name] = _dense(number, run.values.get(name))
+        self.runs.append(run)
+        self.began(run)
+
+
+def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:
+    """The names of the tensors that are fed; a key for a sparse one feeds several."""
+    parts = [part for key in feeds for part in tf.nest.flatten(key, expand_composites=True) if part is not None]
+    return [graph.as_graph_element(part).name for part in parts]
+
+
+def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) -> dict[str, Any]:
+    """What the program has fetched of these itself."""
+    if not wanted:
+        return {}
+    asked, given = tf.nest.flatten(fetches), tf.nest.flatten(result)
+    numbers = {id(graph.as_graph_element(one)): number for one, number in zip(asked, given, strict=False)
+               if not isinstance(one, tf.IndexedSlices)} if len(asked) == len(given) else {}  # fmt: skip
+    return {key: numbers[id(tensor)] for key, tensor in wanted.items() if id(tensor) in numbers}
+
+
+def _is_run(taken: GraphPass, executed: Mapping[str, Any]) -> bool:
+    """Are some of the gradients that a call gave computed?"""
+    given = tf.nest.flatten([one for one in taken.given if one is not None], expand_composites=True)
+    return any(one.op.name in executed for one in given)
+
+
+def _dense(gradient: Any, like: Any) -> Any:
+    """A gradient as an array of its own; what is sparse is added up row by row."""
+    rows = getattr(gradient, "indices", None)
+    if rows is None:
+        return numpy.asarray(gradient)
+    shape = gradient.dense_shape if gradient.dense_shape is not None else like.shape
+    dense = numpy.zeros(tuple(shape), gradient.values.dtype)
+    numpy.add.at(dense, rows, gradient.values)
+    return dense
