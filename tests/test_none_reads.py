@@ -2,6 +2,7 @@
 
 import linecache
 import re
+import sys
 import textwrap
 import warnings
 from contextlib import nullcontext
@@ -251,3 +252,50 @@ def test_nothing_warns_where_the_program_does_not_read():
         u.sum().backward()
         print(x.grad)
     assert bp.explain(rec).ok
+
+
+# in cells
+
+
+@pytest.fixture
+def cell(monkeypatch):
+    """The report on a cell, run in a shell of IPython under the magic."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+    from traitlets.config import Config
+
+    from backprobe import notebook
+
+    kept = sys.modules["__main__"], sys.excepthook, sys.displayhook
+    monkeypatch.delattr("builtins._", raising=False)
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+    notebook.load_ipython_extension(shell)
+
+    def cell(body):
+        with capture_output():
+            shell.run_cell(HEAD)
+            ran = shell.run_cell(f"%%probe rec\n{body}")
+        assert ran.error_in_exec is None, ran.error_in_exec
+        return bp.explain(shell.user_ns["rec"])
+
+    yield cell
+    InteractiveShell.clear_instance()
+    shell.restore_sys_module_state()
+    sys.modules["__main__"], sys.excepthook, sys.displayhook = kept
+
+
+@pytest.mark.parametrize("name", [
+    "the cell that prints None for u and v", "a comprehension", "a leaf that is computed with at once",
+    "cleared by zero_grad", "autograd.grad, of what is not used",
+])  # fmt: skip
+def test_a_cell_says_so_too(name, cell):
+    body, expected = PROGRAMS[name]
+    found = said(cell(body))
+    assert len(found) == len(expected)
+    for text, (headline, *_) in zip(found, expected, strict=True):
+        has(text, headline)
+
+
+def test_the_last_expression_of_a_cell_is_shown_and_so_used(cell):
+    has(said(cell(TOY + "a.backward()\nu.grad"))[0], "u.grad is None: 'u' is not a leaf")

@@ -25,6 +25,7 @@ And a tape may be one or several of these classes:
 - ``Versions``: a tensor can get other contents and stay the same object
 - ``Writes``: a write also reaches other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
+- ``KeptGradients``, which a block's tape may have: what tensors keep, the program may read, and find None
 - ``Recompute``: parts of the program run once more in the course of backward, as checkpoints do
 - ``Replaces``: the program can go on with another tensor, or another gradient
 - ``Staging``: the framework traces whole functions, and may throw a trace away
@@ -158,7 +159,7 @@ class AtEnd(ABC):
 class KeptGradients(ABC):
     """Tensors that keep their gradients where the program reads them, and hold None where they have none."""
 
-    reads = 0
+    count: int
     """How many of them the program has read, to use them."""
 
     @abstractmethod
@@ -172,8 +173,12 @@ class KeptGradients(ABC):
         """The program, in whose text the read is spelled so, is about to find None at this line."""
 
     @abstractmethod
-    def assigned(self, tensor: Any) -> None:
-        """The program has put a gradient where a tensor keeps its own."""
+    def assigned(self, tensor: Any, at: Source) -> None:
+        """The program has put a gradient, or None, where a tensor keeps its own."""
+
+    @abstractmethod
+    def clears(self, owner: Any, at: Source) -> None:
+        """The program is about to take away all gradients of what this object has."""
 
     @abstractmethod
     def may_give_none(self, frame: FrameType) -> bool:

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
-from backprobe.backends.capabilities import Models, ModuleObserver, Program
+from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver, Program
 from backprobe.backends.facts import Advice, Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
@@ -124,6 +124,9 @@ class BlockTape(Tape, Protocol):
     def cut_short(self) -> Sequence[Source | None]:
         """The lines of those calls of backward that have begun, and did not come to their end."""
         return ()
+
+    kept_gradients: KeptGradients | None = None
+    """The gradients that tensors of the program keep, which it may read."""
 
     hears: Collection[str] = frozenset()
     """The names of functions of any kind that ``entered`` is to hear of."""

@@ -72,9 +72,9 @@ class _Without(ast.NodeTransformer):
     def __init__(self, leaf: ast.Call) -> None:
         self.leaf = leaf
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         if node is not self.leaf:
-            return self.generic_visit(node)  # type: ignore[return-value]  # it stays a call
+            return self.generic_visit(node)
         if _name(node) == METHOD and isinstance(node.func, ast.Attribute):
             return node.func.value
         if _name(node) == PARAMETER and node.args:

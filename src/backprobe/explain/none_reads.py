@@ -15,11 +15,14 @@ from backprobe.explain.text import finding, say
 from backprobe.explain.without_history import without_history
 from backprobe.findings.phrasing import MOST, listed, location
 from backprobe.findings.report import Finding, Report, grouped
-from backprobe.record.brief import brief
+from backprobe.record.brief import SMALL, brief
 from backprobe.record.entries import Entry, GradStatus, NoneRead, Record, WhyEmpty
 from backprobe.record.names import strip
 
 KEPT = ".grad"
+MADE = (str(WhyEmpty.COMPUTED), "made_of_leaf")
+"""Codes beside which the line is shown that computes the value."""
+
 FEW = 3  # names that a remedy spells out
 THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_LATE)
 """Reasons beside which it is said that the gradient exists."""
@@ -113,7 +116,7 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
 def _finding(record: Record, group: Sequence[_Read], arrays: Arrays) -> Finding:
     """One line that reads, of one tensor or of several."""
     first, each = group[0], _each_name_once(group)
-    facts = [fact for read in each[:MOST] for fact in _gradients(read, arrays)]
+    facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
     reasons = [_why(record, read) for read in each]
     why, remedy = dict.fromkeys(fact for facts, _ in reasons for fact in facts), reasons[0][1]
     names = [_spelled(record, read) for read in each]
@@ -122,7 +125,7 @@ def _finding(record: Record, group: Sequence[_Read], arrays: Arrays) -> Finding:
         "text": first.one.text, "value": first.value, "values": _both(_values(each)), "are": "is" if is_one else "are",
         "leaves": "a leaf" if is_one else "leaves", "do": "does" if is_one else "do",
         "each": _calls(names, "retain_grad()"), "differentiated": _calls(names, "requires_grad_()"),
-        "instead": remedy, **_of_leaf(first), **_remedies(first),
+        "name": names[0], "instead": remedy, **_of_leaf(first), **_remedies(first),
     }  # fmt: skip
     code = f"none_read.{first.code}.because" if remedy and first.code in BECAUSE else f"none_read.{first.code}"
     name = "" if first.entry is None else first.entry.name
@@ -178,15 +181,20 @@ def _spelled(record: Record, read: _Read) -> str:
     return own or read.one.text.removesuffix(KEPT)
 
 
-def _gradients(read: _Read, arrays: Arrays) -> list[str]:
-    """That the recording has the gradient, and what it is."""
-    found = []
-    for entry in (read.before, read.entry):
-        if entry is None or read.one.why not in (*THERE, *LATER, WhyEmpty.FROZEN):
-            continue
-        code = "none_read_later" if read.one.why in LATER and entry is read.entry else "none_read_there"
-        found += [say(code, value=repr(entry.name), read=read_as, gradient=_number(gradient, arrays))
-                  for read_as, gradient in _held(entry)]  # fmt: skip
+def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
+    """The lines that it is about, and that the recording has the gradient."""
+    cause, entry = read.one.cause, read.entry
+    found = [] if cause is None else [say(f"none_read_by.{read.one.why}", at=location(cause))]
+    if entry is not None and entry.source is not None and read.code in MADE:
+        found.append(say("none_read_made", value=repr(entry.name), at=location(entry.source)))
+    there = [one for one in (read.before, entry) if one is not None]
+    if entry is not None and entry.status is not GradStatus.OK:
+        there += [record.entries[edge.at] for edge in entry.inputs]  # as of what it is a view of
+    shown = [*THERE, *LATER, WhyEmpty.FROZEN] if read.before is not None else [*THERE, *LATER]
+    for one in there if read.one.why in shown else ():
+        code = "none_read_later" if read.one.why in LATER and one is entry else "none_read_there"
+        found += [say(code, value=repr(one.name), read=spelled, gradient=_number(gradient, arrays))
+                  for spelled, gradient in _held(one)]  # fmt: skip
     return found
 
 
@@ -198,11 +206,13 @@ def _held(entry: Entry) -> list[tuple[str, object]]:
 
 
 def _number(gradient: object, arrays: Arrays) -> str:
-    """A gradient in a few words; a large one by its shape and norm."""
-    text, known = brief(gradient), arrays.summary(gradient)
-    if not text.startswith("tensor of ") or known is None or known.nonfinite:
-        return text
-    return say("none_read_norm", gradient=text, norm=f"{known.rms * known.size**0.5:.4g}")
+    """The numbers of a gradient; a large one by its shape and norm."""
+    known = arrays.summary(gradient)
+    if known is not None and known.size <= SMALL:
+        return arrays.to_text(gradient)
+    if known is None or known.nonfinite:
+        return brief(gradient)
+    return say("none_read_norm", gradient=brief(gradient), norm=f"{known.rms * known.size**0.5:.4g}")
 
 
 def _why(record: Record, read: _Read) -> tuple[list[str], str]:

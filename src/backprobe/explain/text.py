@@ -319,6 +319,10 @@ SENTENCES = {
     "none_read_recorded": ";\nor with bp.probe() as rec: around it, and rec[{value}].grad",
     "none_read_item": "{owner}.grad[{index}]",
     "none_read_item_retained": "{owner}.retain_grad() before backward(), and {owner}.grad[{index}]",
+    "none_read_made": "{value} is computed at {at}",
+    "none_read_by.cleared": "cleared at {at}",
+    "none_read_by.retained_late": "cleared at {at}",
+    "none_read_by.limited": "it ran at {at}",
     "none_read_wait": "read it after the backward() that comes to it",
     "none_read_norm": "a {gradient}, of norm {norm}",
     "none_read.computed": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of leaves only",
@@ -326,8 +330,8 @@ SENTENCES = {
     "none_read.computed.because": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of "
                                   "leaves only",
     "none_read.computed.because_next": "{instead};\nand {each} before backward()",
-    "none_read.made_of_leaf": "{text} is None: {value} is computed from the leaf `{leaf}`, which has no name, and "
-                              "backward() sets the .grad of leaves only",
+    "none_read.made_of_leaf": "{text} is None: {value} is not a leaf, but computed from one, `{leaf}`, which has no "
+                              "name; backward() sets the .grad of leaves only",
     "none_read.made_of_leaf_next": "make the leaf of all of it: {plain} = {one_step}",
     "none_read.rebound": "{text} is None: the name holds {value} now, computed from the leaf {before} that it held "
                          "before, whose .grad backward() sets",
@@ -354,19 +358,21 @@ SENTENCES = {
     "none_read.retained_late": "{text} is None: retain_grad() on {values} came after backward(), or .grad was cleared "
                                "since",
     "none_read.retained_late_next": "{each} before backward(), and .grad is set{otherwise}",
-    "none_read.not_reached": "{text} is None: nothing that backward() had run from leads back to {values}",
+    "none_read.limited": "{text} is None: backward(inputs=...) sets the .grad of its inputs only",
+    "none_read.limited_next": "call backward() without inputs=, or with {name} among them",
+    "none_read.not_reached": "{text} is None: no path leads from {values} to what backward() had run from",
     "none_read.not_reached_next": "use {values} in what backward() runs from, before that line",
-    "none_read.not_reached.because": "{text} is None: nothing that backward() had run from leads back to {values}",
+    "none_read.not_reached.because": "{text} is None: no path leads from {values} to what backward() had run from",
     "none_read.not_reached.because_next": "{instead}",
     "none_read.item": "{text} is None: an index gives another tensor each time, and backward() sets the .grad of "
                       "leaves only",
     "none_read.item_next": "{item}",
-    "none_read.given": "torch.autograd.grad() gave None for {values}: no gradient flows there from what it "
-                       "differentiated",
+    "none_read.given": "torch.autograd.grad(..., allow_unused=True) gave None for {values}: not used in what it "
+                       "differentiated, or no gradient comes back",
     "none_read.given_next": "use {values} in what is differentiated; materialize_grads=True gives zeros in place of "
                             "None",
-    "none_read.given.because": "torch.autograd.grad() gave None for {values}: no gradient flows there from what it "
-                               "differentiated",
+    "none_read.given.because": "torch.autograd.grad(..., allow_unused=True) gave None for {values}: not used in what "
+                               "it differentiated, or no gradient comes back",
     "none_read.given.because_next": "{instead}",
     "none_read.unknown": "{text} is None",
     "none_read.unknown_next": "",

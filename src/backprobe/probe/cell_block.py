@@ -20,8 +20,8 @@ from backprobe.source.bytecode import events
 from backprobe.source.cell import Cell, refusing_depth
 from backprobe.source.locate import is_module
 from backprobe.source.sites import Site
+from backprobe.source.tracer import Watched
 from backprobe.tracing.frame_observer import RAISING, FrameObserver, ObservedFrame
-from backprobe.tracing.none_reads import Returning
 
 
 def record_cell(probe: Request, backend: Backend) -> Recording:
@@ -104,7 +104,7 @@ class CellFrame(ObservedFrame):
 class CellObserver(FrameObserver):
     """Watches both."""
 
-    def _entered(self, frame: FrameType) -> ObservedFrame | Returning | None:
+    def _entered(self, frame: FrameType) -> Watched | None:
         code, root = frame.f_code, self.trace.root
         if not (isinstance(root, CellScope) and is_module(code) and code.co_filename == root.cell.file):
             return super()._entered(frame)

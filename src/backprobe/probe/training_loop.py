@@ -20,7 +20,7 @@ from operator import itemgetter
 from types import CodeType, FrameType
 from typing import Any
 
-from backprobe.backends.capabilities import Differentiator, KeptGradients, Recompute
+from backprobe.backends.capabilities import Differentiator, Recompute
 from backprobe.backends.discover import load_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.user_lines import callers
@@ -167,8 +167,8 @@ class TrainingLoop:
     @property
     def reads(self) -> int:
         """How many gradients the program has read in the open block."""
-        tape = None if self.block is None else self.block.tape
-        return tape.reads if isinstance(tape, KeptGradients) else 0
+        kept = None if self.block is None else self.block.tape.kept_gradients
+        return 0 if kept is None else kept.count
 
     def is_of_training(self, entered: tuple[int, int], is_behind: bool = False) -> bool:
         """May a loop end the iteration? Not one of a function that was called after backward(), as one that freezes

@@ -140,6 +140,7 @@ class WhyEmpty(StrEnum):
     NOT_RUN = "not_run"  # no pass had run before, in what is recorded
     GRADIENTS_RETURNED = "gradients_returned"  # only passes had run that return gradients, and keep none in tensors
     CLEARED = "cleared"  # a pass had brought it one, which was taken away
+    LIMITED = "limited"  # a pass came by it, which was asked for the gradients of its inputs alone
     RETAINED_LATE = "retained_late"  # the same, or it was told to keep its gradient only after the pass
     NOT_REACHED = "not_reached"  # the passes until then did not come to it
     ITEM = "item"  # what was read is an item of it, which is another tensor each time
@@ -152,13 +153,14 @@ class NoneRead:
     """A gradient that the program read, at ``source``, and found None.
 
     ``text`` is what it read in its own words, ``u.grad``; of gradients that a call returned, what it was asked for.
-    ``at`` is the entry that has the tensor, if one has.
+    ``at`` is the entry that has the tensor, if one has, and ``cause`` the line that is the cause, where that is known.
     """
 
     at: Position | None
     text: str
     source: Source
     why: WhyEmpty
+    cause: Source | None = None
 
 
 @dataclass(frozen=True)

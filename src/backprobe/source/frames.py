@@ -34,6 +34,7 @@ TRACING = frozenset({"call", "line", "return", "exception", "opcode"})
 UNKNOWN = object()
 """Stands for a value that is not known without running something."""
 
+CONTAINERS = "torch.nn.modules.container"
 HELD = ("_parameters", "_buffers", "_modules")
 """Dicts in which modules of PyTorch keep what is set as their attributes."""
 
@@ -220,7 +221,25 @@ def _sum(left: Any, right: Any, is_negative: bool) -> Any:
     return left - right if is_negative else left + right
 
 
+ITEMS = {
+    "Sequential.__getitem__": ("_modules", list), "ModuleList.__getitem__": ("_modules", list),
+    "ModuleDict.__getitem__": ("_modules", dict), "ParameterDict.__getitem__": ("_parameters", dict),
+}  # fmt: skip
+"""Methods of libraries that give an item of what modules hold, by name, and as what they take that."""
+
+
+def _items(owner: Any) -> Any:
+    """What a container of modules has, as plain data."""
+    method = inspect.getattr_static(type(owner), "__getitem__", None)
+    held, kind = ITEMS.get(getattr(method, "__qualname__", ""), ("", list))
+    if not isinstance(method, FunctionType) or method.__module__ != CONTAINERS or not held:
+        return owner
+    kept = _namespace(owner).get(held, {})
+    return [*kept.values()] if kind is list else kept
+
+
 def _item(owner: Any, index: Any) -> Any:
+    owner = owner if owner is UNKNOWN or type(owner) in (list, tuple, dict) else _items(owner)
     if type(owner) not in (list, tuple, dict) or type(index) not in (int, str, bool):
         return UNKNOWN
     try:

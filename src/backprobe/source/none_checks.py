@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-GRADIENT = "grad"
+GRADIENT, CLEARING = "grad", "zero_grad"
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 ASKING = ("isinstance", "bool", "is_tensor", "any", "all", "callable")
 """Functions that say what they are given is, and do nothing else with it; so do those with "none" in their names."""
@@ -54,6 +54,11 @@ def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
     return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
 
 
+def clears(call: ast.Call | None) -> bool:
+    """Does it take away gradients?"""
+    return call is not None and isinstance(call.func, ast.Attribute) and call.func.attr == CLEARING
+
+
 def checks(function: ast.AST, parameter: str) -> bool:
     """Does a function ask whether what it was given under this name is None?"""
     return _is_checked({parameter}, function)
@@ -79,10 +84,13 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
         case ast.Call(func=called):
             given = [*around.args, *(word.value for word in around.keywords)]
             return called is not node and not (_asks(called, given) or _is_checked(_owner(called), function))
-        case ast.Compare(ops=[ast.Eq() | ast.NotEq()]):
-            return not any(map(_is_none, (around.left, *around.comparators)))
+        case ast.Compare(ops=[ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq() as operator]):
+            is_of_none = any(map(_is_none, (around.left, *around.comparators)))
+            is_equality = isinstance(operator, ast.Eq | ast.NotEq)
+            return _is_complaint(around, operator, above) if is_of_none else is_equality
         case ast.Assign(targets=targets):
-            return _is_kept(targets, function)
+            is_expected = isinstance(node, ast.Call) and not _is_read(targets, function)  # asked for, and left there
+            return not is_expected and _is_kept(targets, function)
         case ast.AnnAssign(target=target):
             return _is_kept([target], function)
         case ast.NamedExpr(target=target):
@@ -94,21 +102,37 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
     return isinstance(around, USING)
 
 
+def _is_complaint(test: ast.Compare, operator: ast.cmpop, above: Mapping[ast.AST, ast.AST]) -> bool:
+    """Does the program say that None is wrong there? ``assert u.grad is not None``, or a message where it is None."""
+    match above.get(test):
+        case ast.Assert(test=asserted):
+            return asserted is test and isinstance(operator, ast.IsNot)
+        case ast.If(test=asked, body=body):
+            return asked is test and isinstance(operator, ast.Is) and all(map(_is_message, body))
+    return False
+
+
+def _is_message(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Raise() | ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
+            return True
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))):
+            return name in ("warn", "warning", "error", "critical")
+    return False
+
+
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    """Is what is assigned here used? Not if nobody reads it, it is compared with None, or becomes another gradient."""
+    """Is what is assigned here used? Not if it is compared with None later, or becomes another gradient."""
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
     names = {name for target in targets for name in _names(target)}
-    return not is_copied and _is_loaded(targets, names, function) and not _is_checked(names, function)
+    return not is_copied and not _is_checked(names, function)
 
 
-def _is_loaded(targets: Sequence[ast.expr], names: set[str], function: ast.AST) -> bool:
-    """Does the function read what it has assigned? What is put into another object others may read."""
-    parts = {part for target in targets for part in ast.walk(target)}
-    is_local = all(isinstance(part, ast.Name | ast.Tuple | ast.List | ast.Starred | ast.expr_context) for part in parts)
-    return not is_local or any(
-        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
-        for node in ast.walk(function)
-    )
+def _is_read(targets: Sequence[ast.expr], function: ast.AST) -> bool:
+    """Does the function read what is assigned to a name here? What is put into another object others may read."""
+    names = {name for target in targets for name in _names(target)}
+    loads = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+    return not all(name.isidentifier() for name in names) or any(load.id in names for load in loads)
 
 
 def _is_gradient(node: ast.AST) -> bool:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
-from backprobe.backends.capabilities import KeptGradients, Late, Recompute
+from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
@@ -21,10 +21,10 @@ from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.none_checks import GRADIENT
 from backprobe.source.sites import Site
-from backprobe.source.tracer import Tracer
+from backprobe.source.tracer import Tracer, Watched
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
-from backprobe.tracing.none_reads import Returning, look
+from backprobe.tracing.none_reads import Returning, line_of, look, look_at_clearing
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import OWN, ScopeNames
@@ -109,6 +109,8 @@ class ObservedFrame:
     def _before_call(self, frame: FrameType, event: Event) -> None:
         call = event.node
         function = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
+        if event.clears and self.observer.kept is not None:
+            look_at_clearing(self.observer.kept, frame, event.node)
         self.transparent = _wrappers(function)
         self.scope.recorder.following.note_compiled(function)
         if function is UNKNOWN or call is None:
@@ -226,8 +228,8 @@ class ObservedFrame:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
             tape, kept = self.scope.recorder.tape, self.observer.kept
-            if kept is not None and event.node.attr == GRADIENT:  # type: ignore[union-attr]  # it has this attribute
-                kept.assigned(value_in(frame, event.node.value))  # type: ignore[union-attr]  # the same
+            if kept is not None and isinstance(event.node, ast.Attribute) and event.node.attr == GRADIENT:
+                kept.assigned(value_in(frame, event.node.value), line_of(frame, event.node))
             if isinstance(tape, Late):
                 tape.look_again((self.scope.kind.file, self.scope.sites[event.site].line))
         else:
@@ -311,7 +313,7 @@ class FrameObserver:
         self.trace, self.tape = trace, tape
         self.late = tape if isinstance(tape, Late) else None
         self.recompute = tape if isinstance(tape, Recompute) else None
-        self.kept = tape if isinstance(tape, KeptGradients) else None
+        self.kept = tape.kept_gradients
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Called with an error of backward, in each frame that it passes through: the program may catch it."""
@@ -336,7 +338,8 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        scope = self.trace.open_root(code.co_filename, (*found.sites, *more))
+        sites = (*found.sites, *more) if more else found.sites  # a kind of scope is known by the very tuple
+        scope = self.trace.open_root(code.co_filename, sites)
         self.tracer.start(frame, watching(self, scope, found, code, unread))
 
     def stop(self) -> None:
@@ -352,7 +355,7 @@ class FrameObserver:
             step = step.tb_next
         return False
 
-    def _entered(self, frame: FrameType) -> ObservedFrame | Returning | None:
+    def _entered(self, frame: FrameType) -> Watched | None:
         code = frame.f_code
         if code.co_name in self.tape.hears and self.trace.is_recording:
             self.tape.entered(frame)
@@ -375,11 +378,12 @@ class FrameObserver:
         """What waits for the gradients that a function returns, if the program has called it and uses them."""
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
-        call = watched.pending if isinstance(watched, ObservedFrame) else None
-        if call is None or not call.may_be_none or self.kept is None or frame.f_back is None:
+        event = watched.pending if isinstance(watched, ObservedFrame) else None
+        call = event.node if event is not None and event.may_be_none else None
+        if self.kept is None or frame.f_back is None or not isinstance(call, ast.Call):
             return None
         is_asked = self.trace.is_recording and self.kept.may_give_none(frame)
-        return Returning(self.kept, frame.f_back, call.node) if is_asked else None  # type: ignore[arg-type]  # a call
+        return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
         """The scope that called what a checkpoint computes again, in the trace of that repetition."""

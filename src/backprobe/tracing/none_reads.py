@@ -11,6 +11,7 @@ from typing import Any
 from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.user_lines import source_at
 from backprobe.errors import NoSource
+from backprobe.record.source import Source
 from backprobe.source.followed_calls import plain_function
 from backprobe.source.frames import UNKNOWN, value_in
 from backprobe.source.locate import locate
@@ -30,12 +31,23 @@ def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
     assert isinstance(read, ast.Attribute)
     owner = read.value
     tensor = value_in(frame, owner)
-    is_item = tensor is UNKNOWN and isinstance(owner, ast.Subscript)
-    if is_item:
-        tensor = value_in(frame, owner.value)  # type: ignore[attr-defined]  # a subscript
+    item = owner if tensor is UNKNOWN and isinstance(owner, ast.Subscript) else None
+    if item is not None:
+        tensor = value_in(frame, item.value)
+    is_item = item is not None
     if tensor is not UNKNOWN and kept.is_none(tensor, is_item) and not _is_asked_inside(frame, found):
-        line = read.end_lineno or read.lineno
-        kept.none_read(tensor, ast.unparse(read), source_at(frame.f_code.co_filename, line), is_item)
+        kept.none_read(tensor, ast.unparse(read), line_of(frame, read), is_item)
+
+
+def look_at_clearing(kept: KeptGradients, frame: FrameType, call: ast.expr | None) -> None:
+    """Note that the program calls what takes gradients away."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=node)) if (owner := value_in(frame, node)) is not UNKNOWN:
+            kept.clears(owner, line_of(frame, call))
+
+
+def line_of(frame: FrameType, node: ast.expr) -> Source:
+    return source_at(frame.f_code.co_filename, node.end_lineno or node.lineno)
 
 
 def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:

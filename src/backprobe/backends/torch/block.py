@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import AtEnd, KeptGradients, Late, Recompute
+from backprobe.backends.capabilities import AtEnd, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
@@ -49,7 +49,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_va
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.none_reads import NoneReads, may_give_none
+from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
@@ -99,9 +99,10 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     """PyTorch's ``BlockTape``."""
 
+    kept_gradients: NoneReads
     refused = ()
 
     def __init__(self, options: Options) -> None:
@@ -122,9 +123,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
+        self.kept_gradients = NoneReads(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
         self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to do?
-        self.none_reads = NoneReads(self.passing)
 
     # while the block runs
 
@@ -200,26 +201,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take()
-
-    # gradients that the program reads
-
-    def is_none(self, tensor: Any, is_item: bool) -> bool:
-        self.reads += 1
-        with self.quiet():
-            return self.none_reads.is_none(tensor, is_item)
-
-    def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
-        with self.quiet():
-            self.none_reads.note(tensor, text, at, is_item)
-
-    def assigned(self, tensor: Any) -> None:
-        with self.quiet():
-            self.none_reads.assigned(tensor)
-
-    may_give_none = staticmethod(may_give_none)
-
-    def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
-        self.none_reads.gave(frame, returned, texts, at)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -472,7 +453,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
 
     @property
     def progress(self) -> int:
-        return self.passing.count + len(self.none_reads) + sum(not leaf.is_untouched for leaf in self.leaves)
+        return self.passing.count + len(self.kept_gradients) + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
     def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
@@ -515,9 +496,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
-        read = self.none_reads.found(captures)
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
-                          none_reads=read, own=own)  # fmt: skip
+                          none_reads=self.kept_gradients.found(captures), own=own)  # fmt: skip
         if self.partials is not None:
             begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
@@ -650,6 +630,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
+        self.kept_gradients = NoneReads(self.passing)
         self.partials = self.at_end = None
-        self.none_reads = NoneReads(self.passing)
         del self.take, self.take_early, self.take_of_leaf

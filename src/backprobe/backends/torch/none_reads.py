@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing, current_pass
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.tape import is_wrapped, quiet
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.record.entries import NoneRead, WhyEmpty
 from backprobe.record.source import Source
 
 MOST = 64
 """Tensors that are kept for one place of the program: a loop may read a new one each time."""
-
-is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +40,46 @@ class _Read:
     why: WhyEmpty | None
     begun: int = 0
     has_asked: bool = False
+    cause: Source | None = None
 
 
-class NoneReads:
+@dataclass(frozen=True, eq=False)
+class _Clear:
+    """A line that cleared gradients: those of a tensor, or of what an optimizer or a module has."""
+
+    owner: Any
+    at: Source
+    begun: int
+
+    def is_of(self, tensor: Tensor) -> bool:
+        if isinstance(self.owner, torch.optim.Optimizer):
+            return any(one is tensor for group in self.owner.param_groups for one in group["params"])
+        if isinstance(self.owner, torch.nn.Module):
+            modules = torch.nn.Module.modules(self.owner)
+            return any(one is tensor for module in modules for one in module._parameters.values())
+        return self.owner is tensor
+
+
+class NoneReads(KeptGradients):
     """Those of one block."""
 
     def __init__(self, passing: Passing) -> None:
         self.passing = passing
         self.reads: dict[Hashable, _Read] = {}
         self.places: dict[Hashable, int] = {}  # how many tensors were read at each
+        self.cleared: dict[Hashable, _Clear] = {}  # by the line, the last one at the end
         self.filled: set[int] = set()  # by identity: tensors that are not leaves and were given a gradient
+        self.count = 0
 
     def __len__(self) -> int:
         return len(self.reads)
 
     def is_none(self, tensor: Any, is_item: bool) -> bool:
+        self.count += 1
+        with quiet():
+            return self._is_none(tensor, is_item)
+
+    def _is_none(self, tensor: Any, is_item: bool) -> bool:
         """Will ``tensor.grad`` give None, or that of an item? Not asked of tensors that may answer for themselves."""
         if type(tensor) not in ORDINARY or is_wrapped(tensor):
             return False
@@ -64,18 +89,33 @@ class NoneReads:
             return tensor.grad is None
         return id(tensor) not in self.filled
 
-    def assigned(self, tensor: Any) -> None:
-        if type(tensor) in ORDINARY and not tensor.is_leaf:
-            self.filled.add(id(tensor))
+    def clears(self, owner: Any, at: Source) -> None:
+        self.cleared.pop(at, None)
+        self.cleared[at] = _Clear(owner, at, len(self.passing.calls))
 
-    def note(self, tensor: Tensor, text: str, at: Source, is_item: bool) -> None:
+    def assigned(self, tensor: Any, at: Source) -> None:
+        with quiet():
+            if type(tensor) not in ORDINARY:
+                return
+            if not (tensor.is_leaf or tensor.retains_grad):
+                self.filled.add(id(tensor))
+            elif tensor.grad is None:
+                self.clears(tensor, at)
+
+    def none_read(self, tensor: Tensor, text: str, at: Source, is_item: bool) -> None:
         calls = self.passing.calls
         has_asked = any(call is not None and call.is_grad for call in self.passing.passes.values())
-        why = WhyEmpty.ITEM if is_item and tensor.requires_grad else self._why_now(tensor)
-        self._keep(_Read(tensor, text, at, why, len(calls), has_asked))
+        with quiet():
+            why = WhyEmpty.ITEM if is_item and tensor.requires_grad else self._why_now(tensor)
+        cleared = [one.at for one in self.cleared.values() if one.begun == len(calls) and one.is_of(tensor)]
+        self._keep(_Read(tensor, text, at, why, len(calls), has_asked, cleared[-1] if cleared else None))
+
+    def may_give_none(self, frame: FrameType) -> bool:
+        """Is this that of ``torch.autograd.grad``, which was allowed to return None?"""
+        given = frame.f_locals
+        return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")
 
     def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
-        """What ``grad()`` has returned, and could not compute."""
         inputs = frame.f_locals.get("inputs")
         inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
         if not isinstance(inputs, tuple | list) or not isinstance(returned, tuple) or len(inputs) != len(returned):
@@ -103,38 +143,43 @@ class NoneReads:
         return WhyEmpty.UNKNOWN if current_pass() >= 0 else None
 
     def found(self, captures: Sequence[Capture]) -> tuple[NoneRead, ...]:
-        """All of them as facts, with the positions of their captures."""
-        known = {id(capture.tensor): at for at, capture in enumerate(captures)} if self.reads else {}
-        return tuple([
-            NoneRead(known.get(id(read.tensor)), read.text, read.at, self._why(read)) for read in self.reads.values()
-        ])  # fmt: skip
+        """All of them as facts, with the positions of their captures: of several versions, one that has a gradient."""
+        if not self.reads:
+            return ()
+        arrived = {number for output in self.passing.outputs for number in output.arrived}
+        known = {id(capture.tensor): at for at, capture in enumerate(captures)}
+        known |= {id(capture.tensor): at for at, capture in enumerate(captures) if capture.number in arrived}
+        return tuple([self._fact(known.get(id(read.tensor)), read) for read in self.reads.values()])
 
-    def _why(self, read: _Read) -> WhyEmpty:
-        if read.why is not None:
-            return read.why
-        if self.passing.is_elsewhere:
-            return WhyEmpty.UNKNOWN
+    def _fact(self, at: int | None, read: _Read) -> NoneRead:
+        why, cause = (read.why, None) if read.why is not None else self._why(read)
+        return NoneRead(at, read.text, read.at, why, cause)
+
+    def _why(self, read: _Read) -> tuple[WhyEmpty, Source | None]:
+        """Why a tensor that keeps its gradient has none, and the line that is the cause, where one is known."""
         calls = self.passing.calls[: read.begun]
+        if self.passing.is_elsewhere or any(not call.is_over for call in calls):
+            return WhyEmpty.UNKNOWN, None
         if not calls:
-            return WhyEmpty.GRADIENTS_RETURNED if read.has_asked else WhyEmpty.NOT_RUN
-        why = why_empty(read.tensor, calls)
-        is_late = why is WhyEmpty.CLEARED and not read.tensor.is_leaf
-        return WhyEmpty.RETAINED_LATE if is_late else why
+            return WhyEmpty.GRADIENTS_RETURNED if read.has_asked else WhyEmpty.NOT_RUN, None
+        whole = [call for call in calls if not call.is_limited]
+        if any(one is read.tensor for call in calls if call.is_limited for one in call.inputs):
+            return self._taken_away(read, calls)
+        if _reaches(read.tensor, whole):
+            return self._taken_away(read, whole)
+        limited = [call for call in calls if call.is_limited and _reaches(read.tensor, [call])]
+        return (WhyEmpty.LIMITED, limited[-1].at) if limited else (WhyEmpty.NOT_REACHED, None)
+
+    def _taken_away(self, read: _Read, calls: Sequence[BackwardCall]) -> tuple[WhyEmpty, Source | None]:
+        """A pass has come to it; a derivative that the program wrote may have given it none."""
+        if any(map(graph.is_custom, graph.all_nodes(node for call in calls for node in call.nodes))):
+            return WhyEmpty.UNKNOWN, None
+        return WhyEmpty.CLEARED if read.tensor.is_leaf else WhyEmpty.RETAINED_LATE, read.cause
 
 
-def why_empty(tensor: Tensor, calls: Sequence[BackwardCall]) -> WhyEmpty:
-    """Why a tensor that keeps its gradient has none after these calls of ``backward()``."""
-    if any(not call.is_over for call in calls):
-        return WhyEmpty.UNKNOWN
-    nodes = dict.fromkeys(graph.all_nodes(node for call in calls if not call.is_limited for node in call.nodes))
-    is_reached = tensor.grad_fn in nodes if not tensor.is_leaf else any(one is tensor for one in graph.leaves(nodes))
-    is_reached |= any(root is tensor for call in calls for root in call.roots)
-    if not is_reached:
-        return WhyEmpty.NOT_REACHED
-    return WhyEmpty.UNKNOWN if any(map(graph.is_custom, nodes)) else WhyEmpty.CLEARED
-
-
-def may_give_none(frame: FrameType) -> bool:
-    """Is this that of ``torch.autograd.grad``, which was allowed to return None?"""
-    given = frame.f_locals
-    return frame.f_code in CALLS and bool(given.get("allow_unused")) and not given.get("materialize_grads")
+def _reaches(tensor: Tensor, calls: Sequence[BackwardCall]) -> bool:
+    """Do the graphs that these calls went through lead to a tensor?"""
+    if any(root is tensor for call in calls for root in call.roots):
+        return True
+    nodes = graph.all_nodes(node for call in calls for node in call.nodes)
+    return tensor.grad_fn in {*nodes} if not tensor.is_leaf else any(one is tensor for one in graph.leaves(nodes))
