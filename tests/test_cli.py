@@ -241,11 +241,11 @@ def test_no_such_file(words, found, folder):
 
 def test_a_whole_script(folder):
     assert refused(ran("toy.py", "x=1")) == (
-        "BadOption: toy.py is a whole script, and this takes a function in it\n"
+        "BadOption: toy.py takes no gradient of PyTorch or TensorFlow that was seen\n"
         "  asked: backprobe probe toy.py\n"
-        "  why:   what is called with the arguments given here is one function\n"
-        "  next:  backprobe probe toy.py:f x=3, for a function f in it; backprobe explain toy.py or backprobe health "
-        "toy.py, which take the script; or with bp.probe() as rec: around one step in it\n"
+        "  why:   without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
+        "         itself; what jax.grad takes is explained by backprobe explain, and recorded of a function\n"
+        "  next:  loss.backward() at the end of toy.py; or backprobe probe toy.py:f x=3, for a function f in it\n"
     )
 
 

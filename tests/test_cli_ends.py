@@ -232,8 +232,8 @@ NEXT = {
     "draw own.py:well f.svg x=1.0 --contributions --partials false": "--partials true",
     "explain own.py:well xx x=1.0": "x",
     "probe owm.py:well x=1.0": "backprobe probe own.py:well x=3",
-    "probe own.py x=1.0": "backprobe probe own.py:f x=3, for a function f in it; backprobe explain own.py or backprobe "
-    "health own.py, which take the script; or with bp.probe() as rec: around one step in it",
+    "probe own.py x=1.0": "loss.backward() at the end of own.py; or backprobe probe own.py:f x=3, for a function f in "
+    "it",
 }
 
 

@@ -714,14 +714,16 @@ def test_several_backward_passes_in_one_block():
     assert [finding.name for finding in bp.explain(rec).of_kind("born_backward")] == ["z"]
 
 
-def test_a_gradient_penalty_does_not_count():
-    """What ``autograd.grad`` gives the program is a value of the program, and no gradient of the recording."""
+def test_nan_in_a_pass_of_grad_is_of_its_output():
     x = tensor([0.0, 2.0], requires_grad=True)
     with bp.probe(nonfinite=True) as rec:
         y = torch.sqrt(x)
         torch.autograd.grad(y.sum(), x, retain_graph=True)
-        (x * 3).sum().backward()
-    assert bp.explain(rec).ok
+        loss = (x * 3).sum()
+        loss.backward()
+    (found,) = bp.explain(rec).of_kind("born_backward")
+    assert (found.name, found.facts[-1]) == ("y", "this is about grad()")
+    assert bp.explain(rec.of("loss")).ok and not bp.explain(rec.of("grad()")).ok
 
 
 def test_a_cotangent_that_is_not_finite():

@@ -384,3 +384,32 @@ def test_a_long_training_holds_no_more_than_a_short_one(tmp_path):
     (objects_before, *before), (objects_after, *after) = held
     assert after == before
     assert objects_after - objects_before < 100  # of a thousand steps
+
+
+def graded(model, x, outputs):
+    """A step whose gradients ``autograd.grad`` takes: of one loss, part by part, or of two."""
+    parameters, out = list(model.parameters()), model(x)
+    first, second = out.square().mean(), out.abs().mean()
+    for loss, own in {"one": [(first, parameters)], "parts": [(first, parameters[:1]), (first, parameters[1:])],
+                      "two": [(first, parameters), (second, parameters)]}[outputs]:  # fmt: skip
+        torch.autograd.grad(loss, own, retain_graph=True)
+    return first
+
+
+@pytest.mark.parametrize("outputs", ["one", "parts", "two"])
+def test_a_step_without_backward_has_the_gradients_that_grad_takes_of_one_output(model, tmp_path, outputs):
+    (x,) = batches(1)
+    with bp.watch(model, tmp_path / "grad") as run:
+        graded(model, x, outputs)
+        run.step()
+    with bp.watch(model, tmp_path / "backward") as run:
+        graded(model, x, outputs).backward()
+        run.step()
+    with bp.open_run(tmp_path / "grad") as run, bp.open_run(tmp_path / "backward") as other:
+        assert other.at(0).backwards == 1 and other.at(0)["head"]["grad.count"] == 5
+        assert run.at(0).backwards == (outputs != "two")
+        if outputs == "two":
+            assert "grad.rms" not in run.at(0)["head"]
+        else:
+            assert run.at(0)["head"]["grad.rms"] == other.at(0)["head"]["grad.rms"]
+            assert run.at(0)["head"]["grad.count"] == 5

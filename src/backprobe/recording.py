@@ -193,7 +193,7 @@ class Recording(Mapping[str, Entry]):
         if key is not None:
             return self.of(key).grads()
         known = self._now
-        if isinstance(known, Run) and (len(known.passes) == 1 or known.default is not None):
+        if isinstance(known, Run) and not (len(known.passes) > 1 and known.default is None):
             return known.grads()
         refuse_several(self, "rec.grads()", "rec.grads({})")
         return {name: entry.grad for name, entry in self._index.entries.items() if entry.status is GradStatus.OK}
@@ -238,6 +238,7 @@ class Recording(Mapping[str, Entry]):
                 next=f"rec.of({many[0]!r}), or rec.total({{...}}) without it",
             )  # fmt: skip
         return Recording(summed(record, found), self._result)
+
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
         """How the gradients of each pair of several outputs agree: their cosine and their norms, for each entry.
 

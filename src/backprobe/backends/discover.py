@@ -142,7 +142,9 @@ def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
 def _about_to_import(values: Sequence[Any]) -> set[str]:
     """The frameworks that the code of frames imports itself, as where the imports stand in a block."""
     codes = [value.f_code for value in values if isinstance(value, FrameType)]
-    named = {one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT}
+    named = {
+        one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT
+    }
     return {name for name in named & BACKENDS.keys() if find_spec(name) is not None}
 
 

@@ -244,7 +244,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     \b
     backprobe derive toy.py:f x x=3 w=2 b=1      of the result
     backprobe derive toy.py:f x v x=3 w=2 b=1    of the value v
-    backprobe derive train.py x                  of what a script takes gradients of
+    backprobe derive train.py x                  of what a script differentiates
     backprobe derive toy.recording x
 
     A function or script is recorded with --partials true, which the chain rule needs.

@@ -174,7 +174,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
         elif not behind and all(cut.is_behind for cut in group):
             continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
-        elif behind and (behind <= meant or all(_is_taken_for_itself(flow, cut) for cut in group)):
+        elif (behind and behind <= meant) or all(_is_taken_for_itself(flow, cut) for cut in group):
             meant |= behind
         elif behind and _may_be_meant(flow, group, behind) and not any(cut.is_silent for cut in group):
             spared += [cut.mention for cut in group]

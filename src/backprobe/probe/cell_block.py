@@ -45,7 +45,8 @@ class _Running:
 
     @property
     def cell(self) -> Cell:
-        return self.probe.target  # type: ignore[no-any-return]  # it is a Cell here
+        cell: Cell = self.probe.target
+        return cell
 
     def record(self) -> Recording:
         with refusing_depth(self.cell.file):

@@ -1,4 +1,4 @@
-"""What a notebook cell differentiates where its code takes no gradient itself, and how messages speak of it."""
+"""The output of a notebook cell, which is differentiated where its code takes no gradient itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class OfCell(Form):
 
     @property
     def cell(self) -> Cell:
-        return self.probe.target  # type: ignore[no-any-return]  # it is a Cell here
+        cell: Cell = self.probe.target
+        return cell
 
     def explain_error(self, error: BaseException) -> str | None:
         line = self.cell.calls("backward") or self.cell.calls("grad")

@@ -137,7 +137,9 @@ class Script:
                     self.values += gradients.count
             except Stopped:
                 assert self.answer is not None
-                stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
+                stopped = (
+                    STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
+                )
                 stopped += LATER if self._may_show_more() else ""
                 self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
             except SystemExit as error:

@@ -49,7 +49,7 @@ def stamp(author: str | None = None) -> Stamp:
         )  # fmt: skip
     if author is not None:
         _Author.name = author or None
-    known = _environment(tuple(name for name in PACKAGES if name == "backprobe" or name in sys.modules))
+    known = _environment(tuple([name for name in PACKAGES if name == "backprobe" or name in sys.modules]))
     time = datetime.now(UTC).isoformat(timespec="seconds")
     return Stamp(_Author.name, time, known.python, known.system, dict(known.packages))
 

@@ -64,7 +64,10 @@ class Run:
     @cached_property
     def default(self) -> Backward | None:
         """The pass whose gradients are meant where several outputs are there and nothing is said."""
-        return next((one for one in self.passes if one.own is not None and one.own.adds_up), None)
+        for one in self.passes:
+            if one.own is not None and one.own.adds_up:
+                return one
+        return None
 
     def _outputs(self, own: OwnPass) -> list[int]:
         """The entries that a pass of the program's own began at."""
@@ -77,7 +80,7 @@ class Run:
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
         names = self.schema.names.of_entries
-        passed = self.default or self.passes[0]
+        passed = self.passes[0] if len(self.passes) == 1 else self.default or self.passes[0]
         captured = zip(self.schema.captured, gradients(passed.outcomes), strict=True)
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 

@@ -119,15 +119,9 @@ class Output:
     arrived: dict[int, Tensor] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)  # the versions of the gradients that are held
     known: frozenset[int] = frozenset()  # the places to which earlier calls of ``grad()`` have brought the same
-    captures: Sequence[Any] = ()  # of what the calls began at
-
-    @property
-    def is_grad(self) -> bool:
-        return bool(self.calls) and self.calls[0].is_grad
-
-    @property
-    def batch(self) -> int:
-        return self.calls[0].batch if self.calls else 0
+    is_grad: bool = False  # are they calls of ``grad()``?
+    batch: int = 0  # for how many cotangents at once they run; 0 for one
+    captures: dict[Any, None] = field(default_factory=dict)  # of what the calls began at
 
     @property
     def is_cut_short(self) -> bool:
@@ -348,9 +342,10 @@ class Passing:
             if call is not None:
                 self._begin(call)
         known = self.passes[running]
-        if known is None or not self.is_counted():
+        if known is None or running not in self.output_of:
             return False
-        self._at(self.output_of[running])
+        if self.output is not self.output_of[running]:
+            self._at(self.output_of[running])
         self.running = running
         self.seeds.update(map(id, known.cotangents))
         self.seeds.discard(id(None))
@@ -362,11 +357,12 @@ class Passing:
         """
         call.before = self.begun
         queue_callback(call.end)  # which the engine does not call where a pass raises
-        if call.is_ours or call.is_transformed or (call.is_grad and call.is_nested and not self.begins_inside):
+        if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):
             return
         self.begun += 1
         self._belongs(call, current_pass())
-        self.output.known = frozenset(self.arrived if call.is_grad else ())
+        if call.is_grad:
+            self.output.known = frozenset(self.arrived)
         if self.begins_inside or not call.is_nested:
             self.began(call)
         if call.is_grad:
@@ -377,9 +373,11 @@ class Passing:
 
         What one call of ``backward()`` brought is the same as what ``grad()`` did that asked for the same.
         """
+        if len(self.outputs) < 2:
+            return self.outputs or [self.output]
         summed = next((one for one in self.outputs if not one.is_grad), None)
         if summed is None or len(summed.calls) > 1:
-            return self.outputs or [self.output]
+            return self.outputs
         with self.quiet():
             same = [one for one in self.outputs if one.is_grad and one.calls[0].asks_as(summed.calls[0])]
         others = [one for one in self.outputs if one not in same]
@@ -399,10 +397,12 @@ class Passing:
     def _output_of(self, call: BackwardCall) -> Output:
         """What it is differentiated from, as far as it is that of an earlier call."""
         for output in self.outputs:
+            if not (call.is_grad or output.is_grad):
+                return output
             with self.quiet():
                 if output.is_grad == call.is_grad and (not call.is_grad or output.calls[0].asks_as(call)):
                     return output
-        self.outputs.append(found := Output())
+        self.outputs.append(found := Output(is_grad=call.is_grad, batch=call.batch if call.is_batched else 0))
         return found
 
     def _call(self) -> BackwardCall | None:

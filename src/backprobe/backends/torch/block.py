@@ -157,7 +157,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         with self.quiet():
             self._come_last()
             captures = began(call.roots, call.is_grad)
-            self.passing.output.captures = [*dict.fromkeys([*self.passing.output.captures, *captures])]
+            self.passing.output.captures = {**self.passing.output.captures, **dict.fromkeys(captures)}
             if call.is_grad:
                 self._listen_to_inputs(call.inputs)
             for capture, cotangent in zip(captures, call.cotangents, strict=True):
@@ -472,8 +472,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     def _of_output(self, columns: Columns, output: Output) -> Backward:
         """What the calls of one output gave."""
-        places = {id(capture): at for at, capture in enumerate(columns.captures)}
-        begun_at = tuple([places[id(capture)] for capture in output.captures if id(capture) in places])
+        places = dict(zip(columns.captures, count(), strict=False)) if output.captures else {}
+        begun_at = tuple([*map(places.__getitem__, filter(places.__contains__, output.captures))])
         columns = self._settled(columns, output)
         updates = () if self.updates is None else self.updates.found(columns.captures)
         captures, numbers, arrived = columns.captures, columns.numbers, output.arrived
@@ -501,7 +501,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         if self.partials is not None:
             begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
-        return passed if self.births is None else self.births.added_to(passed, with_edges(captures))
+        if self.births is None:
+            return passed
+        running = [number for number, call in self.passing.passes.items() if call in output.calls]
+        return self.births.added_to(passed, with_edges(captures), running)
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -41,6 +41,7 @@ class Births:
         self.givers: dict[tuple[int, int], int] = {}  # how many nodes give to a place
         self.passing: dict[tuple[int, int], Look] = {}  # what was given to a place, and is on its way
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
+        self.passes: list[int] = []  # by the engine's number: the pass of each of these
         self.judged = Judged()
 
     def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
@@ -89,6 +90,7 @@ class Births:
                         self.passing[places[at]] = look
             if any(at >= 0 for _, at in gave):  # else nothing was born, whatever came
                 self.seen.append((number, [self._look(*each)[0] for each in came], gave))
+                self.passes.append(current_pass())
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
         """Judge a gradient, unless it is known to lie where one does that was judged."""
@@ -100,19 +102,21 @@ class Births:
                 return known
         return self.judged.add(gradient), address, size
 
-    def added_to(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
-        """What backward gave, with the operations that made NaN or Inf."""
-        found = self._found(captures)
+    def added_to(self, passed: Backward, captures: Sequence[Capture], of: Collection[int] | None = None) -> Backward:
+        """What backward gave, with the operations that made NaN or Inf: in passes of these numbers, or in all."""
+        found = self._found(captures, of)
         outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]
         return replace(passed, outcomes=outcomes)
 
-    def _found(self, captures: Sequence[Capture]) -> dict[int, tuple[BackwardOp, ...]]:
+    def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
         """The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran."""
         if not self.judged:  # nothing is in doubt
             return {}
         told = self.judged.kinds()
         births = []
-        for number, came, gave in self.seen:
+        for running, (number, came, gave) in zip(self.passes, self.seen, strict=True):
+            if of is not None and running not in of:
+                continue
             given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)
             births += [(number, place, given, told[at]) for place, at in gave if BADNESS[told[at]] > BADNESS[given]]
         if not births:

@@ -41,6 +41,7 @@ from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_scripts import WatchedScript
+from backprobe.backends.torch.watched_passes import GradPasses
 from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
 from backprobe.backends.watched_names import WatchedSelection, named
@@ -106,6 +107,7 @@ class TorchWatching(Watching):
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, Measured] = {}  # by identity of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
+        self.grad_passes = GradPasses()
         self.by_identity: dict[int, WatchedModule] = {}
         self.run_after = compiler.disable(self._run_after)
         self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
@@ -164,6 +166,9 @@ class TorchWatching(Watching):
         gradients = self.compiled.take_gradients()
         if gradients and not any(self.passes.values()):
             self.listener.passed()  # of a function that was compiled with all of the model
+        elif not any(self.passes.values()):
+            self._add_of_grad()
+        self.grad_passes.clear()
         self._add_compiled(gradients)
         self._follow_up()
         self.locals.refuse_seen(self.asked)
@@ -175,6 +180,18 @@ class TorchWatching(Watching):
         for held in (self.seen, self.passes, self.views, self.written):
             held.clear()
         self.leaf_hooks.close()
+
+    def _add_of_grad(self) -> None:
+        """The step has run no ``backward()``: the gradients are those that ``autograd.grad`` took of one output."""
+        rows, counts = self.grad_passes.of_one_output()
+        if rows:
+            self.listener.passed()
+        for place, kept in rows.items():
+            for row in kept:
+                self.listener.add(place, row)
+        for place, kept in counts.items():
+            for counted in kept:
+                self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
         """Gradients of views that were written to are not those of what was measured, or only a part of them."""
@@ -388,20 +405,28 @@ class TorchWatching(Watching):
             return
         running = current_pass()
         if running not in self.passes:
-            self.passes[running] = self._begun()
+            self.passes[running] = self._begun(running)
         gradient, places = gradients[number], seen.gradient_places
         if seen.is_written:
             self.written.update(places)
             return
         seen.has_come = True
-        if not places or gradient is None or not self.passes[running]:
+        if not places or gradient is None:
+            return
+        if not self.passes[running] and running not in self.grad_passes.rows:
             return
         with quiet():
             row = row_of(gradient.detach())
-            if row is not None:
+            if row is None:
+                return
+            if self.passes[running]:
                 for place in places:
                     self.listener.add(place, row)
                 self._count(places, gradient)
+                return
+            counted = exponents_of(gradient.detach()) if self.listener.is_counted else None
+            for place in places:
+                self.grad_passes.add(running, place, row, counted)
 
     def _count(self, places: Sequence[int], tensor: Tensor) -> None:
         """Magnitudes, in the steps in which they are counted."""
@@ -409,7 +434,7 @@ class TorchWatching(Watching):
         for place in places if counted is not None else ():
             self.listener.count(place, counted)
 
-    def _begun(self) -> bool:
+    def _begun(self, running: int) -> bool:
         """Is the pass that has just begun one of ``backward()``, and not of ``autograd.grad``?"""
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         if frame is None or frame.f_code.co_name != "grad":
@@ -421,6 +446,7 @@ class TorchWatching(Watching):
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
             return True
+        self.grad_passes.begin(running, frame)
         return False
 
     def _drop_repeated(self) -> None:
