@@ -142,9 +142,14 @@ class BlockRun(Form):
         captures = self.trace.captures(self.trace.schema(numbers))
         tensors = [self.trace.versions.tensors[number] for number in numbers]
         roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
-        if not self.probe.keys and len(tensors) > 1:  # what the program itself asked gradients of, all together
-            roots = [Root(tensors)]
+        if self.probe.of is None and self.probe.cotangent is None:
+            roots = self._of_program(differentiator, tensors) or roots
         differentiator.differentiate(Ran(None, roots, captures))
+
+    def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
+        """The passes that the program has run itself, if these tensors are what they began at."""
+        own, given = differentiator.own_roots(), set(map(id, tensors))
+        return [one for one in own if given.issuperset(map(id, targets_of(one)))]
 
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
@@ -289,6 +294,10 @@ class PlainBlock(BlockRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"
+
+
+def targets_of(root: Root) -> list[Any]:
+    return root.output if isinstance(root.output, list) else [root.output]
 
 
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:

@@ -172,6 +172,8 @@ SENTENCES = {
     "block_not_differentiated": "the block was not differentiated: {why}",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
+    "jacobian_summed": "tape.{method} gives a derivative of each element of what it differentiates; the gradients here "
+                       "are those of the sum of these elements",
     "session_runs": "the session has computed gradients {count} times: values and gradients are those of the last time",
     "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the last "
                       "bits of what it returns may be others, since TensorFlow fuses what is not fetched",

@@ -24,8 +24,9 @@ NOT_RUN = Lost(Reason("in_graph"))
 class SessionBlock:
     """The graphs of one block. ``began`` is called with the outputs of what a session has run."""
 
-    def __init__(self, began: Callable[[Sequence[Any]], object], may_join: Callable[[], bool]) -> None:
-        self.began = began
+    began: Callable[[Sequence[Any]], object]
+
+    def __init__(self, may_join: Callable[[], bool]) -> None:
         self.named: dict[int, Any] = {}  # the tensors that have names, by their numbers
         self.gradients = GraphPasses()
         self.sessions = SessionRuns(self.gradients.of, self.named, may_join)
@@ -65,7 +66,8 @@ class SessionBlock:
         return none_given(self.calls, captures)
 
     def training(self, captures: Sequence[Capture]) -> Training | None:
-        return training(self.calls, captures)
+        is_known = bool(self.runs) or any(one is None for call in self.calls for one in call.given)
+        return training(self.calls, captures) if is_known else None
 
     def notes(self) -> list[Reason]:
         """What a reader must know of the numbers."""

@@ -212,9 +212,14 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         with (
             private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
-            ProbeTape(persistent=bool(self.options.partials or self.options.several)) as self.gradients,
+            ProbeTape(persistent=self.is_asked_again) as self.gradients,
         ):
             yield self.gradients
+
+    @property
+    def is_asked_again(self) -> bool:
+        """May its gradient tape be asked for gradients more than once?"""
+        return bool(self.options.partials or self.options.several)
 
     def _calling(self, following: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
         """A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no
