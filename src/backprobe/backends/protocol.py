@@ -229,6 +229,9 @@ class Backend(Protocol):
     BadOption for a vector of another shape.
     """
 
+    derivatives: Collection[str] = frozenset()
+    """The functions of the framework that are given a function, and differentiate it."""
+
     instead: Mapping[str, str] = MappingProxyType({})
     """What to write instead of a capability that is None, where this framework has a way of its own."""
 

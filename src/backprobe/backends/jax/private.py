@@ -227,6 +227,8 @@ def is_staged(function: Any) -> bool:
 
 DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
 """The functions that return a function that differentiates another."""
+DERIVATIVES = DERIVING | {"jacobian", "vjp", "jvp", "linearize"}
+"""These, and those that are given its arguments as well."""
 PULLBACKS = frozenset({"VJP", "Partial"})
 """The types of the derivatives that ``jax.vjp`` and ``jax.linearize`` return."""
 

@@ -113,24 +113,30 @@ class TakenPasses:
         return bool(used) and not is_norm
 
     def outputs(self) -> list[Given]:
-        """One pass of each output. Of many, as in a loop, the last of each line stands."""
+        """One pass of each output. Of a loop that computes what it differentiates, the last iteration's stands; and of
+        many outputs the last of each line.
+        """
         found: list[Given] = []
         for one in self.given:
             if one.targets and not any(map(one.asks_as, found)):
-                found.append(one)
+                found = [before for before in found if not self._is_iteration(before, one)] + [one]
         return [*{one.line: one for one in found}.values()] if len(found) > MOST else found
+
+    def _is_iteration(self, before: Given, one: Given) -> bool:
+        """Are these passes of two iterations, the second of what was computed after the first?"""
+        made = (self.log.position(identity(target)) for target in one.targets)
+        return before.line is not None and before.line == one.line and min(made) >= before.positions.stop
 
     def roots(self) -> list[Root]:
         """Where a pass of each output begins.
 
-        Those of one output are meant where nothing is said: of the last iteration of a loop, or of the only output that
-        others are not computed from, as a loss with a penalty.
+        Those of one are meant where nothing is said: of the only output whose gradients no other is computed from, as
+        the loss is beside a penalty.
         """
         outer = set(map(id, self.targets()))
         outputs = self.outputs()
         last = [one for one in outputs if not outer.isdisjoint(map(id, one.targets))]
-        is_clear = len({one.line for one in last}) == 1
-        return [one.root(is_clear and one is last[-1]) for one in outputs]
+        return [one.root(len(last) == 1 and one is last[0]) for one in outputs]
 
     def notes(self) -> list[Reason]:
         """What a reader must know of the gradients."""
