@@ -114,7 +114,18 @@ NEWER = "pip install -U backprobe"
 
 @pytest.mark.parametrize(
     "version, next",
-    [(0, AGAIN), (1, AGAIN), (2, AGAIN), (3, AGAIN), (4, AGAIN), (7, AGAIN), (9, NEWER), (99, NEWER), ("3", NEWER), (None, NEWER)],
+    [
+        (0, AGAIN),
+        (1, AGAIN),
+        (2, AGAIN),
+        (3, AGAIN),
+        (4, AGAIN),
+        (7, AGAIN),
+        (9, NEWER),
+        (99, NEWER),
+        ("3", NEWER),
+        (None, NEWER),
+    ],
 )
 def test_another_version_says_what_to_do(copied, version, next):
     envelope = json.loads((copied / DATA).read_text())

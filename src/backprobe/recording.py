@@ -238,6 +238,7 @@ class Recording(Mapping[str, Entry]):
                 next=f"rec.of({many[0]!r}), or rec.total({{...}}) without it",
             )  # fmt: skip
         return Recording(summed(record, found), self._result)
+
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
         """How the gradients of each pair of several outputs agree: their cosine and their norms, for each entry.
 

@@ -27,9 +27,12 @@ def run(text: str, path: Path) -> dict[str, object]:
     return names
 
 
+def with_block(text: str) -> str:
+    return "import backprobe as bp\nwith bp.probe() as rec:\n" + textwrap.indent(text, "    ")
+
+
 def block(one: Pass, folder: Path) -> dict[str, object]:
-    text = "import backprobe as bp\nwith bp.probe() as rec:\n" + textwrap.indent(one.text, "    ")
-    return run(text, folder / "block.py")
+    return run(with_block(one.text), folder / "block.py")
 
 
 def bare(one: Pass, folder: Path) -> dict[str, object]:
@@ -137,18 +140,24 @@ def wrong_in_table(one: Pass, folder: Path) -> Wrong:
         return [err or f"it ends with {code}"]
     answer, rows = one.expected(), table(out)
     if one.loops:
-        return wrong_turn(first(answer), rows)
+        return wrong_turn(one.turn() if one.turn else first(answer), rows)
     return [*wrong_cells(answer, rows), *wrong_values(one, folder, rows)]
 
 
 def wrong_cells(answer: Answer, rows: dict[str, dict[str, str]]) -> Wrong:
-    columns = answer if len(answer) > 1 else {"gradient": first(answer)}
+    is_alone = len(answer) == 1 and not set(answer) & {head for row in rows.values() for head in row}
+    columns = {"gradient": first(answer)} if is_alone else answer
     return [
-        f"{name}, {column}: {rows.get(name)}, not {gradient}"
+        f"{name}, {column}: {row_of(name, rows)}, not {gradient}"
         for column, wanted in columns.items()
         for name, gradient in wanted.items()
-        if not shown(rows.get(name, {}).get(column), gradient)
+        if not shown(row_of(name, rows).get(column), gradient)
     ]
+
+
+def row_of(name: str, rows: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The row of a name, which may have no count where the iteration ends before it is bound again."""
+    return rows.get(name) or rows.get(name.replace("#0", ""), {})
 
 
 def wrong_turn(wanted: Gradients, rows: dict[str, dict[str, str]]) -> Wrong:
@@ -166,12 +175,11 @@ def cells(name: str, rows: dict[str, dict[str, str]]) -> Iterator[str]:
 
 
 def wrong_values(one: Pass, folder: Path, rows: dict[str, dict[str, str]]) -> Wrong:
-    names = bare(one, folder)
-    left = {name: names[name] for wanted in one.expected().values() for name in wanted if name in names}
+    names, asked = bare(one, folder), {name for wanted in one.expected().values() for name in wanted}
     return [
         f"the value of {name}: {rows.get(name)}"
-        for name in left
-        if not shown(rows.get(name, {}).get("value"), left[name])
+        for name in asked & names.keys()
+        if not shown(rows.get(name, {}).get("value"), names[name])
     ]
 
 

@@ -7,6 +7,8 @@ from passes.program import Collection, each, leaf
 
 program = Collection()
 
+ZEROED = "https://discuss.pytorch.org/t/why-do-we-need-to-set-the-gradients-manually-to-zero-in-pytorch/4903"
+
 MAML = """
 import torch
 torch.manual_seed(0)
@@ -219,20 +221,25 @@ def a_step_with_gradients_that_were_assigned():
     return {"loss": each(loss, {"params#0.0": model.weight, "params#0.1": model.bias}, prediction=prediction)}
 
 
+def micro_batch(number):
+    """The gradients of the first losses, summed."""
+    w, data = leaf(2.0, 3.0), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    outs = [(row * w).sum() for row in data[:number]]
+    total = sum((out - 1).square() / 3 for out in outs)
+    return each(total, {f"out#{k}": out for k, out in enumerate(outs)}, w=w)
+
+
 @program("""
 import torch
-w = torch.tensor([1.0, 2.0], requires_grad=True)
+w = torch.tensor([2.0, 3.0], requires_grad=True)
 data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 for row in data:
     out = (row * w).sum()
     loss = (out - 1).square() / 3
     loss.backward()
-""", "https://discuss.pytorch.org/t/why-do-we-need-to-set-the-gradients-manually-to-zero-in-pytorch/4903", loops=True)  # fmt: skip  # noqa: E501
+""", ZEROED, loops=True, turn=lambda: micro_batch(1))  # fmt: skip
 def micro_batches():
-    w, data = leaf(1.0, 2.0), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    outs = [(row * w).sum() for row in data]
-    total = sum((out - 1).square() / 3 for out in outs)
-    return {"loss#0 + loss#1 + loss#2": each(total, {f"out#{k}": out for k, out in enumerate(outs)}, w=w)}
+    return {"loss#0 + loss#1 + loss#2": micro_batch(3)}
 
 
 @program("""

@@ -18,8 +18,8 @@ class Pass:
 
     None means that this output brings that value no gradient. ``source`` is the address of what the program is written
     after. ``backward`` is the output that ``backward()`` ran from, where it is one of several. ``loops``: passes stand
-    in a loop, of which a command records the first turn. ``whole``: the answer names every output, where a library may
-    take others out of sight.
+    in a loop, of which a command records the first turn; ``turn()`` is what that brings, if it is not what the first
+    output brings. ``whole``: the answer names every output, where a library may take others out of sight.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Pass:
     source: str = ""
     backward: str = ""
     loops: bool = False
+    turn: Callable[[], Gradients] | None = None
     whole: bool = True
 
     def __str__(self) -> str:

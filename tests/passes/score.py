@@ -1,6 +1,6 @@
 """``python tests/passes/score.py``: how many programs are wholly right in each form, and which are not.
 
-Words behind it go to pytest: ``-k block`` takes one form.
+A form is a test that runs all programs of its file. Words behind the command go to pytest: ``-k block`` takes one form.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
+FILES = ("test_passes.py", "test_seeds_as_written.py", "test_none_reads.py")
 
 
 class Score:
@@ -23,9 +24,10 @@ class Score:
         self.passed: dict[str, dict[str, bool]] = defaultdict(dict)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        form, _, program = report.location[2].partition("[")
+        file, _, test = report.location
+        form, _, program = test.removeprefix("test_").partition("[")
         if program and (report.when == "call" or report.failed):
-            self.passed[form.removeprefix("test_")][program.rstrip("]")] = report.passed
+            self.passed[f"{Path(file).stem.removeprefix('test_')}, {form}"][program.rstrip("]")] = report.passed
 
     def __str__(self) -> str:
         return "\n".join(line for form, passed in self.passed.items() for line in _lines(form, passed))
@@ -39,5 +41,5 @@ def _lines(form: str, passed: dict[str, bool]) -> list[str]:
 if __name__ == "__main__":
     score = Score()
     with redirect_stdout(io.StringIO()):
-        pytest.main([str(TESTS / "test_passes.py"), "--tb=no", *sys.argv[1:]], plugins=[score])
+        pytest.main([*(str(TESTS / file) for file in FILES), "--tb=no", *sys.argv[1:]], plugins=[score])
     print(score)

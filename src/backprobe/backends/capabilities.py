@@ -147,6 +147,43 @@ class Late(ABC):
         """One of the user's functions is entered: what ran until now, the calling line did."""
 
 
+class AtEnd(ABC):
+    """The tape of a block whose program may run backward itself: it can, where the program has not."""
+
+    @abstractmethod
+    def run_backward(self, root: Root, captures: Sequence[Any]) -> None:
+        """Take the gradients of an output, now that the program is over; the graph is kept for it."""
+
+
+class KeptGradients(ABC):
+    """Tensors that keep their gradients where the program reads them, and hold None where they have none."""
+
+    reads = 0
+    """How many of them the program has read, to use them."""
+
+    @abstractmethod
+    def is_none(self, tensor: Any, is_item: bool) -> bool:
+        """Will the program find None when it reads the gradient that this keeps, or an item of it, which is another
+        tensor? False where that cannot be known without a sign to the program, as a warning.
+        """
+
+    @abstractmethod
+    def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
+        """The program, in whose text the read is spelled so, is about to find None at this line."""
+
+    @abstractmethod
+    def assigned(self, tensor: Any) -> None:
+        """The program has put a gradient where a tensor keeps its own."""
+
+    @abstractmethod
+    def may_give_none(self, frame: FrameType) -> bool:
+        """Is this that of a function which was asked for gradients, and may return None in the place of some?"""
+
+    @abstractmethod
+    def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
+        """It has returned this; ``texts`` are what its inputs are in the program's text, as far as that shows them."""
+
+
 class Recompute(ABC):
     """Parts of the program that run once more in the course of backward."""
 

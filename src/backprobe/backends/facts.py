@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from backprobe.errors import labelled
 from backprobe.record.brief import path
-from backprobe.record.entries import GradStatus, NoneGiven
+from backprobe.record.entries import GradStatus, NoneGiven, NoneRead
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.nonfinite import BackwardOp, Update
 from backprobe.record.reasons import Reason
@@ -106,6 +106,7 @@ class Backward:
     scales: tuple[float | None, ...] = ()  # see ``Record``
     updates: tuple[Update, ...] = ()
     none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
+    none_reads: tuple[NoneRead, ...] = ()  # see ``Record``
     training: Training | None = None  # see ``Record``
     inputs: Sequence[Any] = ()  # what came to each input that was made differentiable, None for nothing
     own: OwnPass | None = None  # None where the probe ran it, or where nothing ran

@@ -162,6 +162,9 @@ class BlockTape(Tape, Protocol):
 class Blocks(Protocol):
     """The block form in a framework."""
 
+    differentiates_at_end: bool = False
+    """Does its tape run backward where the program has not? See ``AtEnd``."""
+
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:
         """Raises Unsupported for options that this framework does not have."""

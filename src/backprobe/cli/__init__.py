@@ -14,6 +14,7 @@ import backprobe as bp
 from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
+from backprobe.cli.recorded import recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.cli.watched import watched
 from backprobe.draw import check_path
@@ -55,7 +56,7 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @probing
 @click.option("--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording; bp.load reads it.")
@@ -63,10 +64,12 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
 def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: bool, **options: Any) -> None:
     """Print each value that a function computes, and its gradient.
 
-    The gradient is that of the result with respect to the value.
+    The gradient is that of the result with respect to the value. Of a script it is what the script takes gradients of
+    itself, by backward(), autograd.grad or tape.gradient; it runs until it does so in a second iteration.
 
     \b
     backprobe probe toy.py:f x=3 w=2 b=1
+    backprobe probe train.py --lr 0.1
     backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]'
     backprobe probe toy.py:f x=3 w=2 b=1 --save toy.recording
     backprobe probe toy.recording
@@ -77,7 +80,7 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
     """
     if path is not None and programs.is_saved(program):
         programs.refuse_beside_recording([program], words, {"save": path})
-    recording = programs.recorded(program, words, **options)
+    recording = recorded(program, words, **options)
     echo(str(recording))
     if path is not None:
         recording.save(path, overwrite=overwrite)
@@ -127,7 +130,7 @@ def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Repor
             next=programs.asked(program, "--nonfinite"),
         )  # fmt: skip
     try:
-        recording = programs.recorded(program, words, **options)
+        recording = recorded(program, words, **options)
     except NothingToDifferentiate as error:
         if not words:
             error.add_note(f"If the function calls backward() itself, run its file as a script: "
@@ -189,11 +192,11 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     The exit status is 1 if something was found.
     """
     if ":" in program or programs.is_saved(program):
-        _answer(bp.health(programs.recorded(program, words, **options)))
+        _answer(bp.health(recorded(program, words, **options)))
     _answer(script.judged(program, words, bp.health, **options))
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
@@ -210,9 +213,10 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
 
     \b
     backprobe draw toy.py:f toy.svg x=3 w=2 b=1
+    backprobe draw train.py toy.svg
     backprobe draw toy.recording toy.png
 
-    A function is recorded with --partials true, so that edges have numbers.
+    A function or script is recorded with --partials true, so that edges have numbers.
     """
     if "=" in path and not Path(path).suffix:
         raise BadOption(
@@ -221,14 +225,14 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
         )  # fmt: skip
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
-    recording = programs.recorded(program, words, by_default="true", **options)
+    recording = recorded(program, words, by_default="true", **options)
     if drawn["contributions"]:
         programs.refuse_without_partials(program, recording)
     bp.draw(recording, path, **drawn)
     echo(f"the circuit: {path}")
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @click.argument("name", metavar="VALUE")
 @probing
@@ -240,9 +244,10 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     \b
     backprobe derive toy.py:f x x=3 w=2 b=1      of the result
     backprobe derive toy.py:f x v x=3 w=2 b=1    of the value v
+    backprobe derive train.py x                  of what a script takes gradients of
     backprobe derive toy.recording x
 
-    A function is recorded with --partials true, which the chain rule needs.
+    A function or script is recorded with --partials true, which the chain rule needs.
     """
     if name.partition("=")[0].isidentifier() and "=" in name:
         raise BadOption(
@@ -250,7 +255,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
             next=programs.asked(program, name.partition("=")[0], name, *words),
         )  # fmt: skip
     of, words = _first_name(words)
-    recording = programs.recorded(program, words, by_default="true", **options)
+    recording = recorded(program, words, by_default="true", **options)
     programs.refuse_without_partials(program, recording)
     echo(str(bp.derive(recording, name, *of)))
 

@@ -37,15 +37,6 @@ def is_saved(program: str) -> bool:
     return bool(program) and Path(program).is_dir()
 
 
-def recorded(program: str, words: Sequence[str], *, partials: str | None, by_default: str = "false", **options: Any
-             ) -> bp.Recording:  # fmt: skip
-    """The recording of a function, or in a folder. Raises BadOption, and what ``probed`` and ``load`` raise."""
-    if is_saved(program):
-        refuse_beside_recording([program], words, {**options, "partials": partials})
-        return bp.load(program, to="numpy")
-    return probed(program, words, partials=partials or by_default, **options)
-
-
 def refuse_without_partials(program: str, recording: bp.Recording) -> None:
     """Raise BadOption for a recording that was saved without partials, which only another run can add."""
     if is_saved(program) and recording.path_sums is None:

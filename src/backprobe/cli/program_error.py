@@ -9,6 +9,7 @@ from types import TracebackType
 import click
 
 import backprobe
+from backprobe.explain.rebound import rebound_note
 from backprobe.show.printing import echo
 from backprobe.source.tracebacks import is_mistake_of_ours, steps, without
 
@@ -35,6 +36,9 @@ def show(error: BaseException) -> None:
         seen.add(id(one))
         one.__traceback__ = _of_program(one.__traceback__)
         one = one.__cause__ or one.__context__
+    note = rebound_note(error)  # also where no probe has seen the error, as in a file that is imported
+    if note is not None and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
     sys.excepthook(type(error), error, error.__traceback__)
 
 

@@ -13,7 +13,9 @@ from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
+from backprobe.explain.rebound import with_rebound
 from backprobe.probe.script import USUAL, Script
+from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
 from backprobe.show.printing import echo
 
@@ -46,7 +48,7 @@ def judged(
         if is_unread(error):
             raise SystemExit(UNREAD) from None
         show(error)
-        _print(script.report())
+        _print(with_rebound(script.report(), error))
         raise SystemExit(RAISED) from error
     report = script.report()
     if report is None:
@@ -57,6 +59,40 @@ def judged(
             next=f"{asked(file)}:f x=3, for a function f in it",
         )  # fmt: skip
     return report
+
+
+def recorded(
+    file: str, words: Sequence[str], *, select: Sequence[str], values: str | None, backend: str | None,
+    partials: Any, **options: Any,
+) -> bp.Recording:  # fmt: skip
+    """What a script takes gradients of first. Where it raises, that is printed before its error comes out."""
+    _check(file, {**options, "backend": backend if backend not in LISTENING else None})
+    probe = bp.probe(select=select or None, values=values or "alias", partials=partials, backend=backend)
+    script = ScriptRecording(probe, file, words)
+    try:
+        with progress(lambda: f"{file} runs"):
+            script.run()
+    except SystemExit:
+        _print(script.recording)
+        raise
+    except KeyboardInterrupt:
+        echo("stopped by Ctrl-C; what is known so far:", err=True)
+        _print(script.recording)
+        raise SystemExit(STOPPED) from None
+    except Exception as error:
+        if is_unread(error):
+            raise SystemExit(UNREAD) from None
+        show(error)
+        _print(script.recording)
+        raise SystemExit(RAISED) from error
+    if script.recording is None:
+        raise BadOption(
+            f"{file} takes no gradient of PyTorch or TensorFlow that was seen", asked=asked(file),
+            why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
+            "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
+            next=f"loss.backward() at the end of {file}; or {asked(f'{file}:f', 'x=3')}, for a function f in it",
+        )  # fmt: skip
+    return script.recording
 
 
 def _check(file: str, options: dict[str, Any]) -> None:
@@ -74,6 +110,6 @@ def _check(file: str, options: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _print(report: bp.Report | None) -> None:
-    if report is not None:
-        echo(str(report))
+def _print(found: bp.Report | bp.Recording | None) -> None:
+    if found is not None:
+        echo(str(found))

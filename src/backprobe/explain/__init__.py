@@ -11,6 +11,7 @@ from backprobe.backends.refusals import refuse
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.errors import BadOption
 from backprobe.explain.missing import explain_missing
+from backprobe.explain.none_reads import opened_by_reads
 from backprobe.explain.overview import explain_all
 from backprobe.explain.own_rules import rules_of
 from backprobe.explain.present_gradient import explain_present, zero_by_rule
@@ -75,8 +76,12 @@ def explain(recording: Any, name: Any = None) -> Report:
 def _explain_recording(recording: Recording, name: Any) -> Report:
     record = recording.record
     if name is None:
-        is_asked = bool(record.by_output) and any(entry.finiteness is not None for entry in record.entries)
-        return explain_outputs(record) if record.is_of_several or is_asked else _explain_whole(record)
+        is_about_numbers = any(entry.finiteness is not None for entry in record.entries)
+        is_asked = bool(record.by_output) and is_about_numbers
+        report = explain_outputs(record) if record.is_of_several or is_asked else _explain_whole(record)
+        if is_about_numbers or not record.none_reads:
+            return report
+        return opened_by_reads(record, report, load_arrays(record.backend))
     if not isinstance(name, str):
         raise BadOption(
             "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",

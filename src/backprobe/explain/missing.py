@@ -211,11 +211,13 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     entry = flow.entries[at]
     text = entry.source.expression if entry.source is not None else ""
     read = {read.spelled: read.name for read in entry.reads}
-    for target in sorted(flow.leading) if text else ():
+    for target in sorted(flow.leading) if text and not (entry.is_leaf and not read) else ():  # two leaves are two
         other = flow.entries[target]
         if target == at or other.source is None or not has_part(other.source.expression, text):
             continue
-        is_same = scopes_of(flow, at) == scopes_of(flow, target) or not unread(text, frozenset(read))
+        is_known = not unread(text, frozenset(read))
+        is_one_line = entry.source == other.source  # which ran again, and what it read may be something else
+        is_same = is_known or (scopes_of(flow, at) == scopes_of(flow, target) and not is_one_line)
         if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
             chain = (*dict.fromkeys(read.values()), entry.name)
             yield about(flow, "made_again", entry, line_of(other.source, text), chain=chain, text=f"`{text}`",

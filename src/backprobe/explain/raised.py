@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from backprobe.explain.about_entries import line_in
+from backprobe.explain.rebound import CODE as REBOUND
+from backprobe.explain.rebound import rebound_finding
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
@@ -23,7 +25,11 @@ RAISED = {
 
 def raised(record: Record) -> list[Finding]:
     """The findings about errors: those of backward that the program caught, and the one that ended a block."""
-    return [_finding(RAISED[note.code], note.fields, record.framework) for note in record.notes if note.code in RAISED]
+    return [
+        rebound_finding(note, record.framework, say("ends_here")) if note.code == REBOUND
+        else _finding(RAISED[note.code], note.fields, record.framework)
+        for note in record.notes if note.code in RAISED or note.code == REBOUND
+    ]  # fmt: skip
 
 
 def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:

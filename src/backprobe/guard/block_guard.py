@@ -53,16 +53,17 @@ class GuardedBlock(Part):
         return run
 
     def closing(self) -> None:
-        self.has_passed = self.is_spent or self.passes > 0
+        self.has_passed = self.is_spent or self.backward_passes > 0
         self.unseen = dict.fromkeys(name for name in self.tape.unseen() if " " not in name)
 
     def differentiate(self, differentiator: Differentiator) -> None:
         """Nothing is differentiated for a guard that has found nothing."""
         differentiator.give_up(Reason("backward_not_called"))
 
-    def _began(self, tensors: Sequence[Any]) -> list[Any]:
-        self.guards.after_backward(tensors, self._left)
-        return super()._began(tensors)
+    def _began(self, tensors: Sequence[Any], beside: bool = False) -> list[Any]:
+        if not beside:
+            self.guards.after_backward(tensors, self._left)
+        return super()._began(tensors, beside)
 
     def _left(self, bad: Found, is_begun: bool) -> None:
         """A pass has left these in gradients, or has begun at them."""
@@ -79,7 +80,7 @@ class GuardedBlock(Part):
             super().differentiate(self.tape)
         self.is_spent = True
         record = self.recording.record
-        held = self.guards.held() if headline and self.passes == 1 else ()
+        held = self.guards.held() if headline and self.backward_passes == 1 else ()
         report = explain_nonfinite(replace(judged(record, self.backend.arrays), updates=(*record.updates, *held)))
         if not headline and self._is_of_scaled(report, record):
             return

@@ -19,6 +19,7 @@ from backprobe.backends.protocol import Backend, Blocks, BlockTape
 from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, Unsupported
+from backprobe.explain.rebound import rebound_reason
 from backprobe.probe.block_options import refuse_options_of_block
 from backprobe.probe.block_variables import outputs_of, why_not
 from backprobe.probe.caught_errors import CaughtErrors
@@ -50,14 +51,18 @@ class BlockRun(Form):
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
-        is_run_backward = isinstance(self.tape, Differentiator)
-        refuse_options_of_block(probe, is_run_backward, self.takes_partials and not is_run_backward)
+        self.refuse_options()
         self.outputs: list[int] = []  # the numbers of what the program takes gradients of
         self.summed: dict[int, None] = {}  # of these, what it runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.caught = CaughtErrors()
         self.recording = BlockRecording(self._record, self._progress)
+
+    def refuse_options(self) -> None:
+        """Raise BadOption for an option that a block cannot take."""
+        is_run_backward = isinstance(self.tape, Differentiator)
+        refuse_options_of_block(self.probe, is_run_backward, self.takes_partials and not is_run_backward)
 
     def opened(self) -> BlockTape:
         refuse_options(self.backend, self.probe.options)
@@ -89,7 +94,10 @@ class BlockRun(Form):
             for unseen in self.tape.not_followed():
                 self.trace.note(unseen.code, **unseen.fields)
             if error is not None and not isinstance(error, BackprobeError):
-                why = raised(error, self.add_notes(error))
+                known = self.add_notes(error)
+                rebound = rebound_reason(error)
+                is_said = rebound is not None and rebound.fields["headline"] in known
+                why = rebound if rebound is not None and is_said else raised(error, known)
                 self.trace.note(why.code, **why.fields)
             for one in self.caught.notes(self.tape.cut_short(), error):
                 self.trace.note(one.code, **one.fields)
@@ -263,6 +271,7 @@ class PlainBlock(BlockRun):
 
     looked_into = None
     takes_partials = True
+    observer_type = FrameObserver
 
     def file(self) -> str | None:
         assert self.frame is not None
@@ -273,16 +282,25 @@ class PlainBlock(BlockRun):
         assert self.frame is not None
         if self.selection.asks_operations:
             self._refuse_operations()
-        read = tensors_read(self.frame, self.tape)
+        read = self.read()
         if isinstance(self.tape, Differentiator):
             self.tape.follow(_leaves(list(read.values())))
-        observer = FrameObserver(self.trace, self.tape)
+        observer = self.observer_type(self.trace, self.tape)
         observer.failed = partial(self.caught.see, self)
-        observer.start(self.frame, read)
+        self.begin(observer, self.frame, read)
         try:
             yield
         finally:
             observer.stop()
+
+    def read(self) -> dict[str, Any]:
+        """What holds tensors now among the names that the block may read."""
+        assert self.frame is not None
+        return tensors_read(self.frame, self.tape)
+
+    def begin(self, observer: FrameObserver, frame: FrameType, read: dict[str, Any]) -> None:
+        """The block begins where a frame stands; ``read`` is what it may read of what was there before."""
+        observer.start(frame, read)
 
     def _refuse_operations(self) -> None:
         asked = next(p.text for p in self.selection.positive if p.asks_operations)

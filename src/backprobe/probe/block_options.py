@@ -13,7 +13,10 @@ def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partial
     target = "" if probe.target is None else name_of(probe.target) + ", "
     taken = {
         "strategy": (options.strategy != "edges", f"with bp.probe({target[:-2]}) as rec:"),
-        "partials": (bool(options.partials) and not takes_partials, "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
+        "partials": (
+            bool(options.partials) and not takes_partials,
+            "rec = bp.probe(f, partials=True)(x), with the block in a function f",
+        ),
         "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
     }
     why = "the program runs as it is written; the block only observes it"

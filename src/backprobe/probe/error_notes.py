@@ -14,6 +14,7 @@ from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.errors import BackprobeError
 from backprobe.explain.graph_errors import cut_note, frozen_note, note
+from backprobe.explain.rebound import rebound_note
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
 from backprobe.record.quoted_errors import first_line
@@ -40,10 +41,13 @@ class Running(Protocol):
 
 
 def explained(run: Running, error: BaseException) -> str | None:
-    """The note about an error of the framework, or about its cause where the program raised another from it."""
+    """The note about an error of the framework, or about its cause where the program raised another from it; and about
+    one that comes from a name which holds something else than the program means.
+    """
     said = _explained(run, error)
     cause = error.__cause__
-    return _explained(run, cause) if said is None and cause is not None else said
+    said = _explained(run, cause) if said is None and cause is not None else said
+    return rebound_note(error) if said is None else said
 
 
 def _explained(run: Running, error: BaseException) -> str | None:

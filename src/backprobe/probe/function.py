@@ -8,6 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
+from backprobe.explain.rebound import rebound_reason
 from backprobe.probe.output import Output
 from backprobe.probe.request import bound, name_of
 from backprobe.probe.run import Run
@@ -53,6 +54,8 @@ class FunctionRun(Run):
 
     def explain_error(self, error: BaseException) -> str | None:
         if self.doing != Run.doing or not self.lifted_numbers or not isinstance(error, TypeError):
+            return None
+        if rebound_reason(error) is not None:
             return None
         names = ", ".join(self.lifted_numbers)
         return (

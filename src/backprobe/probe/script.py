@@ -61,6 +61,14 @@ def imported(source: bytes) -> set[str]:
     return {name.partition(".")[0] for name in named}
 
 
+def frameworks_of(file: str, asked: str | None) -> list[str]:
+    """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
+    if asked is not None:
+        return [asked]
+    own = {OF.get(name, name) for name in imported(Path(file).read_bytes())}
+    return sorted(LISTENING, key=lambda name: name not in own)
+
+
 class ScriptBlock(Part):
     """One of the blocks that a script is recorded in, of which its writer knows nothing."""
 
@@ -109,16 +117,10 @@ class Script:
 
         self.earlier = EarlierIterations()
 
-    def frameworks(self) -> list[str]:
-        """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
-        if self.probe.backend is not None:
-            return [self.probe.backend]
-        own = {OF.get(name, name) for name in imported(Path(self.file).read_bytes())}
-        return sorted(LISTENING, key=lambda name: name not in own)
-
     def run(self) -> None:
         """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
-        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened, self.frameworks())
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened,
+                            frameworks_of(self.file, self.probe.backend))  # fmt: skip
         self.passed = loop.passed
         gradients = ScriptGradients(self.probe, self._taken, self.judge)
         loop.without_blocks = gradients.listen
@@ -135,7 +137,9 @@ class Script:
                     self.values += gradients.count
             except Stopped:
                 assert self.answer is not None
-                stopped = STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
+                stopped = (
+                    STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
+                )
                 stopped += LATER if self._may_show_more() else ""
                 self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
             except SystemExit as error:

@@ -20,7 +20,7 @@ from operator import itemgetter
 from types import CodeType, FrameType
 from typing import Any
 
-from backprobe.backends.capabilities import Differentiator, Recompute
+from backprobe.backends.capabilities import Differentiator, KeptGradients, Recompute
 from backprobe.backends.discover import load_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.user_lines import callers
@@ -57,6 +57,11 @@ class Part(PlainBlock):
     def passes(self) -> int:
         """How many tensors the program has taken gradients of."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
+
+    @property
+    def backward_passes(self) -> int:
+        """How many of these add up in the leaves."""
+        return self.passes if isinstance(self.tape, Differentiator) else len(self.summed)
 
     @property
     def has_replaced_a_leaf(self) -> bool:
@@ -159,12 +164,19 @@ class TrainingLoop:
         """The number of the open block, and how many tensors the program has run backward from in it."""
         return (0, 0) if self.block is None else (self.count, self.block.passes)
 
-    def is_of_training(self, entered: tuple[int, int]) -> bool:
+    @property
+    def reads(self) -> int:
+        """How many gradients the program has read in the open block."""
+        tape = None if self.block is None else self.block.tape
+        return tape.reads if isinstance(tape, KeptGradients) else 0
+
+    def is_of_training(self, entered: tuple[int, int], is_behind: bool = False) -> bool:
         """May a loop end the iteration? Not one of a function that was called after backward(), as one that freezes
-        parameters is, unless backward() has run in it too, or it computes many values.
+        parameters is, unless backward() has run in it too, nor one behind backward() that prints gradients; but either
+        may that computes many values.
         """
         block = self.block
-        is_after = block is not None and entered[1] > 0 and entered == self.passes
+        is_after = block is not None and (is_behind or (entered[1] > 0 and entered == self.passes))
         return not is_after or (block is not None and len(block.trace.versions.captures) > MANY)
 
     def begin_iteration(self) -> None:
@@ -227,14 +239,18 @@ class _FrameTracer:
     def __init__(self, loop: TrainingLoop) -> None:
         self.loop = loop
         self.at = -1
-        self.passes = loop.passes  # of the open block, when this frame was entered
+        self.passes = self.seen = loop.passes  # of the open block, when this frame was entered, and now
+        self.passed_at = -1  # the line in which backward() ran last, here or in what was called there
+        self.had_read = 0  # gradients until then
         self.error: BaseException | None = None
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         loop = self.loop
         if event == "line":
             at, self.at = self.at, frame.f_lasti
-            if frame.f_lasti < at and loop.is_of_training(self.passes):
+            if loop.passes != self.seen:
+                self.seen, self.passed_at, self.had_read = loop.passes, at, loop.reads
+            if frame.f_lasti < at and loop.is_of_training(self.passes, self._is_reading(frame.f_lasti, at)):
                 loop.begin_iteration()
             if loop.is_stopped:
                 raise Stopped
@@ -245,6 +261,11 @@ class _FrameTracer:
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(None if _returns(frame) else self.error)
         return self
+
+    def _is_reading(self, head: int, end: int) -> bool:
+        """Is the loop between these instructions one in which no backward() runs, and gradients are read after it?"""
+        has_passed = self.seen[1] > 0 and self.passed_at >= 0
+        return has_passed and not head <= self.passed_at <= end and self.loop.reads > self.had_read
 
 
 def _returns(frame: FrameType) -> bool:

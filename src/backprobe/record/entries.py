@@ -132,6 +132,35 @@ class NoneGiven:
     in_graph: bool = False
 
 
+class WhyEmpty(StrEnum):
+    """Why the gradient that a tensor of the program keeps was None when the program read it."""
+
+    COMPUTED = "computed"  # it is not a leaf, and keeps none
+    FROZEN = "frozen"  # it does not require a gradient
+    NOT_RUN = "not_run"  # no pass had run before, in what is recorded
+    GRADIENTS_RETURNED = "gradients_returned"  # only passes had run that return gradients, and keep none in tensors
+    CLEARED = "cleared"  # a pass had brought it one, which was taken away
+    RETAINED_LATE = "retained_late"  # the same, or it was told to keep its gradient only after the pass
+    NOT_REACHED = "not_reached"  # the passes until then did not come to it
+    ITEM = "item"  # what was read is an item of it, which is another tensor each time
+    GIVEN = "given"  # a pass that returns gradients returned None for it
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class NoneRead:
+    """A gradient that the program read, at ``source``, and found None.
+
+    ``text`` is what it read in its own words, ``u.grad``; of gradients that a call returned, what it was asked for.
+    ``at`` is the entry that has the tensor, if one has.
+    """
+
+    at: Position | None
+    text: str
+    source: Source
+    why: WhyEmpty
+
+
 @dataclass(frozen=True)
 class Lost:
     """Stands for a value that was overwritten where no copy could be taken before, or that could not be kept."""
@@ -473,7 +502,8 @@ class Record:
     None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
     what the source says of entries without a gradient, where nothing is recorded of it. Where there are several
     outputs, ``by_output`` has what is of one of them alone, by its key; all else is of the one whose key is
-    ``default_output``, if it is there: of what a block called ``backward()`` on.
+    ``default_output``, if it is there: of what a block called ``backward()`` on. ``none_reads`` are
+    gradients that the program read of its own tensors and found None.
     """
 
     backend: str
@@ -495,6 +525,7 @@ class Record:
     used_at: tuple[UsedAt, ...] = ()
     by_output: Mapping[str, Differentiated] = field(default_factory=dict)
     default_output: str | None = None
+    none_reads: tuple[NoneRead, ...] = ()
 
     @property
     def is_of_several(self) -> bool:

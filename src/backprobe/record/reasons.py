@@ -95,12 +95,14 @@ SENTENCES = {
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
     "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
+    "first_gradients": "these are of the first iteration of the script that takes gradients; it was stopped in the "
+                       "second",
     "is_gradient": "it is a gradient from autograd.grad(...) without create_graph=True",
-    "beside_inputs": "autograd.grad(...) stopped at its inputs, and did not come by it on the way to them",
+    "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "
                      "these",
-    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients are "
-                             "of many cotangents at once",
+    "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients "
+                             "are of many cotangents at once",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
@@ -183,6 +185,7 @@ SENTENCES = {
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     "raised": "the program raised {error}",
     "raised_at": "the program raised {error} ({at}: {text})",
+    "rebound": "the program raised {error} ({raised}): {headline}",
     "caught": "the program raised {error}, and caught it",
     "caught_at": "the program raised {error} ({at}: {text}), and caught it",
     "cut_short_at": "a backward() raised an error ({at}: {text}), and the program caught it",

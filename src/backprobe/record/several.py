@@ -95,7 +95,8 @@ def of_output(record: Record, key: str) -> Record:
         record = replace(record, scales=(), none_given=(), training=None)
     return replace(
         record, entries=tuple([entry.of_output(key) for entry in record.entries]), by_output={},
-        default_output=None, backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums, used_at=one.used_at,
+        default_output=None, backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums,
+        used_at=one.used_at,
     )  # fmt: skip
 
 

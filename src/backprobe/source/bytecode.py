@@ -18,6 +18,7 @@ from types import CodeType
 from backprobe.errors import NoSource
 from backprobe.source.locate import is_class, is_module, locate, locate_class, locate_module
 from backprobe.source.marks import Does, Marks, Place, marked
+from backprobe.source.none_checks import GRADIENT, MayBeNone
 from backprobe.source.rewrite_expressions import MAY_WRITE
 from backprobe.source.sites import Site
 
@@ -63,6 +64,8 @@ class Event:
     name: str = ""
     node: ast.expr | None = None
     flagged: bool = False  # a call with a keyword that says that it writes
+    read: MayBeNone | None = None  # of a gradient, and what is done with it
+    may_be_none: bool = False  # a call that may return None in the place of gradients, which the program uses
     then: Event | None = None  # what the same instruction does next
 
 
@@ -186,11 +189,13 @@ def _event_of_values(instruction: dis.Instruction, place: Place, marks: Marks) -
         case Does.CALL if place not in marks.comprehensions:  # that is of its own code, which reports by itself
             call = marks.calls.get(place)
             flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
-            return Event(does, node=call, flagged=flagged)
+            return Event(does, node=call, flagged=flagged, may_be_none=place in marks.allowing)
         case Does.AUGMENT if place in marks.augmented and instruction.argrepr.endswith("="):
             return Event(does, node=marks.augmented[place])
         case Does.EXPOSE if place in marks.exposed and instruction.argval == "data":
             return Event(does, node=marks.exposed[place])
+        case Does.EXPOSE if place in marks.gradients and instruction.argval == GRADIENT:
+            return Event(Does.READ_GRADIENT, node=marks.gradients[place].node, read=marks.gradients[place])
         case Does.END if place in marks.ends:
             return Event(does, marks.ends[place])
         case Does.RETURN:

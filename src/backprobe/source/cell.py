@@ -19,7 +19,7 @@ from backprobe.errors import NothingToDifferentiate, Unsupported
 from backprobe.source.listener import ModuleListener
 from backprobe.source.module_names import ModuleNames, find_suspended, header_reads
 from backprobe.source.rewrite_module import rewrite_module
-from backprobe.source.sites import Site
+from backprobe.source.sites import Origin, Site, lines_of
 from backprobe.source.syntax_nodes import refusing_deep_nesting
 
 ABSENT = object()
@@ -97,6 +97,17 @@ class Cell:
         mark = f"@scope {os.urandom(16).hex()}"  # equal to no text of the cell's
         tree, sites = rewrite_module(self.tree, self.lines, mark, operations=operations, announced=announced)
         return partial(self._run, self.compiled(tree, self.file, "exec"), mark), sites
+
+    def parts(self) -> tuple[CodeType, CodeType | None, Site | None]:
+        """Its code as it stands, without its last expression; that expression's, and the site of its value."""
+        *body, end = self.tree.body
+        if not isinstance(end, ast.Expr):
+            return self.compiled(self.tree, self.file, "exec"), None, None
+        text, *below = lines_of(end, self.lines)
+        site = Site("return", end.lineno, text, Origin.of(end.value), tuple(below))
+        before = ast.Module(body, [])
+        value: Any = ast.Expression(end.value)
+        return self.compiled(before, self.file, "exec"), self.compiled(value, self.file, "eval"), site
 
     def _run(self, code: CodeType, mark: str, listener: ModuleListener) -> None:
         exec(_placed(code, mark, listener), self.globals, self.locals)

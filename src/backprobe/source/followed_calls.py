@@ -110,6 +110,8 @@ class FollowedCalls(Generic[Caller]):
         called: tuple[Any, Any] | None = self.callables.called(function, self.follows_modules)
         inner, call = innermost(function), None
         if called is not None or inner is None:
+            if function is None:
+                return None  # Python says itself that it cannot be called
             if called is None:
                 self._note_hidden(function)
                 called = MethodType(kind.__call__, function), None

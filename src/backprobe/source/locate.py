@@ -6,7 +6,7 @@ import __future__
 import ast
 import inspect
 import linecache
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from types import CodeType
@@ -158,6 +158,9 @@ def locate_class(code: CodeType) -> tuple[ast.ClassDef, tuple[str, ...]]:
     raise _stale(code)
 
 
+MODES: Mapping[type[ast.AST], str] = {ast.Interactive: "single", ast.Expression: "eval"}
+
+
 def is_module(code: CodeType) -> bool:
     """Is it the code of a module, or of a statement in a notebook's cell?"""
     return code.co_name == "<module>" or code.co_name.startswith("<cell line:")
@@ -168,10 +171,12 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
     lines = _lines(code)
     tree = _tree(code.co_filename, lines)
     own = code.replace(co_name="<module>", co_qualname="<module>")
-    whole: list[ast.Module | ast.Interactive] = [tree, ast.Interactive(tree.body)]  # the latter as at a prompt
-    apart = [ast.Module([statement], []) for statement in tree.body]
-    for module in (*whole, *apart):
-        mode = "exec" if isinstance(module, ast.Module) else "single"
+    parts: list[ast.Module | ast.Interactive | ast.Expression] = [tree, ast.Interactive(tree.body)]  # as at a prompt
+    parts += [ast.Module([statement], []) for statement in tree.body]
+    if tree.body and isinstance(end := tree.body[-1], ast.Expr):  # as of a cell whose value is shown
+        parts += [ast.Module(tree.body[:-1], []), ast.Expression(end.value)]
+    for module in parts:
+        mode = MODES.get(type(module), "exec")
         flags = code.co_flags & FUTURE_FLAGS
         if compile(module, code.co_filename, mode, flags=flags, dont_inherit=True) == own:
             return tree, lines
@@ -180,6 +185,17 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
         found="a text that does not compile to the code that is running",
         why="names are read from the source text, and a changed text would give wrong names", next="run it again",
     )  # fmt: skip
+
+
+def text_lines(code: CodeType, *, is_rewritten: bool = False) -> tuple[str, ...]:
+    """The lines of the text that a code object was compiled from. Raises NoSource, and StaleSource.
+
+    What was rewritten was found in its text before, and is not compared with it.
+    """
+    lines = _lines(code)
+    if not is_rewritten and not _is_fresh(code, lines):
+        raise _stale(code)
+    return lines
 
 
 def _lines(code: CodeType) -> tuple[str, ...]:

@@ -10,7 +10,11 @@ from operator import itemgetter
 from typing import Any
 
 from backprobe.source.locate import FUNCTIONS, FunctionNode
+from backprobe.source.none_checks import GRADIENT, MayBeNone, reads
 from backprobe.source.sites import Origin, Site, augmented, captured, lines_of, names_read, operation, parameters
+
+ALLOWING = "allow_unused"
+"""The keyword of a function that differentiates, with which it returns None for what nothing leads to."""
 
 Place = tuple[int | None, int | None]
 """A line and a column, as instructions give them: both None where they belong to no text."""
@@ -25,6 +29,7 @@ class Does(Enum):
     AUGMENT = auto()  # it computes ``u += …`` and may write to what ``u`` holds
     STORE_AUGMENTED = auto()  # the result of that gets its name
     EXPOSE = auto()  # it reads ``u.data``, a way to write behind the back of a framework
+    READ_GRADIENT = auto()  # it reads ``u.grad``, and the program uses what it finds
     SET_ATTRIBUTE = auto()
     SET_ITEM = auto()
     CALL = auto()
@@ -71,6 +76,8 @@ class Marks:
     comprehensions: set[Place] = field(default_factory=set)
     augmented: dict[Place, ast.expr] = field(default_factory=dict)
     exposed: dict[Place, ast.expr] = field(default_factory=dict)
+    gradients: dict[Place, MayBeNone] = field(default_factory=dict)  # ``u.grad``, where what it finds is used
+    allowing: set[Place] = field(default_factory=set)  # calls with ``allow_unused``, where what they return is used
     ends: dict[Place, int] = field(default_factory=dict)
     returns: dict[Place, int] = field(default_factory=dict)
     only_return: int | None = None  # of a lambda, wherever its code says that it stands
@@ -100,6 +107,7 @@ def marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str])
     """The marks of a function, class or module, whose file has these lines."""
     marker = _Marker(lines)
     marker.function(node)
+    marker.tell_reads(node)
     return marker.marks
 
 
@@ -109,6 +117,7 @@ class _Marker:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.at: Any = None  # the statement or argument that is being read
+        self.may_be_none: list[ast.expr] = []
         self.marks = Marks()
 
     def function(self, node: FunctionNode | ast.ClassDef | ast.Module) -> None:
@@ -146,10 +155,22 @@ class _Marker:
                 self.marks.returns[_end(node)] = self._site("return", Origin.of(value))
             case ast.Attribute(value=owner, attr="data", ctx=ast.Load()):
                 self.marks.exposed[_end(node)] = owner
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name == GRADIENT:
+                self.may_be_none.append(node)
             case ast.Call():
                 self.marks.calls[_end(node)] = node
+                if any(keyword.arg == ALLOWING for keyword in node.keywords):
+                    self.may_be_none.append(node)
             case ast.match_case(pattern=pattern):
                 self._captures(pattern)
+
+    def tell_reads(self, function: ast.AST) -> None:
+        """Mark those that may give None, and of which the function does more than ask whether they do."""
+        for one in reads(function, self.may_be_none) if self.may_be_none else ():
+            if isinstance(one.node, ast.Attribute):
+                self.marks.gradients[_end(one.node)] = one
+            else:
+                self.marks.allowing.add(_end(one.node))
 
     def _captures(self, pattern: ast.pattern) -> None:
         """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""

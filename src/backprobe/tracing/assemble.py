@@ -75,6 +75,7 @@ class Assembler:
             scales=passed.scales, updates=tuple([self._update(one) for one in passed.updates]),
             none_given=tuple([self._none_given(one, passed.training) for one in passed.none_given]),
             training=None if passed.training is None else self._training(passed.training),
+            none_reads=tuple([replace(one, at=self._at(one.at)) for one in passed.none_reads]),
         )  # fmt: skip
 
     # from positions of captures to positions of entries

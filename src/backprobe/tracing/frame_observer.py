@@ -12,16 +12,19 @@ from operator import itemgetter
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
-from backprobe.backends.capabilities import Late, Recompute
+from backprobe.backends.capabilities import KeptGradients, Late, Recompute
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
+from backprobe.source.none_checks import GRADIENT
+from backprobe.source.sites import Site
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
+from backprobe.tracing.none_reads import Returning, look
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import OWN, ScopeNames
@@ -31,6 +34,7 @@ NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, wha
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
 OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that do not name values
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
+DIFFERENTIATING = "grad"  # the name of functions that return gradients
 STORING = (Does.BIND, Does.CLOSE)
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  # RESUME: on Python 3.13
 
@@ -149,6 +153,11 @@ class ObservedFrame:
         if event.node.attr == "data":  # type: ignore[union-attr]  # an attribute's node
             self.scope.expose(value_in(frame, event.node.value))  # type: ignore[union-attr]  # the same
 
+    def _before_gradient(self, frame: FrameType, event: Event) -> None:
+        kept = self.observer.kept
+        if kept is not None and event.read is not None and self.scope.recorder.is_recording:
+            look(kept, frame, event.read)
+
     # after it
 
     def _done(self, frame: FrameType) -> None:
@@ -216,7 +225,9 @@ class ObservedFrame:
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
-            tape = self.scope.recorder.tape
+            tape, kept = self.scope.recorder.tape, self.observer.kept
+            if kept is not None and event.node.attr == GRADIENT:  # type: ignore[union-attr]  # it has this attribute
+                kept.assigned(value_in(frame, event.node.value))  # type: ignore[union-attr]  # the same
             if isinstance(tape, Late):
                 tape.look_again((self.scope.kind.file, self.scope.sites[event.site].line))
         else:
@@ -255,6 +266,7 @@ BEFORE = {
     Does.SET_ITEM: ObservedFrame._before_item,
     Does.SET_ATTRIBUTE: ObservedFrame._before_attribute,
     Does.EXPOSE: ObservedFrame._before_exposing,
+    Does.READ_GRADIENT: ObservedFrame._before_gradient,
 }
 AFTER = {
     Does.BIND: ObservedFrame._bound,
@@ -299,14 +311,20 @@ class FrameObserver:
         self.trace, self.tape = trace, tape
         self.late = tape if isinstance(tape, Late) else None
         self.recompute = tape if isinstance(tape, Recompute) else None
+        self.kept = tape if isinstance(tape, KeptGradients) else None
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Called with an error of backward, in each frame that it passes through: the program may catch it."""
         self.users: dict[CodeType, bool] = {}
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
-    def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
+    def start(
+        self, frame: FrameType, unread: dict[str, Any], watching: type[ObservedFrame] = ObservedFrame,
+        more: Sequence[Site] = (),
+    ) -> None:  # fmt: skip
         """Watch a frame from here on; of one whose source cannot be read, only the functions that it calls.
+
+        ``more`` are sites of it that its text does not have.
 
         Raises NoSource in a function that reports to another probe.
         """
@@ -318,8 +336,8 @@ class FrameObserver:
                 raise
             self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
             found, unread = Events((), {}), {}
-        scope = self.trace.open_root(code.co_filename, found.sites)
-        self.tracer.start(frame, ObservedFrame(self, scope, found, code, unread))
+        scope = self.trace.open_root(code.co_filename, (*found.sites, *more))
+        self.tracer.start(frame, watching(self, scope, found, code, unread))
 
     def stop(self) -> None:
         if not self.tracer.stop():
@@ -334,7 +352,7 @@ class FrameObserver:
             step = step.tb_next
         return False
 
-    def _entered(self, frame: FrameType) -> ObservedFrame | None:
+    def _entered(self, frame: FrameType) -> ObservedFrame | Returning | None:
         code = frame.f_code
         if code.co_name in self.tape.hears and self.trace.is_recording:
             self.tape.entered(frame)
@@ -342,7 +360,7 @@ class FrameObserver:
         if users is None:
             users = self.users[code] = self._is_users(code)
         if not users:
-            return None
+            return self._returning(frame) if code.co_name == DIFFERENTIATING else None
         if not self.trace.is_recording:
             return None
         above, distance = self._above(frame)
@@ -352,6 +370,16 @@ class FrameObserver:
             return None
         caller = self._caller_of_repeated()
         return None if caller is None else self._watched(frame, caller, None, distance)
+
+    def _returning(self, frame: FrameType) -> Returning | None:
+        """What waits for the gradients that a function returns, if the program has called it and uses them."""
+        caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
+        watched = None if caller is None else caller.watched
+        call = watched.pending if isinstance(watched, ObservedFrame) else None
+        if call is None or not call.may_be_none or self.kept is None or frame.f_back is None:
+            return None
+        is_asked = self.trace.is_recording and self.kept.may_give_none(frame)
+        return Returning(self.kept, frame.f_back, call.node) if is_asked else None  # type: ignore[arg-type]  # a call
 
     def _caller_of_repeated(self) -> Scope | None:
         """The scope that called what a checkpoint computes again, in the trace of that repetition."""
@@ -374,8 +402,8 @@ class FrameObserver:
         distance, caller = 0, frame.f_back
         while caller is not None:
             known = self.tracer.frames.get(caller)
-            if known is not None:
-                return known.watched, distance  # type: ignore[return-value]
+            if known is not None and isinstance(known.watched, ObservedFrame):
+                return known.watched, distance
             if package(caller.f_code.co_filename) == "backprobe":
                 return None, OWN_WORK
             if self.tape.hides(caller.f_code):

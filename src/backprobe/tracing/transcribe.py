@@ -87,7 +87,9 @@ class Run:
         if not self.keys:
             return looked_at(self._of_pass(self.passes[0], outputs))
         each = [*zip(self.keys, self.passes, strict=True)]
-        begun = [outputs[at : at + 1] if one.own is None else self._outputs(one.own) for at, (_, one) in enumerate(each)]
+        begun = [
+            outputs[at : at + 1] if one.own is None else self._outputs(one.own) for at, (_, one) in enumerate(each)
+        ]
         records = {key: looked_at(self._of_pass(one, at)) for (key, one), at in zip(each, begun, strict=True)}
         return joined(records, next((key for key, one in each if one is self.default), None))
 

@@ -44,6 +44,7 @@ class TorchModels(Models):
 
 
 class TorchBlocks(Blocks):
+    differentiates_at_end = True
     """Blocks whose program runs backward itself."""
 
     tape = TorchBlockTape

@@ -28,6 +28,7 @@ from backprobe.backends.torch.capture import ListenedLeaf, version
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
+from backprobe.source.user_code import package
 
 CALLS = CodeOf(torch.autograd, "backward", "grad")
 """The functions of PyTorch in which backward runs."""
@@ -52,6 +53,7 @@ class BackwardCall:
     keeps_graph: bool = False  # does it free nothing?
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
     is_batched: bool = False  # does it run once for many cotangents?
+    is_ours: bool = False  # does a probe run it, as where a function is probed in a block?
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
     before: int = 0  # how many calls had begun
     is_over: bool = False
@@ -77,7 +79,8 @@ class BackwardCall:
         return cls(
             roots, cotangents, tuple([one for one in _listed(inputs) if isinstance(one, Tensor)]), inputs is not None,
             at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
-            is_batched=bool(given.get("is_grads_batched")), is_nested=innermost_call(frame.f_back) is not None,
+            is_batched=bool(given.get("is_grads_batched")), is_ours=_is_ours(frame.f_back),
+            is_nested=innermost_call(frame.f_back) is not None,
         )  # fmt: skip
 
     @property
@@ -145,6 +148,10 @@ class Output:
         if [*map(VERSION, arrived.values())] == [*written.values()] and [*arrived] == [*written]:
             return set()
         return {number for number, held in arrived.items() if held._version != written.get(number, held._version)}
+
+
+def _is_ours(calling: FrameType | None) -> bool:
+    return calling is not None and package(calling.f_code.co_filename) == "backprobe"
 
 
 def _listed(given: Any) -> list[Any]:
@@ -355,7 +362,7 @@ class Passing:
         """
         call.before = self.begun
         queue_callback(call.end)  # which the engine does not call where a pass raises
-        if call.is_transformed or (call.is_grad and call.is_nested and not self.begins_inside):
+        if call.is_ours or call.is_transformed or (call.is_grad and call.is_nested and not self.begins_inside):
             return
         self.begun += 1
         self._belongs(call, current_pass())
@@ -366,8 +373,9 @@ class Passing:
             queue_callback(self._take_offered)
 
     def told_apart(self) -> list[Output]:
-        """What there is of each output: one without calls where there were none. What one call of ``backward()`` brought
-        is the same as what ``grad()`` did that asked for the same.
+        """What there is of each output: one without calls where there were none.
+
+        What one call of ``backward()`` brought is the same as what ``grad()`` did that asked for the same.
         """
         summed = next((one for one in self.outputs if not one.is_grad), None)
         if summed is None or len(summed.calls) > 1:

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from backprobe.backends.capabilities import Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass
+from backprobe.backends.capabilities import AtEnd, KeptGradients, Late, Recompute
+from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
@@ -48,6 +48,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_va
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals, EdgeHooks, put_hook
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.none_reads import NoneReads, may_give_none
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.pipelines import Pipelines
@@ -96,7 +97,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -109,6 +110,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, Tensor] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
+        self.at_end: Backward | None = None  # of the pass that was run when the program was over
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
@@ -119,7 +121,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
         self.partials = BlockPartials(full=options.partials == "full") if options.partials else None
-        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to each capture?
+        self.is_particular = bool(self.copies or options.nonfinite or options.partials)  # is there more to do?
+        self.none_reads = NoneReads(self.passing)
 
     # while the block runs
 
@@ -179,7 +182,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         """``backward()`` is heard of though nothing that it goes through has a name."""
         if frame.f_code in CALLS:
             call = BackwardCall.of(frame)
-            if call.is_transformed or not self.passing.is_open:
+            if call.is_ours or call.is_transformed or not self.passing.is_open:
                 return
             self._take_partials()
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
@@ -195,6 +198,26 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take()
+
+    # gradients that the program reads
+
+    def is_none(self, tensor: Any, is_item: bool) -> bool:
+        self.reads += 1
+        with self.quiet():
+            return self.none_reads.is_none(tensor, is_item)
+
+    def none_read(self, tensor: Any, text: str, at: Source, is_item: bool) -> None:
+        with self.quiet():
+            self.none_reads.note(tensor, text, at, is_item)
+
+    def assigned(self, tensor: Any) -> None:
+        with self.quiet():
+            self.none_reads.assigned(tensor)
+
+    may_give_none = staticmethod(may_give_none)
+
+    def gave(self, frame: FrameType, returned: Any, texts: Sequence[str], at: Source) -> None:
+        self.none_reads.gave(frame, returned, texts, at)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -433,11 +456,18 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         behind = {*graph.all_nodes(node for call in calls for node in call.nodes)}
         return any(one.edge is not None and one.leaf is None and one.edge.node not in behind for one in captures)
 
+    def run_backward(self, root: Root, captures: Sequence[Capture]) -> None:
+        followed = with_edges([_with_history(capture) for capture in captures])
+        with self.quiet(), self.passing.closed():
+            self.settle(followed)
+            self.mark_changed(followed)
+            self.at_end = self._passed(root, followed, True)
+
     # what is known about gradients
 
     @property
     def progress(self) -> int:
-        return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
+        return self.passing.count + len(self.none_reads) + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
     def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
@@ -447,6 +477,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return super().unfinished(with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
+        if self.at_end is not None:
+            return [self.at_end]
         columns = self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
@@ -478,7 +510,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
         own = OwnPass(begun_at, not output.is_grad) if output.calls else None
-        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training, own=own)
+        read = self.none_reads.found(captures)
+        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
+                          none_reads=read, own=own)  # fmt: skip
         if self.partials is not None:
             begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
@@ -571,7 +605,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: what ``grad()`` did not come to, since it stopped at its inputs, though it is computed from there."""
+        """By number: what ``grad()`` did not come by on its way, though its output is computed from it."""
         if not (lacking and output.is_grad):
             return {}
         call, last = output.calls[0], output.calls[-1]
@@ -611,5 +645,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.scaled.stop()
         self.pipelines.stop()
         self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
-        self.partials = None
+        self.partials = self.at_end = None
+        self.none_reads = NoneReads(self.passing)
         del self.take, self.take_early, self.take_of_leaf

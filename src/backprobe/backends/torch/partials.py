@@ -260,6 +260,11 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
     return product[0] if bool(apart.any()) and bool(product[0].isfinite().all()) else flow
 
 
+def _is_hooked(capture: Capture) -> bool:
+    """Does its tensor have hooks besides ours, which is on a leaf that is listened to?"""
+    return len(capture.tensor._backward_hooks or ()) > (capture.leaf is not None)
+
+
 def compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
     flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
@@ -275,7 +280,7 @@ def compare(
         arrived, first = arrivals.arrived.get(edge), positions[0]
         if arrived is None or all(captures[at].opaque for at in positions):
             continue
-        hooked = any(len(captures[at].tensor._backward_hooks or ()) > (captures[at].leaf is not None) for at in positions)
+        hooked = any(_is_hooked(captures[at]) for at in positions)
         if hooked or first in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
             unjudged += positions
             continue

@@ -1,0 +1,83 @@
+"""Lines that make a leaf and compute with it at once, ``rand(4, requires_grad=True) * 2``: the leaf has no name."""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from backprobe.cuts.cutting_operations import parsed
+
+FLAG, METHOD, PARAMETER = "requires_grad", "requires_grad_", "Parameter"
+
+
+def leaf_in(expression: str) -> str:
+    """The part of an expression that makes a leaf, where that is not all of it; empty where there is none, or several.
+
+    >>> leaf_in("torch.rand(4, requires_grad=True) * 0.1"), leaf_in("torch.rand(4, requires_grad=True)")
+    ('torch.rand(4, requires_grad=True)', '')
+    >>> leaf_in("torch.ones(3).requires_grad_().double()"), leaf_in("nn.Parameter(torch.ones(3)).cuda()")
+    ('torch.ones(3).requires_grad_()', 'nn.Parameter(torch.ones(3))')
+    """
+    found = _leaf(_tree(expression))
+    return "" if found is None else ast.unparse(found)
+
+
+def made_a_leaf(expression: str) -> str:
+    """The same expression with the leaf made of all of it, last; empty where it makes none.
+
+    >>> made_a_leaf("torch.rand(4, requires_grad=True) * 0.1"), made_a_leaf("nn.Parameter(torch.ones(3)).cuda()")
+    ('(torch.rand(4) * 0.1).requires_grad_()', 'nn.Parameter(torch.ones(3).cuda())')
+    """
+    tree = copy.deepcopy(_tree(expression))
+    leaf = _leaf(tree)
+    if tree is None or leaf is None:
+        return ""
+    whole = ast.unparse(_Without(leaf).visit(tree))
+    if _name(leaf) == PARAMETER:
+        return f"{ast.unparse(leaf.func)}({whole})"
+    is_compound = not isinstance(tree, ast.Call | ast.Attribute | ast.Subscript | ast.Name)
+    return f"{f'({whole})' if is_compound else whole}.{METHOD}()"
+
+
+def _tree(expression: str) -> ast.expr | None:
+    tree = parsed(expression) if expression else None
+    match tree:
+        case ast.Module(body=[ast.Expr(value=value)]):
+            return value
+    return None
+
+
+def _leaf(tree: ast.expr | None) -> ast.Call | None:
+    """The only call in an expression that makes a leaf, if it is not the outermost."""
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes_leaf(node)] if tree else []
+    return found[0] if len(found) == 1 and found[0] is not tree else None
+
+
+def _name(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _makes_leaf(call: ast.Call) -> bool:
+    return _name(call) in (METHOD, PARAMETER) or any(map(_is_flag, call.keywords))
+
+
+def _is_flag(keyword: ast.keyword) -> bool:
+    return keyword.arg == FLAG and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
+
+
+class _Without(ast.NodeTransformer):
+    """Takes away what makes a leaf."""
+
+    def __init__(self, leaf: ast.Call) -> None:
+        self.leaf = leaf
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if node is not self.leaf:
+            return self.generic_visit(node)  # type: ignore[return-value]  # it stays a call
+        if _name(node) == METHOD and isinstance(node.func, ast.Attribute):
+            return node.func.value
+        if _name(node) == PARAMETER and node.args:
+            return node.args[0]
+        kept = [keyword for keyword in node.keywords if not _is_flag(keyword)]
+        return ast.Call(node.func, node.args, kept)

@@ -1,0 +1,236 @@
+"""Gradients that the program itself has read and found None: what was read, why, and where the gradient is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backprobe.backends.tensors import Arrays
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.about_entries import own_name
+from backprobe.explain.graph_errors import spelling
+from backprobe.explain.made_in_one_line import leaf_in, made_a_leaf
+from backprobe.explain.missing import explain_missing
+from backprobe.explain.text import finding, say
+from backprobe.explain.without_history import without_history
+from backprobe.findings.phrasing import MOST, listed, location
+from backprobe.findings.report import Finding, Report, grouped
+from backprobe.record.brief import brief
+from backprobe.record.entries import Entry, GradStatus, NoneRead, Record, WhyEmpty
+from backprobe.record.names import strip
+
+KEPT = ".grad"
+FEW = 3  # names that a remedy spells out
+THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_LATE)
+"""Reasons beside which it is said that the gradient exists."""
+
+BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GIVEN)
+"""Those of which the recording may show why, and what to write."""
+
+UNUSED = ("unused",)
+SAID = {WhyEmpty.FROZEN: ("frozen_leaf", "unknown"), WhyEmpty.NOT_REACHED: UNUSED, WhyEmpty.GIVEN: UNUSED}
+"""Kinds of findings that say no more than the reason itself, or know no more."""
+
+LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
+"""Those beside which it may have come later."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A read, the entry of its tensor, if that has one, and what this name held before, if that was a leaf."""
+
+    one: NoneRead
+    code: str
+    entry: Entry | None
+    before: Entry | None = None
+
+    @property
+    def value(self) -> str:
+        """What the tensor is called in a sentence."""
+        return repr(self.one.text.removesuffix(KEPT) if self.entry is None else self.entry.name)
+
+    @property
+    def is_there(self) -> bool:
+        """Has the recording its gradient?"""
+        return self.entry is not None and self.entry.status is GradStatus.OK
+
+
+def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
+    """The report, with what the program has read and found None before all else."""
+    reads = _reads(record)
+    if not reads:
+        return report
+    groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read), read.is_there))
+    texts = listed(list(dict.fromkeys(read.one.text for read in reads)))
+    heading = say("none_read", texts=texts, heading=report.heading)
+    return Report(heading, (*(_finding(record, group, arrays) for group in groups), *report.findings), report.notes)
+
+
+def _reads(record: Record) -> list[_Read]:
+    """The reads but for those that an error of the program says all of."""
+    known = [note.fields.get("known", "") for note in record.notes]
+    told = [one for one in record.none_reads if not any(f"{one.text} is None" in text for text in known)]
+    flow = Dataflow(record)
+    return [_read(flow, one) for one in told]
+
+
+def _text(read: _Read) -> str:
+    """What was read, but for inputs of one call, which are one finding."""
+    return "" if read.one.why is WhyEmpty.GIVEN else read.one.text
+
+
+def _read(flow: Dataflow, one: NoneRead) -> _Read:
+    """What the source has to say beside what the framework reported: the name may hold another tensor than a leaf."""
+    code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
+    if entry is None or one.at is None:
+        return _Read(one, code, entry)
+    before = _leaf_before(flow.record, one.at)
+    if one.why is WhyEmpty.COMPUTED and entry.source is not None and leaf_in(entry.source.expression):
+        return _Read(one, "made_of_leaf", entry)
+    if before is None:
+        return _Read(one, code, entry)
+    if one.why in (WhyEmpty.COMPUTED, WhyEmpty.FROZEN) and flow.position[before.name] in flow.before([one.at]):
+        is_update = entry.source is not None and KEPT in entry.source.statement
+        return _Read(one, "updated" if is_update else "rebound", entry, before)
+    is_other = one.why is WhyEmpty.NOT_REACHED and entry.status is not before.status is GradStatus.OK
+    return _Read(one, "other_leaf", entry, before) if is_other else _Read(one, code, entry)
+
+
+def _leaf_before(record: Record, at: int) -> Entry | None:
+    """The leaf that the name of this entry held before, where a line of its own computes the entry: the variable of a
+    loop holds one thing after the other.
+    """
+    entry = record.entries[at]
+    if entry.source is None or not entry.source.expression:
+        return None
+    own = next(strip(full) for full, position in record.names.items() if position == at
+               and record.printed[full] == entry.name)  # fmt: skip
+    earlier = sorted({position for full, position in record.names.items() if position < at and strip(full) == own})
+    found = [record.entries[position] for position in earlier if record.entries[position].is_leaf]
+    return found[-1] if found else None
+
+
+def _finding(record: Record, group: Sequence[_Read], arrays: Arrays) -> Finding:
+    """One line that reads, of one tensor or of several."""
+    first, each = group[0], _each_name_once(group)
+    facts = [fact for read in each[:MOST] for fact in _gradients(read, arrays)]
+    reasons = [_why(record, read) for read in each]
+    why, remedy = dict.fromkeys(fact for facts, _ in reasons for fact in facts), reasons[0][1]
+    names = [_spelled(record, read) for read in each]
+    is_one = len(each) == 1
+    fields = {
+        "text": first.one.text, "value": first.value, "values": _both(_values(each)), "are": "is" if is_one else "are",
+        "leaves": "a leaf" if is_one else "leaves", "do": "does" if is_one else "do",
+        "each": _calls(names, "retain_grad()"), "differentiated": _calls(names, "requires_grad_()"),
+        "instead": remedy, **_of_leaf(first), **_remedies(first),
+    }  # fmt: skip
+    code = f"none_read.{first.code}.because" if remedy and first.code in BECAUSE else f"none_read.{first.code}"
+    name = "" if first.entry is None else first.entry.name
+    return finding(code, name, first.one.source, record.framework, facts=[*facts, *why], chain=(), **fields)
+
+
+def _remedies(read: _Read) -> dict[str, str]:
+    """Where else the gradient is: in a recording, or at the same index of the gradient of the whole."""
+    owner, _, index = read.one.text.removesuffix(f"]{KEPT}").rpartition("[")
+    is_kept = read.entry is None or read.entry.is_leaf
+    code = "none_read_item" if is_kept else "none_read_item_retained"
+    return {
+        "otherwise": "" if read.entry is None else say("none_read_recorded", value=repr(read.entry.name)),
+        "item": say(code, owner=owner, index=index) if read.one.why is WhyEmpty.ITEM else "",
+    }
+
+
+def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
+    """Of what a loop computes again and again, the first."""
+
+    def name(read: _Read) -> str:
+        is_computed = read.entry is not None and read.entry.source is not None and bool(read.entry.source.expression)
+        return strip(read.value) if is_computed else read.value
+
+    return [same[0] for same in grouped(group, name)]
+
+
+def _values(each: Sequence[_Read]) -> list[str]:
+    """What they are called: by the recording, or as the program reads one alone that has no plain name there."""
+    owner = each[0].one.text.removesuffix(KEPT)
+    is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
+    return [repr(owner)] if is_path else [read.value for read in each]
+
+
+def _both(names: Sequence[str]) -> str:
+    """Names as text: ``'u' and 'v'``."""
+    if len(names) > MOST:
+        return listed(names)
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def _calls(names: Sequence[str], call: str) -> str:
+    """A call of a method of each, as one types them."""
+    if not all(names):
+        return f"{call} on it"
+    more = f"; and so for {len(names) - FEW} more," if len(names) > FEW else ""
+    return "; ".join(f"{name}.{call}" for name in names[:FEW]) + more
+
+
+def _spelled(record: Record, read: _Read) -> str:
+    """The tensor as the program writes it, and not as the variable of a loop."""
+    own = "" if read.entry is None else spelling(record, read.entry)
+    return own or read.one.text.removesuffix(KEPT)
+
+
+def _gradients(read: _Read, arrays: Arrays) -> list[str]:
+    """That the recording has the gradient, and what it is."""
+    found = []
+    for entry in (read.before, read.entry):
+        if entry is None or read.one.why not in (*THERE, *LATER, WhyEmpty.FROZEN):
+            continue
+        code = "none_read_later" if read.one.why in LATER and entry is read.entry else "none_read_there"
+        found += [say(code, value=repr(entry.name), read=read_as, gradient=_number(gradient, arrays))
+                  for read_as, gradient in _held(entry)]  # fmt: skip
+    return found
+
+
+def _held(entry: Entry) -> list[tuple[str, object]]:
+    """The gradients of an entry, each with how it is read: one, or that of each output."""
+    if entry.is_of_several:
+        return [(f"rec[{entry.name!r}].grads[{key!r}]", gradient) for key, gradient in entry.grads.items()]
+    return [(f"rec[{entry.name!r}].grad", entry.held_grad)] if entry.status is GradStatus.OK else []
+
+
+def _number(gradient: object, arrays: Arrays) -> str:
+    """A gradient in a few words; a large one by its shape and norm."""
+    text, known = brief(gradient), arrays.summary(gradient)
+    if not text.startswith("tensor of ") or known is None or known.nonfinite:
+        return text
+    return say("none_read_norm", gradient=text, norm=f"{known.rms * known.size**0.5:.4g}")
+
+
+def _why(record: Record, read: _Read) -> tuple[list[str], str]:
+    """What took the gradient away, where the recording shows it, and what to write instead."""
+    if read.entry is None or read.code not in BECAUSE:
+        return [], ""
+    flow, entry = Dataflow(record), read.entry
+    if read.one.why is WhyEmpty.FROZEN:
+        found = without_history(flow, flow.position[entry.name])
+    elif entry.status is GradStatus.OK:
+        return [], say("none_read_wait") if read.one.why is WhyEmpty.NOT_REACHED else ""
+    elif entry.status is GradStatus.BACKWARD_NOT_RUN:
+        return [], ""
+    else:
+        found = list(explain_missing(flow, entry).findings)
+    found = [one for one in found if one.kind not in SAID.get(read.one.why, ())]
+    why = [one.headline + (f" ({location(one.source)})" if one.source is not None else "") for one in found[:FEW]]
+    return why, found[0].remedy if found else ""
+
+
+def _of_leaf(read: _Read) -> dict[str, str]:
+    """What a leaf is in the program's words, and the line that makes one of what the name holds."""
+    entry, before = read.entry, read.before
+    source = None if entry is None else entry.source
+    text = "" if source is None else source.expression
+    return {
+        "leaf": leaf_in(text), "one_step": made_a_leaf(text), "expression": text,
+        "plain": "" if entry is None else own_name(entry.name),
+        "before": "" if before is None else repr(before.name),
+        "line": "" if source is None else location(source),
+    }  # fmt: skip

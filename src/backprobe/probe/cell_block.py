@@ -1,0 +1,171 @@
+"""A notebook cell under a block: it runs as it stands, and takes gradients itself, or they are taken at its end."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from types import CodeType, FrameType
+from typing import Any
+
+from backprobe.backends.capabilities import AtEnd
+from backprobe.backends.facts import Root
+from backprobe.backends.protocol import Backend
+from backprobe.probe.block import PlainBlock
+from backprobe.probe.cell_output import OfCell
+from backprobe.probe.cell_scope import CellScope, holds_tensor
+from backprobe.probe.output import Output
+from backprobe.probe.request import Request
+from backprobe.recording import Recording
+from backprobe.source.bytecode import events
+from backprobe.source.cell import Cell, refusing_depth
+from backprobe.source.locate import is_module
+from backprobe.source.sites import Site
+from backprobe.tracing.frame_observer import RAISING, FrameObserver, ObservedFrame
+from backprobe.tracing.none_reads import Returning
+
+
+def record_cell(probe: Request, backend: Backend) -> Recording:
+    """Run a cell once. Where it takes no gradient itself, that of its output is taken."""
+    running = _Running(probe, backend)
+    try:
+        return running.record()
+    finally:
+        running.block = None
+
+
+class _Running:
+    """One run of a cell: the block begins as its code does."""
+
+    def __init__(self, probe: Request, backend: Backend) -> None:
+        self.probe, self.backend = probe, backend
+        self.block: CellBlock | None = None
+        self.before: Any = None  # what traced the thread
+        self.code: CodeType | None = None
+        self.site: Site | None = None
+
+    @property
+    def cell(self) -> Cell:
+        return self.probe.target  # type: ignore[no-any-return]  # it is a Cell here
+
+    def record(self) -> Recording:
+        with refusing_depth(self.cell.file):
+            self.code, end, self.site = self.cell.parts()
+            for code in filter(None, (self.code, end)):
+                events(code, code, self.cell.file)  # what cannot be read is refused before anything has run
+        self.before = sys.gettrace()
+        sys.settrace(self._entered)
+        try:
+            exec(self.code, self.cell.globals, self.cell.locals)
+            value = None if end is None else eval(end, self.cell.globals, self.cell.locals)
+        except BaseException as error:
+            if self.block is not None:
+                self.block.exit(error)
+            raise
+        finally:
+            if sys.gettrace() == self._entered:
+                sys.settrace(self.before)
+        assert self.block is not None
+        self.block.result = value
+        self.block.exit(None)
+        return self.block.answer()
+
+    def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """A frame is entered: that of the cell's code is where the block begins."""
+        following = None if self.before is None else self.before(frame, event, arg)
+        if frame.f_code is not self.code:
+            return following
+        sys.settrace(self.before)
+        frame.f_trace = following
+        self.block = block = CellBlock(self.probe, self.backend, frame, self.site)
+        block.enter()
+        return frame.f_trace
+
+
+class CellFrame(ObservedFrame):
+    """One of the two frames of a cell, that of its last expression and of what comes before: the scope of both goes on.
+
+    The value of the last expression has a name if it holds a tensor.
+    """
+
+    is_end = False
+
+    def left(self, frame: FrameType, value: Any) -> bool:
+        has_raised = self.pending is RAISING
+        super().left(frame, value)
+        if self.is_end and not has_raised:
+            bind = self.scope.bind if holds_tensor(value, self.observer.tape) else self.scope.done
+            bind(len(self.scope.sites) - 1, value)
+        return True
+
+    def _leave(self) -> None:
+        """The block leaves it."""
+
+
+class CellObserver(FrameObserver):
+    """Watches both."""
+
+    def _entered(self, frame: FrameType) -> ObservedFrame | Returning | None:
+        code, root = frame.f_code, self.trace.root
+        if not (isinstance(root, CellScope) and is_module(code) and code.co_filename == root.cell.file):
+            return super()._entered(frame)
+        watched = CellFrame(self, root, events(code, code, code.co_filename), code, root.unread)
+        watched.is_end = True
+        return watched
+
+
+class CellBlock(OfCell, PlainBlock):
+    """The block around a cell."""
+
+    observer_type = CellObserver
+    has_raised = False
+    result: Any = None
+
+    def __init__(self, probe: Request, backend: Backend, frame: FrameType, end: Site | None) -> None:
+        super().__init__(probe, backend, frame)
+        self.end = end  # the site of its last expression
+
+    def refuse_options(self) -> None:
+        """The magic has those that a cell can have."""
+
+    def read(self) -> dict[str, Any]:
+        held = {name: self.cell.value(name) for name in self.cell.names.read}
+        return {name: value for name, value in held.items() if holds_tensor(value, self.tape)}
+
+    def begin(self, observer: FrameObserver, frame: FrameType, read: dict[str, Any]) -> None:
+        scope = self.trace.use_root(partial(CellScope, self.cell, read))
+        self.bound = scope.bound
+        observer.start(frame, read, CellFrame, () if self.end is None else (self.end,))
+
+    def exit(self, error: BaseException | None) -> None:
+        self.has_raised = error is not None
+        super().exit(error)
+
+    def closing(self) -> None:
+        self.trace.root.exit()
+        self.has_run = not self.has_raised
+        if not (self.outputs or self.has_raised):
+            self.noting(self._run_backward_at_end)
+
+    def _run_backward_at_end(self) -> None:
+        """The cell takes no gradient itself."""
+        assert isinstance(self.tape, AtEnd)
+        self.doing = "choosing the output of"
+        output = self.output(self.result, self.probe.asked[0])
+        number = self._hold_output(output)
+        self.outputs.append(number)
+        self.doing = "differentiating"
+        captures = self.trace.captures(self.trace.schema_so_far([number]))
+        self.tape.run_backward(Root(self.trace.versions.tensors[number], output.cotangent), captures)
+
+    def _hold_output(self, output: Output) -> int:
+        """The output has the name that was asked for, also where that is not selected."""
+        name = self.output_name
+        if name is None:
+            return self.trace.hold_output(output.tensor, output.path, "return")
+        return self.trace.hold_output(output.tensor, output.path, name, self.bound[name])
+
+    def answer(self) -> Recording:
+        """The recording; of the output that was asked for, if the cell took gradients of several."""
+        made = Recording(self.recording.record, self.result)
+        asked = self.probe.of
+        return made.of(asked) if isinstance(asked, str) and asked in made.output_keys else made

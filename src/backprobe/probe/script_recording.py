@@ -1,0 +1,60 @@
+"""A whole script, run as ``python script.py`` would run it, and the recording of its first gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from types import FrameType
+
+from backprobe.backends.protocol import Backend
+from backprobe.probe.request import Request
+from backprobe.probe.script import ScriptBlock, frameworks_of
+from backprobe.probe.training_loop import Part, Stopped, TrainingLoop
+from backprobe.record.reasons import Note
+from backprobe.recording import Recording
+from backprobe.source.main_module import as_main, compiled
+
+STOPPED = Note("first_gradients")
+
+
+class ScriptRecording:
+    """One run of a script. It is stopped when it takes gradients in a second iteration, which repeats the first."""
+
+    def __init__(self, probe: Request, file: str, arguments: Sequence[str]) -> None:
+        self.probe, self.file, self.arguments = probe, file, [file, *arguments]
+        self.recording: Recording | None = None
+
+    def run(self) -> None:
+        """Run it. Its errors are raised here, also SystemExit with its status."""
+        frameworks = frameworks_of(self.file, self.probe.backend)
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened, frameworks)
+        self.passed = loop.passed
+        with as_main(self.arguments) as main:
+            code = compiled(main)
+            try:
+                loop.start()
+                try:
+                    exec(code, vars(main))
+                finally:
+                    loop.stop()
+            except Stopped:
+                assert self.recording is not None
+                record = self.recording.record
+                self.recording = Recording(replace(record, notes=(*record.notes, STOPPED)))
+
+    def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
+        if backend.blocks is not None and not backend.blocks.differentiates_at_end:  # and so takes no partials
+            probe = replace(probe, options=replace(probe.options, partials=False))
+        block = ScriptBlock(probe, backend, frame)
+        block.passed = self.passed
+        return block
+
+    def _over(self, block: Part, error: BaseException | None) -> bool:
+        """A part of the script is over. Is it the second that takes gradients?"""
+        if not block.recording.outputs:
+            return False
+        if self.recording is not None:
+            return True
+        self.recording = block.recording
+        return False

@@ -1,0 +1,153 @@
+"""The order of the bindings of a name: those that may have run when a place is reached, and those that surely have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from backprobe.source.scopes import Binding, How, Names, Scope, Text
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.AsyncWith)
+DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+ALWAYS = (How.ARGUMENT, How.COMPREHENSION)
+"""What is bound before any line of the scope that has it."""
+
+Position = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place that a scope's code has reached: a node of a text. Without a node, all of the scope's code may have run.
+
+    ``text`` is the last that has begun to run.
+    """
+
+    text: Text
+    scope: Scope
+    node: ast.AST | None = None
+
+
+class BindingOrder:
+    """The order of the bindings of a program, as far as its text shows it."""
+
+    def __init__(self, names: Names) -> None:
+        self.parents = names.parents
+
+    def may_precede(self, one: Binding, point: Point) -> bool:
+        """May the binding have run before the point is reached?"""
+        if one.how in ALWAYS or one.within.frame is not point.scope.frame:
+            return True
+        if point.node is None or one.text.order < point.text.order:
+            return True
+        if one.text.order > point.text.order:
+            return False
+        return self._is_before(one, point.node) or bool(self._common_loops(one, point.node))
+
+    def surely_precedes(self, one: Binding, point: Point) -> bool:
+        """Has the binding run whenever the point is reached?"""
+        if one.how in ALWAYS:
+            return True
+        if one.within.frame is not point.scope.frame:
+            return False
+        statement = one.statement
+        around = list(self._around(point.node))
+        if one.how in (How.LOOP, How.WITH, How.EXCEPT) and statement in around:
+            return any(part in around for part in statement.body)
+        is_plain = isinstance(statement, SIMPLE) or (statement is one.node and isinstance(statement, DEFINING))
+        parent = self.parents.get(statement)
+        if not is_plain or parent is None:
+            return False
+        if isinstance(parent, ast.Module) and one.text is not point.text:
+            return one.text.order < point.text.order
+        if point.node is None:
+            return parent is point.scope.node or isinstance(parent, ast.Module)
+        below = next((inner for inner, outer in pairwise(around) if outer is parent), None)
+        return below is not None and _are_in_order(parent, statement, below)
+
+    def is_overridden(self, one: Binding, others: Sequence[Binding], point: Point) -> bool:
+        """Does another binding surely run after this one, before the point is reached?
+
+        Not one of an earlier cell of a notebook: that may have ended with an error.
+        """
+        return any(
+            other is not one and other.text is point.text and self.surely_precedes(other, point)
+            and self._is_between(one, other, point)
+            for other in others
+        )  # fmt: skip
+
+    def is_earlier(self, one: Binding, other: Binding) -> bool:
+        """Does the text have one of two bindings before the other?"""
+        return one.how in ALWAYS or _end(one) <= _start(other)
+
+    def are_alternatives(self, one: Binding, other: Binding) -> bool:
+        """Do two bindings stand in branches of which one alone runs?"""
+        first, second = list(self._around(one.statement)), list(self._around(other.statement))
+        common = next(node for node in first if node in second or isinstance(node, ast.Module))
+        if common not in second or common in (one.statement, other.statement):
+            return False
+        return _is_one_chosen(common, first[first.index(common) - 1], second[second.index(common) - 1])
+
+    def _is_between(self, one: Binding, other: Binding, point: Point) -> bool:
+        """Does the other binding, which surely precedes the point, come after one on each way there?"""
+        if one.within.frame is not point.scope.frame:
+            return False
+        if point.node is None or one.text is not point.text or self._is_before(one, point.node):
+            return self.is_earlier(one, other)
+        loops = self._common_loops(one, point.node)
+        return bool(loops) and loops[0] in self._around(other.statement)
+
+    def _is_before(self, one: Binding, node: Any) -> bool:
+        """Does it stand before a node of the same text, and run first where no loop goes back?"""
+        if one.how is How.LOOP and one.statement.iter in self._around(node):
+            return False
+        return _end(one)[1:] <= (node.lineno, node.col_offset)
+
+    def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
+        """The loops around both, the innermost first, that go from one back to the other."""
+        of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
+        return [
+            loop for loop in of_node
+            if isinstance(loop, LOOPS) and loop in of_binding and getattr(loop, "iter", None) not in of_node
+        ]  # fmt: skip
+
+    def _around(self, node: ast.AST | None) -> Iterator[ast.AST]:
+        """A node and what it stands in, up to the module."""
+        while node is not None:
+            yield node
+            node = self.parents.get(node)
+
+
+def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
+    """Does a statement run one of two of its parts, and not the other?"""
+    match parent:
+        case ast.If():
+            return (first in parent.body) is not (second in parent.body)
+        case ast.Match():
+            return first is not second
+        case ast.Try():
+            caught = [part for part in (first, second) if isinstance(part, ast.ExceptHandler)]
+            return bool(caught) and first is not second and not {first, second} & {*parent.finalbody}
+    return False
+
+
+def _are_in_order(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
+    """Are two statements in the same list of a parent, in this order?"""
+    for _, held in ast.iter_fields(parent):
+        if isinstance(held, list) and first in held and second in held:
+            return held.index(first) < held.index(second)
+    return False
+
+
+def _start(one: Binding) -> Position:
+    return one.text.order, one.node.lineno, one.node.col_offset
+
+
+def _end(one: Binding) -> Position:
+    """From where on it has run: an assignment runs when its value is computed."""
+    if one.how in (How.ASSIGNED, How.WALRUS):
+        return one.text.order, one.statement.end_lineno, one.statement.end_col_offset
+    return _start(one)

@@ -1,0 +1,146 @@
+"""The value that a binding gives to its name, and if it can be called, as far as is known without running anything."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any
+
+from backprobe.source.frames import UNKNOWN, attribute
+from backprobe.source.scopes import Binding
+
+LITERALS: dict[type[ast.expr], type] = {
+    ast.List: list, ast.ListComp: list, ast.Dict: dict, ast.DictComp: dict, ast.Tuple: tuple, ast.Set: set,
+    ast.SetComp: set, ast.JoinedStr: str, ast.Lambda: FunctionType,
+}  # fmt: skip
+Look = Callable[[str], Any]
+"""From a name to what it holds, or ``UNKNOWN``."""
+
+
+class Use(StrEnum):
+    """What a program does with what a name holds."""
+
+    CALL = "call"
+    ATTRIBUTE = "attribute"
+    ITEM = "item"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a binding gives: the object itself, or its type alone, or neither where it is not known.
+
+    ``is_now`` is of an object that the text spells: what it held when the binding ran may have been another.
+    """
+
+    value: Any = UNKNOWN
+    kind: type | None = None
+    is_now: bool = False
+
+    def can(self, use: Use, name: str = "") -> bool | None:
+        """Can it be called, has it this attribute, or has it items? None where that is not known."""
+        if self.value is not UNKNOWN:
+            return can(self.value, use, name)
+        if self.kind is None:
+            return None
+        if use is Use.ATTRIBUTE:
+            is_declared = any(name in vars(each).get("__annotations__", ()) for each in self.kind.__mro__)
+            return is_declared or _has(self.kind, name) or None  # objects have attributes of their own
+        if self.kind is type and use is Use.ITEM:
+            return None
+        return _has(self.kind, "__call__" if use is Use.CALL else "__getitem__")
+
+    def may_be(self, held: Any) -> bool:
+        """May it be what the name holds now?"""
+        if held is UNKNOWN or self.is_now:
+            return True
+        if self.value is not UNKNOWN:
+            return self.value is held or type(self.value) is type(held)
+        return self.kind is None or type(held) is self.kind or (self.kind is type and issubclass(type(held), type))
+
+
+def can(value: Any, use: Use, name: str = "") -> bool:
+    """Can an object be called, has it this attribute, or has it items? No code of its class is run."""
+    if use is Use.CALL:
+        return callable(value)
+    if use is Use.ATTRIBUTE:
+        return attribute(value, name) is not UNKNOWN
+    is_class = issubclass(type(value), type)
+    return _has(type(value), "__getitem__") or (is_class and _has(value, "__class_getitem__"))
+
+
+def bound_by(one: Binding, look: Look, name: str) -> Bound:
+    """What a binding gives to a name; names in its expression are looked up as they are now."""
+    if isinstance(one.statement, ast.Import | ast.ImportFrom):
+        return Bound(imported(one, look))
+    if isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        made = type if isinstance(one.node, ast.ClassDef) else FunctionType
+        return Bound(kind=None if one.node.decorator_list else made)
+    return Bound() if one.value is None else _of_expression(one.value, look, name)
+
+
+def imported(one: Binding, look: Look) -> Any:
+    """The object that an import gives, if its module is loaded and has it; else ``UNKNOWN``."""
+    statement, alias = one.statement, one.node
+    if isinstance(statement, ast.Import):
+        wanted = alias.name if alias.asname else alias.name.split(".")[0]
+        return sys.modules.get(wanted, UNKNOWN)
+    home = module_of(statement, look)
+    return (
+        vars(sys.modules[home]).get(alias.name, sys.modules.get(f"{home}.{alias.name}", UNKNOWN)) if home else UNKNOWN
+    )
+
+
+def module_of(statement: ast.ImportFrom, look: Look) -> str:
+    """The full name of the module that something is imported from, if it is loaded."""
+    full = "." * statement.level + (statement.module or "")
+    if statement.level:
+        package = look("__package__")
+        try:
+            full = importlib.util.resolve_name(full, package if isinstance(package, str) else "")
+        except ImportError:
+            return ""
+    return full if issubclass(type(sys.modules.get(full)), ModuleType) else ""
+
+
+def exports(home: str, name: str) -> bool:
+    """Does ``from home import *`` give this name?"""
+    own = vars(sys.modules[home])
+    listed = own.get("__all__")
+    return name in own and (name in listed if isinstance(listed, list | tuple) else name[:1] != "_")
+
+
+def _of_expression(value: ast.expr, look: Look, name: str) -> Bound:
+    match value:
+        case ast.Constant(value=constant):
+            return Bound(constant)
+        case ast.Name() | ast.Attribute():
+            return Bound(_looked_up(value, look, name), is_now=True)
+        case ast.Call(func=function):
+            made = _looked_up(function, look, name)
+            return Bound(kind=made if issubclass(type(made), type) and _makes_its_own(made) else None)
+    return Bound(kind=LITERALS.get(type(value)))
+
+
+def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
+    """What a name or a chain of attributes stands for; not known of the name that is bound itself."""
+    match node:
+        case ast.Name(id=other):
+            return UNKNOWN if other == name else look(other)
+        case ast.Attribute(value=owner, attr=attr):
+            return attribute(_looked_up(owner, look, name), attr)
+    return UNKNOWN
+
+
+def _makes_its_own(kind: type) -> bool:
+    """Does calling a class give an object of it?"""
+    is_plain = type(kind.__new__) is BuiltinFunctionType and kind is not type
+    return is_plain and type(kind).__call__ is type.__call__
+
+
+def _has(kind: type, name: str) -> bool:
+    return any(name in vars(each) for each in kind.__mro__)

@@ -1,0 +1,79 @@
+"""The expression that raised an error, exactly as the text has it: a call, an attribute, or a name that is read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import islice
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from backprobe.errors import NoSource
+from backprobe.source.bytecode import is_rewritten
+from backprobe.source.locate import is_module, locate_module, text_lines
+from backprobe.source.scopes import Text
+from backprobe.source.tracebacks import is_mistake_of_ours, steps
+from backprobe.source.user_code import package
+
+ANSWERING = ("__getattr__", "__getattribute__")
+"""Functions of classes that say that there is no such attribute: the error is about who asked."""
+
+
+def raising_step(error: BaseException) -> TracebackType | None:
+    """The step of a traceback in which the program's own line raised; None where something that it called did."""
+    every = [] if error.__traceback__ is None or is_mistake_of_ours(error) else list(steps(error.__traceback__))
+    while every and _passes_on(every[-1].tb_frame.f_code):
+        every.pop()
+    return every[-1] if every and package(every[-1].tb_frame.f_code.co_filename) is None else None
+
+
+def _passes_on(code: CodeType) -> bool:
+    """Does it only say what was asked of it, or pass on a call of the program, as a probe does?"""
+    return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
+
+
+def expressions_at(step: TracebackType, text: Text) -> list[Any]:
+    """The expressions of a text that the instruction of a step belongs to; none where it has no exact place."""
+    place = _place(step.tb_frame.f_code, step.tb_lasti)
+    if place is None:
+        return []
+    return [node for node in ast.walk(text.tree) if isinstance(node, ast.expr) and place in _places(node)]
+
+
+def statement_at(frame: FrameType, line: int, text: Text) -> ast.stmt | None:
+    """The innermost statement of a module at a line that its frame has reached."""
+    found = [node for node in ast.walk(text.tree) if isinstance(node, ast.stmt)
+             and node.lineno <= line <= (node.end_lineno or 0)]  # fmt: skip
+    return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
+
+
+def text_of(frame: FrameType) -> Text | None:
+    """The text of the file whose code runs in a frame; None where there is none, or it has changed since."""
+    code = frame.f_code
+    try:
+        if is_module(code):
+            tree, lines = locate_module(code)
+            return Text(code.co_filename, lines, tree)
+        lines = text_lines(code, is_rewritten=is_rewritten(code))
+        return Text(code.co_filename, lines, ast.parse("".join(lines)))
+    except (NoSource, SyntaxError, RecursionError):
+        return None
+
+
+Place = tuple[int | None, ...]
+"""First and last line, first and last column."""
+
+
+def _place(code: CodeType, instruction: int) -> Place | None:
+    place = next(islice(code.co_positions(), instruction // 2, None), (None,))
+    return None if None in place else place
+
+
+def _places(node: ast.expr) -> Iterator[Place]:
+    """What the compiler gives as the place of an expression: of a chain over several lines, from its last name on."""
+    end = node.end_lineno or 0, node.end_col_offset or 0
+    yield node.lineno, end[0], node.col_offset, end[1]
+    last = node.func if isinstance(node, ast.Call) else node
+    if isinstance(last, ast.Attribute):
+        line, column = last.end_lineno or 0, (last.end_col_offset or 0) - len(last.attr.encode())
+        yield line, end[0], column, end[1]

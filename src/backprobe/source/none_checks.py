@@ -1,0 +1,191 @@
+"""Places where a program reads what may be None, told apart by its text: those that use it, and those that only ask.
+
+``if p.grad is None`` asks. ``print(u.grad)`` uses what it reads. ``g = u.grad`` uses it unless ``g``, or what a loop
+takes out of it, is compared with None somewhere in the same function. What raises an error where it finds None, as
+``u.grad.norm()`` does, is no use either: the error says so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+GRADIENT = "grad"
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+ASKING = ("isinstance", "bool", "is_tensor", "any", "all", "callable")
+"""Functions that say what they are given is, and do nothing else with it; so do those with "none" in their names."""
+
+HANDING_ON = ("zip", "enumerate", "list", "tuple", "dict", "reversed", "iter", "next")
+"""Functions whose result holds what they are given."""
+
+PASSING_ON = (
+    ast.IfExp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.keyword, ast.ListComp, ast.SetComp, ast.GeneratorExp,
+    ast.DictComp,
+)  # fmt: skip
+"""Expressions whose value holds that of their parts, which a name may get."""
+
+USING = (ast.Expr, ast.Return, ast.Yield, ast.FormattedValue, ast.Lambda)
+
+
+@dataclass(frozen=True, eq=False)
+class MayBeNone:
+    """An expression whose value is used, and the call that it is an argument of, if it is one."""
+
+    node: ast.expr
+    given_to: ast.Call | None = None
+
+    def parameter(self, function: ast.AST, is_bound: bool) -> str:
+        """What a function that is called so names this argument; empty where that is not seen."""
+        call, own = self.given_to, getattr(function, "args", None)
+        if call is None or not isinstance(own, ast.arguments) or any(isinstance(one, ast.Starred) for one in call.args):
+            return ""
+        names = [one.arg for one in (*own.posonlyargs, *own.args)][is_bound:]
+        by_keyword = [word.arg or "" for word in call.keywords if word.value is self.node]
+        return next(
+            iter([*by_keyword, *(name for name, one in zip(names, call.args, strict=False) if one is self.node)]), ""
+        )
+
+
+def reads(function: ast.AST, candidates: Sequence[ast.expr]) -> list[MayBeNone]:
+    """Those of some expressions in a function whose value it uses, so that a None there is a question."""
+    above = {part: node for node in ast.walk(function) for part in ast.iter_child_nodes(node)}
+    return [MayBeNone(one, _given_to(one, above)) for one in candidates if _is_used(one, above, function)]
+
+
+def checks(function: ast.AST, parameter: str) -> bool:
+    """Does a function ask whether what it was given under this name is None?"""
+    return _is_checked({parameter}, function)
+
+
+def _given_to(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> ast.Call | None:
+    around = above.get(node)
+    around = above.get(around) if isinstance(around, ast.keyword) else around
+    return around if isinstance(around, ast.Call) else None
+
+
+def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST) -> bool:
+    """Does the function do more with this than ask whether it is None?"""
+    around: Any = above.get(node)
+    if isinstance(around, PASSING_ON):
+        is_asked = isinstance(around, ast.IfExp) and around.test is node
+        return not is_asked and _is_used(around, above, function)
+    match around:
+        case ast.Subscript(value=value):
+            return value is node and isinstance(node, ast.Call) and _is_used(around, above, function)
+        case ast.Call(func=ast.Name(id=name)) if name in HANDING_ON:
+            return _is_used(around, above, function)
+        case ast.Call(func=called):
+            given = [*around.args, *(word.value for word in around.keywords)]
+            return called is not node and not (_asks(called, given) or _is_checked(_owner(called), function))
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq()]):
+            return not any(map(_is_none, (around.left, *around.comparators)))
+        case ast.Assign(targets=targets):
+            return _is_kept(targets, function)
+        case ast.AnnAssign(target=target):
+            return _is_kept([target], function)
+        case ast.NamedExpr(target=target):
+            return _is_kept([target], function) and _is_used(around, above, function)
+        case ast.For(target=target) | ast.comprehension(target=target) if around.iter is node:
+            return not _is_checked(_names(target), function)
+        case ast.Assert():
+            return around.msg is node
+    return isinstance(around, USING)
+
+
+def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
+    """Is what is assigned here used? Not if nobody reads it, it is compared with None, or becomes another gradient."""
+    is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
+    names = {name for target in targets for name in _names(target)}
+    return not is_copied and _is_loaded(targets, names, function) and not _is_checked(names, function)
+
+
+def _is_loaded(targets: Sequence[ast.expr], names: set[str], function: ast.AST) -> bool:
+    """Does the function read what it has assigned? What is put into another object others may read."""
+    parts = {part for target in targets for part in ast.walk(target)}
+    is_local = all(isinstance(part, ast.Name | ast.Tuple | ast.List | ast.Starred | ast.expr_context) for part in parts)
+    return not is_local or any(
+        isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
+        for node in ast.walk(function)
+    )
+
+
+def _is_gradient(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == GRADIENT
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
+    """``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)``, ``self.assertEqual(p.grad, None)``."""
+    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+    return name in ASKING or "none" in name.lower() or any(map(_is_none, given))
+
+
+def _owner(called: ast.expr) -> set[str]:
+    """``grads`` in ``grads.append(p.grad)``, which holds from then on what it was given."""
+    return _names(called.value) if isinstance(called, ast.Attribute) else set()
+
+
+def _names(target: ast.AST) -> set[str]:
+    """What a target names, an item by what it is in: ``a``, ``self.kept``, and ``found`` of ``found[k]``."""
+    match target:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return {name for part in parts for name in _names(part)}
+        case ast.Starred(value=inner) | ast.Subscript(value=inner):
+            return _names(inner)
+        case ast.Name() | ast.Attribute():
+            return {ast.unparse(target)}
+    return set()
+
+
+def _is_checked(names: set[str], function: ast.AST) -> bool:
+    """Does the function compare what one of these names holds with None, or any part of it?"""
+    nodes = [*ast.walk(function)]
+    while names:
+        more = {name for node in nodes for name in _taken(node, names)} - names
+        if not more:
+            break
+        names = names | more
+    return bool(names) and any(_mentions(asked, names) for node in nodes for asked in _asked(node))
+
+
+def _taken(node: ast.AST, names: set[str]) -> set[str]:
+    """What a loop takes out of these, and other names of the same."""
+    match node:
+        case ast.For(target=target, iter=given) | ast.comprehension(target=target, iter=given):
+            return _names(target) if _mentions(given, names) else set()
+        case ast.Assign(targets=targets, value=ast.Name() | ast.Attribute() | ast.Subscript() as value):
+            return {name for target in targets for name in _names(target)} if _mentions(value, names) else set()
+    return set()
+
+
+def _asked(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a node of which it asks whether they are None, or true; and what becomes another gradient."""
+    match node:
+        case ast.Compare(left=left, comparators=others) if any(map(_is_none, (left, *others))):
+            yield from (left, *others)
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) | ast.Assert(test=test):
+            yield from _plain([test])
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _plain([operand])
+        case ast.BoolOp(values=values):
+            yield from _plain(values)
+        case ast.comprehension(ifs=tests):
+            yield from _plain(tests)
+        case ast.Call(func=called, args=args) if _asks(called, args):
+            yield from args
+        case ast.Assign(targets=[ast.Attribute(attr="grad")], value=value):
+            yield value
+
+
+def _plain(tests: Sequence[ast.expr]) -> Iterator[ast.AST]:
+    """Those that are tested as they are, and not by what is computed from them."""
+    return (test for test in tests if isinstance(test, ast.Name | ast.Attribute | ast.Subscript))
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part) in names for part in ast.walk(node))

@@ -1,0 +1,309 @@
+"""Names that hold something else than the program means by them: where they were defined, and where they were rebound.
+
+An error such as "'tuple' object is not callable" names a type, and no name. Which name was called is in the position of
+the instruction that raised; what it should have been, and what took its place, is in the bindings of that name. Where
+these do not show both for certain, nothing is found.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any
+
+from backprobe.source.binding_order import BindingOrder, Point
+from backprobe.source.bound_values import Bound, Use, bound_by, can, exports, module_of
+from backprobe.source.failing_expression import expressions_at, raising_step, statement_at, text_of
+from backprobe.source.frames import UNKNOWN, name_in
+from backprobe.source.locate import is_module
+from backprobe.source.notebook_cells import cells, namespace
+from backprobe.source.rebound_attributes import defined_and_set, holds, set_beside
+from backprobe.source.scopes import Binding, How, Names, Scope, Text
+from backprobe.source.tracebacks import steps
+
+NOT_CALLABLE = "object is not callable"
+NO_ITEMS = ("is not subscriptable", "does not support item assignment", "does not support item deletion")
+ERRORS = (TypeError, AttributeError, UnboundLocalError)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What the program did with a name when it raised: ``held`` is what the name held, ``node`` where it is read."""
+
+    use: Use
+    node: ast.Name
+    expression: ast.expr
+    attribute: str = ""
+    held: Any = UNKNOWN
+    is_method: bool = False  # the attribute is there, and calling it raised
+    is_unbound: bool = False
+
+
+@dataclass(frozen=True)
+class Rebound:
+    """A name, what defined it, and what has taken it since.
+
+    ``defined`` is None of what Python itself has. ``means`` is what was defined, or its type, where that is known. The
+    last of ``rebound`` is the latest in the text. ``others`` take the name as well, and nothing shows that they did it
+    this time. With ``is_hidden`` the definition is still there, in a scope outside of that which has the others. With
+    ``is_renewed`` what took the name is computed with the name itself, as in ``loss = loss(x)``.
+    """
+
+    name: str
+    failed: Failed
+    defined: Binding | None
+    means: Bound
+    rebound: tuple[Binding, ...]
+    others: tuple[Binding, ...]
+    is_hidden: bool
+    is_renewed: bool
+    scope: Scope
+    text: Text
+    names: Names
+    frame: FrameType
+
+
+def rebound_name(error: BaseException) -> Rebound | None:
+    """The name that an error comes from, if it was bound to something else before."""
+    if type(error) not in ERRORS:
+        return None
+    try:
+        return _found(error)
+    except RecursionError:  # an expression is nested too deeply to be walked
+        return None
+
+
+def _found(error: BaseException) -> Rebound | None:
+    step = raising_step(error)
+    texts = [] if step is None else _texts(step.tb_frame)
+    text = None if step is None else next((one for one in texts if one.file == step.tb_frame.f_code.co_filename), None)
+    if step is None or text is None:
+        return None
+    failed = _failed(error, step, text)
+    if failed is None:
+        return None
+    search = _Search(error, step, failed, text, texts)
+    return search.attribute_found() if failed.use is Use.CALL and failed.attribute else search.found()
+
+
+def _texts(frame: FrameType) -> list[Text]:
+    """The text of the module that a frame belongs to: in a notebook, that of its cells."""
+    if frame.f_globals is namespace():
+        return cells()
+    text = text_of(frame)
+    return [] if text is None else [text]
+
+
+def _failed(error: BaseException, step: TracebackType, text: Text) -> Failed | None:
+    """What a name was used for where an error was raised."""
+    said, frame = str(error), step.tb_frame
+    for node in expressions_at(step, text):
+        match node:
+            case ast.Call(func=ast.Name() as name) if isinstance(error, TypeError) and NOT_CALLABLE in said:
+                return Failed(Use.CALL, name, node, held=name_in(frame, name.id))
+            case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr=attr)) if isinstance(error, TypeError):
+                if NOT_CALLABLE in said:
+                    return Failed(Use.CALL, name, node, attr, holds(frame, name.id, attr))
+                return Failed(Use.ATTRIBUTE, name, node, attr, name_in(frame, name.id), is_method=True)
+            case ast.Subscript(value=ast.Name() as name) if isinstance(error, TypeError):
+                if any(part in said for part in NO_ITEMS):
+                    return Failed(Use.ITEM, name, node, held=name_in(frame, name.id))
+            case ast.Attribute(value=ast.Name() as name, attr=attr) if isinstance(error, AttributeError):
+                if error.name == attr:
+                    return Failed(Use.ATTRIBUTE, name, node, attr, error.obj)
+            case ast.Name() if isinstance(error, UnboundLocalError):
+                return Failed(Use.CALL, node, node, is_unbound=True)
+    return None
+
+
+class _Search:
+    """The search for what defined a name, and for what has taken it."""
+
+    def __init__(
+        self, error: BaseException, step: TracebackType, failed: Failed, text: Text, texts: list[Text]
+    ) -> None:
+        self.error, self.step, self.failed, self.text, self.texts = error, step, failed, text, texts
+        self.frame, self.name = step.tb_frame, failed.node.id
+        self.names = Names(texts)
+        self.order = BindingOrder(self.names)
+        self.scope = self.names.scopes[failed.node]
+
+    def found(self) -> Rebound | None:
+        holder = self.scope.holder(self.name)
+        if holder is None or (self.failed.is_unbound and self.name in holder.emptied):
+            return None
+        bindings = self._bindings(holder)
+        taking = bindings if self.failed.is_unbound else self._taking(holder, bindings)
+        if not taking or not self._is_held_as_said(taking):
+            return None
+        return self._defined_before(holder, bindings, taking) or self._defined_outside(holder, taking)
+
+    def attribute_found(self) -> Rebound | None:
+        """The same of an attribute of an object: what its class defines, or what was set first."""
+        failed = self.failed
+        beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
+        if not self._is_held_as_said(beside):
+            return None
+        found = defined_and_set(self.frame, self.name, failed.attribute, beside)
+        if found is None:
+            return None
+        defined, means, taking = found
+        self.name = f"{self.name}.{failed.attribute}"
+        return self._rebound(self.scope, defined, means, taking, is_hidden=False)
+
+    def _bindings(self, scope: Scope) -> list[Binding]:
+        """The places that bind the name in a scope, in the order of the text."""
+        every = [*scope.bindings.get(self.name, ()), *(one for one in scope.stars if self._gives(one))]
+        return sorted(every, key=lambda one: (one.text.order, one.line))
+
+    def _gives(self, star: Binding) -> bool:
+        home = module_of(star.statement, self._look(star.within))
+        return bool(home) and exports(home, self.name)
+
+    def _taking(self, holder: Scope, bindings: Sequence[Binding]) -> list[Binding]:
+        """The places that may have given the name what it holds."""
+        point = self._point(holder)
+        found = [
+            one for one in bindings if self.order.may_precede(one, point)
+            and not self.order.is_overridden(one, bindings, point)
+            and self._bound(one).may_be(self.failed.held) and not self._can(self._bound(one))
+        ]  # fmt: skip
+        texts = {(one.how, one.text.lines[one.line - 1]): one for one in found}
+        return list(texts.values())  # of a cell that was run again the last
+
+    def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
+        """Is what the name holds what the error is about? What a comprehension or ``except`` bound is gone by now."""
+        failed = self.failed
+        if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
+            return True
+        if failed.held is UNKNOWN:
+            return False
+        if failed.is_method:
+            return not issubclass(type(failed.held), ModuleType)
+        if can(failed.held, failed.use, failed.attribute):
+            return False  # what was called raised this itself
+        kind = type(failed.held).__name__
+        return failed.use is not Use.CALL or f"{kind}' {NOT_CALLABLE}" in str(self.error)
+
+    def _defined_before(self, holder: Scope, bindings: Sequence[Binding], taking: Sequence[Binding]) -> Rebound | None:
+        """Where the same scope has a definition that what took the name came after."""
+        if self.failed.is_unbound:
+            return None
+        last, point = taking[-1], self._point(holder)
+        before = Point(last.text, last.within, last.node)
+        for one in reversed(bindings):
+            has_run = self.order.surely_precedes(one, point) or (
+                len(taking) == 1 and self.order.surely_precedes(one, before)
+            )
+            is_known = self._can(self._bound(one)) or (len(taking) == 1 and one is not last and self._uses_itself(last))
+            is_before = all(self.order.is_earlier(one, other) for other in taking)
+            if is_known and has_run and is_before and not self.order.are_alternatives(one, last):
+                return self._rebound(holder, one, self._bound(one), taking, is_hidden=False)
+        return None
+
+    def _defined_outside(self, holder: Scope, taking: Sequence[Binding]) -> Rebound | None:
+        """Where a scope around it has a definition, or Python itself."""
+        outer = None if holder.parent is None else holder.parent.holder(self.name)
+        if outer is not None and outer.parent is not None:
+            able = [one for one in self._bindings(outer) if self._can(self._bound(one))]
+            return self._rebound(holder, able[-1], self._bound(able[-1]), taking, is_hidden=True) if able else None
+        is_module = holder.parent is None
+        held = UNKNOWN if is_module else self.frame.f_globals.get(self.name, UNKNOWN)
+        if held is UNKNOWN and (outer is None or is_module):
+            own = Bound(vars(builtins).get(self.name, UNKNOWN))
+            return self._rebound(holder, None, own, taking, is_hidden=True) if self._can(own) else None
+        if outer is None or held is UNKNOWN or not self._can(Bound(held)) or not self._is_of_code(held):
+            return None
+        giving = [one for one in self._bindings(outer) if self._bound(one).may_be(held)]
+        exactly = [one for one in giving if self._bound(one).value is held]
+        chosen = [*giving, *exactly][-1:]
+        return self._rebound(holder, chosen[0], Bound(held), taking, is_hidden=True) if chosen else None
+
+    def _is_of_code(self, held: Any) -> bool:
+        """Is it something that a name is for: not an object whose attributes are data, which others have as well?"""
+        return self.failed.use is not Use.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
+
+    def _rebound(
+        self, scope: Scope, defined: Binding | None, means: Bound, taking: Sequence[Binding], *, is_hidden: bool
+    ) -> Rebound:
+        others = [] if "." in self.name else self._others(scope, taking, is_hidden)
+        return Rebound(
+            self.name, self.failed, defined, means, tuple(taking), tuple(others), is_hidden,
+            self._uses_itself(taking[-1]), scope, self.text, self.names, self.frame,
+        )  # fmt: skip
+
+    def _others(self, scope: Scope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
+        """What takes the name beside these: in a function, whatever binds it hides what is outside of it."""
+        point, is_local = self._point(scope), is_hidden and scope.parent is not None
+        return [
+            one for one in self._bindings(scope) if one not in taking
+            and (is_local or (self.order.may_precede(one, point) and not self._can(self._bound(one))))
+        ]  # fmt: skip
+
+    def _can(self, bound: Bound) -> bool:
+        """Is it known that this could have been used as the program does?"""
+        failed = self.failed
+        if failed.is_unbound:
+            return bound.value is not UNKNOWN or bound.kind is not None
+        if failed.is_method:
+            is_module = issubclass(type(bound.value), ModuleType)
+            return is_module and callable(vars(bound.value).get(failed.attribute))
+        return bound.can(failed.use, failed.attribute) is True
+
+    def _bound(self, one: Binding) -> Bound:
+        return bound_by(one, self._look(one.within), self.name)
+
+    def _look(self, within: Scope) -> Any:
+        """How names are looked up in the code of a scope: its variables are known where it is what failed."""
+        if within.frame is self.scope.frame:
+            return lambda name: name_in(self.frame, name)
+        return lambda name: self.frame.f_globals.get(name, vars(builtins).get(name, UNKNOWN))
+
+    def _uses_itself(self, one: Binding) -> bool:
+        """Does the binding use the name in the same way itself, so that it was right when this ran?"""
+        value = one.value if one.how in (How.ASSIGNED, How.WALRUS) else getattr(one.statement, "iter", None)
+        value = getattr(one.statement, "value", None) if value is None and one.how is How.ASSIGNED else value
+        return any(self._is_such_use(node) for node in _evaluated(value))
+
+    def _is_such_use(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return name == self.name and self.failed.use is Use.CALL
+            case ast.Attribute(value=ast.Name(id=name), attr=attr):
+                return name == self.name and self.failed.use is Use.ATTRIBUTE and attr == self.failed.attribute
+        return False
+
+    def _point(self, holder: Scope) -> Point:
+        """Where the code of the scope stands that holds the name."""
+        if holder.frame is self.scope.frame:
+            return Point(self.text, holder, self.failed.node)
+        if holder.parent is not None:
+            return Point(self.text, holder)
+        for frame, line in self._frames():
+            text = next((one for one in self.texts if one.file == frame.f_code.co_filename), None)
+            if frame.f_globals is self.frame.f_globals and is_module(frame.f_code) and text is not None:
+                return Point(text, holder, statement_at(frame, line, text))
+        return Point(self.texts[-1], holder)
+
+    def _frames(self) -> Iterator[tuple[FrameType, int]]:
+        """The frames that the error has passed through, and those that called them, with the lines they are at."""
+        every = list(steps(self.error.__traceback__))
+        for step in reversed(every):
+            yield step.tb_frame, step.tb_lineno
+        frame = every[0].tb_frame.f_back
+        while frame is not None:
+            yield frame, frame.f_lineno
+            frame = frame.f_back
+
+
+def _evaluated(node: ast.AST | None) -> Iterator[ast.AST]:
+    """The parts of an expression that are evaluated whenever it is."""
+    if node is None or isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return
+    yield node
+    inner = [node.test] if isinstance(node, ast.IfExp) else [node.values[0]] if isinstance(node, ast.BoolOp) else None
+    for part in ast.iter_child_nodes(node) if inner is None else inner:
+        yield from _evaluated(part)

@@ -1,0 +1,95 @@
+"""The line that binds a name, written with another name: what takes a name that is needed can be called so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from backprobe.source.bound_values import Use
+from backprobe.source.rebound_names import Rebound
+from backprobe.source.scopes import Binding, How
+
+
+def other_name(name: str) -> str:
+    """Another name, as PEP 8 writes one that is taken."""
+    return f"{name}_"
+
+
+def renamed(one: Binding, found: Rebound) -> str:
+    """The line of a binding with another name; empty where it does not have the name by itself."""
+    line, own = one.text.lines[one.line - 1], found.name.rpartition(".")[2]
+    if one.how is How.IMPORT:
+        return _renamed_import(one, own)
+    places = [_column(one, line, own)]
+    if one.how in (How.LOOP, How.COMPREHENSION, How.WITH):
+        places += [_encoded(line, node.col_offset) for node in _reads(one, found)
+                   if node.lineno == one.line]  # fmt: skip
+    if any(at < 0 or line[at : at + len(own)] != own for at in places):
+        return ""
+    for at in sorted(set(places), reverse=True):
+        line = line[:at] + other_name(own) + line[at + len(own) :]
+    return line.strip()
+
+
+def is_read(one: Binding, found: Rebound) -> bool:
+    """Is what the binding gives read at all, otherwise than the failing expression reads it?"""
+    return any(True for _ in _reads(one, found))
+
+
+def is_read_elsewhere(one: Binding, found: Rebound) -> bool:
+    """Is what the binding gives read in other lines, too?"""
+    return "." in found.name or any(node.lineno != one.line for node in _reads(one, found))
+
+
+def _renamed_import(one: Binding, name: str) -> str:
+    alias, home = one.node, "." * getattr(one.statement, "level", 0) + (getattr(one.statement, "module", None) or "")
+    if alias.name == "*":
+        return ""
+    begins = f"from {home} import " if isinstance(one.statement, ast.ImportFrom) else "import "
+    return f"{begins}{alias.name} as {other_name(name)}"
+
+
+def _column(one: Binding, line: str, name: str) -> int:
+    """Where a line has the name that it binds."""
+    if isinstance(one.node, ast.Attribute):
+        return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
+    at = _encoded(line, one.node.col_offset)
+    if isinstance(one.node, ast.Name | ast.arg):
+        return at
+    before = r"\bas\s+" if one.how is How.EXCEPT else ""
+    found = re.compile(rf"{before}\b({name})\b").search(line, at)
+    return -1 if found is None else found.start(1)
+
+
+def _encoded(line: str, offset: int) -> int:
+    """A place in a line, from one that is counted in bytes."""
+    return len(line.encode()[:offset].decode(errors="replace"))
+
+
+def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
+    """Where the program reads the name, and not in the way in which it needs what the name was before."""
+    name, scopes = found.name, found.names.scopes
+    holder = scopes[found.failed.node].holder(name)
+    tree = one.text.tree if holder is None or holder.parent is None else holder.node
+    needed = [used for node in ast.walk(tree) if (used := _needed(node, found)) is not None]
+    for node in ast.walk(tree):
+        is_read = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+        is_its = node in scopes and scopes[node].holder(name) is holder
+        if isinstance(node, ast.Name) and is_read and is_its and node not in needed:
+            yield node
+
+
+def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
+    """The name in an expression that uses it as the failing one does: as what it was before."""
+    failed = found.failed
+    match node:
+        case ast.Name() if node is failed.node:
+            return node
+        case ast.Call(func=called) if failed.use is Use.CALL:
+            return called
+        case ast.Subscript(value=owner) if failed.use is Use.ITEM:
+            return owner
+        case ast.Attribute(value=owner, attr=attr) if failed.use is Use.ATTRIBUTE:
+            return owner if attr == failed.attribute or found.means.can(Use.ATTRIBUTE, attr) else None
+    return None

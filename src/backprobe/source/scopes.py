@@ -1,0 +1,275 @@
+"""The names of a program as its text has them: which scope holds a name, and every place that binds it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from backprobe.source.sites import parameters
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class How(StrEnum):
+    """By what a name is bound."""
+
+    IMPORT = "import"
+    FUNCTION = "function"
+    CLASS = "class"
+    ASSIGNED = "assigned"
+    WALRUS = "walrus"
+    LOOP = "loop"
+    COMPREHENSION = "comprehension"
+    WITH = "with"
+    EXCEPT = "except"
+    MATCH = "match"
+    ARGUMENT = "argument"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Text:
+    """The text of a file, or of a cell of a notebook: then ``order`` tells which cells ran before it."""
+
+    file: str
+    lines: tuple[str, ...]
+    tree: ast.Module
+    order: int = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Binding:
+    """One place that binds a name.
+
+    ``node`` is the name itself (an alias, an argument), or what defines it; ``value`` the expression that it is bound
+    to as a whole, where the text has one. ``within`` is the scope whose code does it: not the one that holds the name
+    where that is declared ``global`` or ``nonlocal``.
+    """
+
+    how: How
+    node: Any
+    statement: Any
+    text: Text
+    within: Scope
+    value: ast.expr | None = None
+
+    @property
+    def line(self) -> int:
+        """Where it stands: of a definition with decorators the line that has the name."""
+        return int(self.node.lineno)
+
+
+@dataclass(eq=False, repr=False)
+class Scope:
+    """A module, class, function, lambda or comprehension: what it binds, and what it says is bound elsewhere."""
+
+    node: Any
+    parent: Scope | None
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    stars: list[Binding] = field(default_factory=list)  # from module import *
+    emptied: set[str] = field(default_factory=set)  # by del, or declared by an annotation alone: local, with no value
+    elsewhere: dict[str, type[ast.Global | ast.Nonlocal]] = field(default_factory=dict)
+
+    @property
+    def module(self) -> Scope:
+        return self if self.parent is None else self.parent.module
+
+    @property
+    def frame(self) -> Scope:
+        """The scope whose code runs this: comprehensions run in the order of the text around them."""
+        is_inner = isinstance(self.node, COMPREHENSIONS) and self.parent is not None
+        return self.parent.frame if is_inner and self.parent is not None else self
+
+    def holder(self, name: str) -> Scope | None:
+        """The scope that holds a name which is read here; None where only Python itself may have it."""
+        at: Scope | None = self
+        while at is not None and at.parent is not None:
+            if at.elsewhere.get(name) is ast.Global:
+                return self.module
+            is_visible = at is self or not isinstance(at.node, ast.ClassDef)
+            if at.has(name) and name not in at.elsewhere and is_visible:
+                return at
+            at = at.parent
+        return at if at is not None and (at.has(name) or at.stars) else None
+
+    def has(self, name: str) -> bool:
+        """Is the name one of its own, if it is not declared to be another's?"""
+        return name in self.bindings or name in self.emptied
+
+
+class Names:
+    """The scopes of a module, from its text, or from those of the cells that ran in a notebook, in their order."""
+
+    def __init__(self, texts: list[Text]) -> None:
+        self.module = Scope(texts[-1].tree, None)
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.scopes: dict[ast.AST, Scope] = {}  # of the names that are read or bound
+        later: list[tuple[str, Binding]] = []
+        for text in texts:
+            reader = _Reader(text, self.module, self.scopes, later)
+            reader.visit(text.tree)
+            self.parents |= {part: node for node in ast.walk(text.tree) for part in ast.iter_child_nodes(node)}
+        for name, binding in later:  # which are nonlocal: the functions around them are read by now
+            around = binding.within.parent
+            holder = None if around is None else around.holder(name)
+            if holder is not None:
+                holder.bindings.setdefault(name, []).append(binding)
+
+
+class _Reader(ast.NodeVisitor):
+    """Reads the bindings of one text."""
+
+    def __init__(
+        self, text: Text, scope: Scope, scopes: dict[ast.AST, Scope], later: list[tuple[str, Binding]]
+    ) -> None:
+        self.text, self.scope, self.scopes, self.later = text, scope, scopes, later
+        self.how, self.statement, self.value = How.ASSIGNED, ast.AST(), None
+
+    def _add(
+        self, name: str, node: ast.AST, how: How, statement: ast.AST, value: ast.expr | None = None,
+        scope: Scope | None = None,
+    ) -> None:  # fmt: skip
+        scope = scope or self.scope
+        binding = Binding(how, node, statement, self.text, scope, value)
+        declared = scope.elsewhere.get(name)
+        if declared is ast.Nonlocal:
+            self.later.append((name, binding))
+        else:
+            holder = scope.module if declared is ast.Global else scope
+            holder.bindings.setdefault(name, []).append(binding)
+
+    def _targets(self, target: ast.AST, how: How, statement: Any, value: Any = None) -> None:
+        """The names in a target, which is visited for what it reads as well."""
+        before = self.how, self.statement, self.value
+        self.how, self.statement = how, statement
+        self.value = value if isinstance(target, ast.Name) else None
+        self.visit(target)
+        self.how, self.statement, self.value = before
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.scopes[node] = self.scope
+        if isinstance(node.ctx, ast.Store):
+            self._add(node.id, node, self.how, self.statement, self.value)
+        elif isinstance(node.ctx, ast.Del):
+            self.scope.emptied.add(node.id)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self._targets(target, How.ASSIGNED, node, node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.visit(node.value)
+        self._targets(node.target, How.ASSIGNED, node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self.visit(node.annotation)
+        if node.value is not None:
+            self.visit(node.value)
+            self._targets(node.target, How.ASSIGNED, node, node.value)
+        elif isinstance(node.target, ast.Name) and node.simple:
+            self.scope.emptied.add(node.target.id)
+            self.scopes[node.target] = self.scope
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self.visit(node.value)
+        self.scopes[node.target] = self.scope
+        self._add(node.target.id, node.target, How.WALRUS, node, node.value, self.scope.frame)
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self.visit(node.iter)
+        self._targets(node.target, How.LOOP, node)
+        for statement in (*node.body, *node.orelse):
+            self.visit(statement)
+
+    visit_AsyncFor = visit_For
+
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            self.visit(item.context_expr)
+            if item.optional_vars is not None:
+                self._targets(item.optional_vars, How.WITH, node)
+        for statement in node.body:
+            self.visit(statement)
+
+    visit_AsyncWith = visit_With
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name is not None:
+            self._add(node.name, node, How.EXCEPT, node)
+        self.generic_visit(node)
+
+    def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
+        if node.name is not None:
+            self._add(node.name, node, How.MATCH, node)
+        self.generic_visit(node)
+
+    visit_MatchStar = visit_MatchAs
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest is not None:
+            self._add(node.rest, node, How.MATCH, node)
+        self.generic_visit(node)
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            name = alias.asname or (alias.name.split(".")[0] if isinstance(node, ast.Import) else alias.name)
+            if name == "*":
+                self.scope.stars.append(Binding(How.IMPORT, alias, node, self.text, self.scope))
+            else:
+                self._add(name, alias, How.IMPORT, node)
+
+    visit_ImportFrom = visit_Import
+
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
+        if self.scope.parent is not None:
+            self.scope.elsewhere |= dict.fromkeys(node.names, type(node))
+
+    visit_Nonlocal = visit_Global
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._add(node.name, node, How.FUNCTION, node)
+        for decorator in node.decorator_list:
+            self.visit(decorator)
+        self._function(node, node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._function(node, [node.body])
+
+    def _function(self, node: Any, body: list[Any]) -> None:
+        annotated = [one.annotation for one in parameters(node.args)]
+        evaluated = (*node.args.defaults, *node.args.kw_defaults, *annotated, getattr(node, "returns", None))
+        for part in filter(None, evaluated):
+            self.visit(part)
+        outside, self.scope = self.scope, Scope(node, self.scope)
+        for argument in parameters(node.args):
+            self._add(argument.arg, argument, How.ARGUMENT, node)
+        for part in body:
+            self.visit(part)
+        self.scope = outside
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._add(node.name, node, How.CLASS, node)
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            self.visit(part)
+        outside, self.scope = self.scope, Scope(node, self.scope)
+        for statement in node.body:
+            self.visit(statement)
+        self.scope = outside
+
+    def visit_ListComp(self, node: Any) -> None:
+        first, *others = node.generators
+        self.visit(first.iter)  # which is evaluated outside
+        outside, self.scope = self.scope, Scope(node, self.scope)
+        for part in node.generators:
+            self._targets(part.target, How.COMPREHENSION, node)
+        inner = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        conditions = [condition for part in node.generators for condition in part.ifs]
+        for each in (*(part.iter for part in others), *conditions, *inner):
+            self.visit(each)
+        self.scope = outside
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp

@@ -1,0 +1,90 @@
+"""Watching what a program reads of the gradients that its tensors keep: where it finds None, and uses that."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import lru_cache
+from types import CodeType, FrameType, MethodType
+from typing import Any
+
+from backprobe.backends.capabilities import KeptGradients
+from backprobe.backends.user_lines import source_at
+from backprobe.errors import NoSource
+from backprobe.source.followed_calls import plain_function
+from backprobe.source.frames import UNKNOWN, value_in
+from backprobe.source.locate import locate
+from backprobe.source.none_checks import MayBeNone, checks
+from backprobe.source.user_code import package
+
+INPUTS = "inputs"
+"""The parameter of a function that differentiates, by name; it is the second."""
+
+
+def look(kept: KeptGradients, frame: FrameType, found: MayBeNone) -> None:
+    """Note that the program is about to read None here, if it is, and does not ask for that.
+
+    What the read is spelled of may be an item of a tensor, which is another tensor each time.
+    """
+    read = found.node
+    assert isinstance(read, ast.Attribute)
+    owner = read.value
+    tensor = value_in(frame, owner)
+    is_item = tensor is UNKNOWN and isinstance(owner, ast.Subscript)
+    if is_item:
+        tensor = value_in(frame, owner.value)  # type: ignore[attr-defined]  # a subscript
+    if tensor is not UNKNOWN and kept.is_none(tensor, is_item) and not _is_asked_inside(frame, found):
+        line = read.end_lineno or read.lineno
+        kept.none_read(tensor, ast.unparse(read), source_at(frame.f_code.co_filename, line), is_item)
+
+
+def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
+    """Does the function of the program that is given it ask whether it is None?"""
+    function = None if read.given_to is None else value_in(frame, read.given_to.func)
+    plain = plain_function(function)
+    if plain is None or package(plain.__code__.co_filename) is not None:
+        return False
+    definition = _definition(plain.__code__)
+    parameter = "" if definition is None else read.parameter(definition, isinstance(function, MethodType))
+    return definition is not None and bool(parameter) and checks(definition, parameter)
+
+
+@lru_cache(256)
+def _definition(code: CodeType) -> ast.AST | None:
+    try:
+        return locate(code).node
+    except NoSource:
+        return None
+
+
+def texts_of_inputs(call: ast.Call) -> Sequence[str]:
+    """What a call is asked to differentiate with respect to, in the program's words; none where it does not list them.
+
+    >>> def texts(text):
+    ...     return texts_of_inputs(ast.parse(text).body[0].value)
+    >>> texts("grad(a, (x, self.w), allow_unused=True)"), texts("grad(a, inputs=x)"), texts("grad(a, parts)")
+    (['x', 'self.w'], ['x'], ['parts'])
+    """
+    given = next((word.value for word in call.keywords if word.arg == INPUTS), None)
+    if given is None and len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
+        given = call.args[1]
+    if isinstance(given, ast.Tuple | ast.List):
+        return [] if any(isinstance(one, ast.Starred) for one in given.elts) else [*map(ast.unparse, given.elts)]
+    return [] if given is None else [ast.unparse(given)]
+
+
+class Returning:
+    """Waits for what a function returns that may give None in the place of gradients."""
+
+    def __init__(self, kept: KeptGradients, caller: FrameType, call: ast.Call) -> None:
+        self.kept, self.texts = kept, texts_of_inputs(call)
+        self.at = source_at(caller.f_code.co_filename, call.lineno)
+
+    def step(self, frame: FrameType) -> None: ...
+
+    def raised(self, error: BaseException) -> None: ...
+
+    def left(self, frame: FrameType, value: Any) -> bool:
+        if value is not None:  # as after an error
+            self.kept.gave(frame, value, self.texts, self.at)
+        return True
