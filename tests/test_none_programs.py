@@ -25,7 +25,7 @@ def opening(report):
 
 def opens_with(read, report, lines):
     """It says what was read, why, and what to type, with the lines, and the number that was asked for."""
-    number = [rf"(?<![\w.:]){re.escape(read.gradient)}(\.0)?(?!\w|\.\d)"] * bool(read.gradient)
+    number = [rf"(?<![\w.:]){re.escape(read.gradient)}0*(\.0*)?(?!\w|\.\d)"] * bool(read.gradient)
     patterns = [*read.says, *number, *(rf":{line}\b" for line in lines)]
     assert [pattern for pattern in patterns if not re.search(pattern, opening(report))] == [], report
 

@@ -31,7 +31,7 @@ class Read:
 
 
 WHY = "https://discuss.pytorch.org/t/why-are-my-tensors-gradients-unexpectedly-none-or-not-none/111461"
-NOT_A_LEAF = "not a leaf|non-leaf|no leaf"
+NOT_A_LEAF = "not a leaf|computed from the leaf"
 
 READS = (
     Read("an intermediate value", """\
@@ -104,8 +104,7 @@ x = torch.tensor([1.0, 2.0], requires_grad=True)
 y = x.clone()
 loss = (y * 8.5).sum()
 loss.backward()
-if y.grad is None:  # None
-    print("where is it?")
+print("where is it?", y.grad)  # None
 """, (r"\by\.grad\b", NOT_A_LEAF, r"x\.grad|y\.retain_grad\(\)"), "8.5", "https://discuss.pytorch.org/t/what-is-the-purpose-of-is-leaf/87000"),
     Read("a view that a hook kept", """\
 import torch

@@ -51,7 +51,9 @@ class Upstream:
     ) -> None:  # fmt: skip
         operations = behind(graph, outputs, fed, control=False).values()
         self.fed, self.consumers = fed, taken_by(operations)
-        self.tensors = {one.name: one for one in outputs} | {given.name: given for one in operations for given in one.inputs}
+        self.tensors = {one.name: one for one in outputs} | {
+            given.name: given for one in operations for given in one.inputs
+        }
         leaves = [name for name, t in self.tensors.items() if carries(t) and (name in fed or is_leaf(t))]
         self.differentiated = reached(
             leaves, lambda name: self.made_of(name, lambda operation: operation.type != "StopGradient", carries)

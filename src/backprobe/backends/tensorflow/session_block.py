@@ -93,4 +93,3 @@ class SessionBlock:
         begun_at = [at for at in places if any(captures[at].source is output for output in one.outputs)]
         order = tuple([places[at] for at in run.order()])
         return replace(otherwise, outcomes=outcomes, order=order, own=OwnPass(tuple(begun_at), adds_up=False))
-

@@ -20,7 +20,6 @@ from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.graph import reached
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
-from backprobe.record.source import Source
 
 OF_GRADIENTS, NO_PATH, BESIDE = Reason("no_path_of_gradient"), Reason("no_path"), Reason("beside_sources")
 
@@ -63,8 +62,9 @@ class PassValues(GraphValues):
         self.fed = fed
         handles = {variable.tensor.name: variable.dtype.base_dtype for variable in self.variables}
         self.dtypes = handles
-        self.output, self.upstream = outputs[0], Upstream(
-            graph, outputs, fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles
+        self.output, self.upstream = (
+            outputs[0],
+            Upstream(graph, outputs, fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles),
         )
 
     def value(self, tensor: Any) -> GraphValue:
