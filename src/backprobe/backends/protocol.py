@@ -165,6 +165,9 @@ class Blocks(Protocol):
     differentiates_at_end: bool = False
     """Does its tape run backward where the program has not? See ``AtEnd``."""
 
+    takes_gradients: Collection[str] = frozenset()
+    """Names that code mentions which takes gradients itself, where its tape does not: a cell of such code is a block."""
+
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:
         """Raises Unsupported for options that this framework does not have."""

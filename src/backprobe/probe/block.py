@@ -151,13 +151,16 @@ class BlockRun(Form):
         tensors = [self.trace.versions.tensors[number] for number in numbers]
         roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
         if self.probe.of is None and self.probe.cotangent is None:
-            roots = self._of_program(differentiator, tensors) or roots
+            roots = self._of_program(differentiator, tensors) or (roots if len(tensors) == 1 else [Root(tensors)])
         differentiator.differentiate(Ran(None, roots, captures))
 
     def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
-        """The passes that the program has run itself, if these tensors are what they began at."""
-        own, given = differentiator.own_roots(), set(map(id, tensors))
-        return [one for one in own if given.issuperset(map(id, targets_of(one)))]
+        """The passes that the program has run itself, if these tensors are all that they began at.
+
+        Where they are more, as those of all steps around ``model.fit``, they are differentiated together.
+        """
+        own = list(differentiator.own_roots())
+        return own if {id(one) for root in own for one in targets_of(root)} == set(map(id, tensors)) else []
 
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""

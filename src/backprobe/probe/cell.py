@@ -54,9 +54,10 @@ def probe_cell(
         found = load_backend(mentioned[0])
     if found.blocks is None:
         refuse(found, "cells", "%%probe")
-    found.refuse(cell, "%%probe")
-    if found.blocks.differentiates_at_end and not selection(_texts(ready.select), True).asks_operations:
+    is_block = found.blocks.differentiates_at_end or cell.mentions(found.blocks.takes_gradients)
+    if is_block and not selection(_texts(ready.select), True).asks_operations:
         return record_cell(ready, found)
+    found.refuse(cell, "%%probe")
     return CellRun(ready, found).record((), {})
 
 

@@ -59,12 +59,12 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options)
+        super().__init__(replace(options, partials=False))  # which would need the program to go on with other tensors
         self.recording = ExitStack()
         self.passes: Sequence[Backward] = ()
         self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
-        self.graphs = SessionBlock(lambda: self.counts)
+        self.graphs = SessionBlock(lambda: self.counts, options.partials)
         self.taken = TakenPasses(self.log)
         self.frozen: dict[int, Capture] = {}  # by number: what nothing was followed of when it was captured
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None

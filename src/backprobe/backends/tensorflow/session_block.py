@@ -12,6 +12,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.session_gradients import GraphPass, GraphPasses
 from backprobe.backends.tensorflow.session_none import none_given, training
 from backprobe.backends.tensorflow.session_outcomes import Fetched, PassRun, fetched
+from backprobe.backends.tensorflow.session_partials import moved, with_partials
 from backprobe.backends.tensorflow.session_runs import SessionRun, SessionRuns
 from backprobe.backends.tensorflow.tensors import identity, in_session
 from backprobe.record.entries import Lost, NoneGiven
@@ -26,10 +27,11 @@ class SessionBlock:
 
     began: Callable[[Sequence[Any]], object]
 
-    def __init__(self, may_join: Callable[[], bool]) -> None:
+    def __init__(self, may_join: Callable[[], bool], partials: bool | str = False) -> None:
+        self.partials = partials
         self.named: dict[int, Any] = {}  # the tensors that have names, by their numbers
         self.gradients = GraphPasses()
-        self.sessions = SessionRuns(self.gradients.of, self.named, may_join)
+        self.sessions = SessionRuns(self.gradients.of, self.named, may_join, keeps_inputs=bool(partials))
         self.sessions.began = self._ran
 
     @contextmanager
@@ -88,8 +90,12 @@ class SessionBlock:
         places = [at for at, each in enumerate(captures) if each.number in self.named and each.source.graph is graph]
         run = PassRun(one, [captures[at].source for at in places], given)
         outcomes: list[Outcome] = [*otherwise.outcomes]
-        for at, outcome in zip(places, run.outcomes(), strict=True):
+        known, sums = run.outcomes(), None
+        if self.partials:
+            known, sums = with_partials(one, [captures[at].source for at in places], known, self.partials)
+        for at, outcome in zip(places, known, strict=True):
             outcomes[at] = replace(outcome, inputs=tuple([replace(e, at=places[e.at]) for e in outcome.inputs]))
         begun_at = [at for at in places if any(captures[at].source is output for output in one.outputs)]
         order = tuple([places[at] for at in run.order()])
-        return replace(otherwise, outcomes=outcomes, order=order, own=OwnPass(tuple(begun_at), adds_up=False))
+        sums = None if sums is None else moved(sums, places)
+        return replace(otherwise, outcomes=outcomes, order=order, sums=sums, own=OwnPass(tuple(begun_at), adds_up=False))
