@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -18,6 +19,8 @@ from backprobe.source.user_code import innermost
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
 """The modules of the backends, by the module of their framework; each has a ``BACKEND``."""
+
+IMPORT = "IMPORT_NAME"
 
 ALONE = {"numpy": "backprobe.backends.numpy"}
 """Arrays without a framework that a recording can be loaded into; each module has ``ARRAYS``."""
@@ -106,6 +109,9 @@ def find_backend(
         known = [backend for backend in imported if backend.name in mentioned]
         if len(known) == 1:
             return known[0]
+    about = _about_to_import(values)
+    if len(about) == 1:
+        return load_backend(about.pop())
     if len(imported) == 1:
         return imported[0]
     there = [name for name in BACKENDS if find_spec(name) is not None] if not imported else []
@@ -131,6 +137,13 @@ def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
         modules = [one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "") for one in held]
         found |= {module.partition(".")[0] for module in modules if isinstance(module, str)}
     return found
+
+
+def _about_to_import(values: Sequence[Any]) -> set[str]:
+    """The frameworks that the code of frames imports itself, as where the imports stand in a block."""
+    codes = [value.f_code for value in values if isinstance(value, FrameType)]
+    named = {one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT}
+    return {name for name in named & BACKENDS.keys() if find_spec(name) is not None}
 
 
 def _code_and_globals(value: Any) -> tuple[CodeType, dict[str, Any]] | None:

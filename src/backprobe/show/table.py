@@ -21,7 +21,7 @@ from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.reasons import NOT_FETCHED
 from backprobe.show.columns import ALIAS, GAP, Columns, Forms, Row, elided
 from backprobe.show.printing import echo
-from backprobe.show.text import forms, outputs, path_sums, printable
+from backprobe.show.text import forms, keys_shown, outputs, path_sums, printable
 
 MOST_ROWS = 60  # that are printed unasked
 
@@ -36,11 +36,12 @@ def rows(record: Record, most: int | None) -> tuple[list[Row], list[Row], int]:
     left = 0 if most is None else max(len(entries) - most, 0)
     last = 0 if not left or most is None else most // 2
     first = len(entries) - left - last
-    head = [_row(entry, arrays) for entry in entries[:first]]
-    return head, [_row(entry, arrays) for entry in entries[len(entries) - last :]], left
+    keys = keys_shown(record)
+    head = [_row(entry, arrays, keys) for entry in entries[:first]]
+    return head, [_row(entry, arrays, keys) for entry in entries[len(entries) - last :]], left
 
 
-def _row(entry: Entry, arrays: Arrays) -> Row:
+def _row(entry: Entry, arrays: Arrays, keys: Sequence[str]) -> Row:
     names = [printable(name) for name in (entry.name, *entry.aliases[:3])]
     if len(entry.aliases) > 3:
         names.append(f"and {plural(len(entry.aliases) - 3, 'more name')}")
@@ -50,7 +51,7 @@ def _row(entry: Entry, arrays: Arrays) -> Row:
         why = entry.held.why
         lost = "not kept" if why == entry.why or why.code in NOT_FETCHED else "overwritten"
         value = lost, lost, lost
-    several = tuple([_gradient(entry.of_output(key), arrays, "") for key in entry.by_output])
+    several = tuple([_gradient(entry.of_output(key), arrays, "") for key in keys])
     where = statement = ""
     if entry.source is not None:
         where = printable(place(entry.source.file, entry.source.line))
@@ -70,7 +71,7 @@ def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
 
 def titles(record: Record) -> tuple[str, ...]:
     """Those of the columns: several outputs have one each; that of lines of code is empty where no entry has one."""
-    gradients = map(printable, record.by_output) if record.by_output else ("gradient",)
+    gradients = map(printable, keys_shown(record)) if record.by_output else ("gradient",)
     return "name", "value", *gradients, "source" * any(entry.source is not None for entry in record.entries)
 
 
@@ -90,7 +91,8 @@ def footer(record: Record) -> list[str]:
     lines.append(outputs(record))
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
-    lines += [f"{key}: {path_sums(one.path_sums)}" for key, one in record.by_output.items() if one.path_sums]
+    sums = [(key, record.by_output[key].path_sums) for key in keys_shown(record)]
+    lines += [f"{key}: {path_sums(found)}" for key, found in sums if found]
     return [printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
 
 

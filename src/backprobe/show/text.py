@@ -12,6 +12,9 @@ from backprobe.record.entries import Record
 from backprobe.record.inputs import PathSums
 from backprobe.show.columns import Forms
 
+MOST_OUTPUTS = 8
+"""Columns of gradients."""
+
 SHORT, SHORTEST = 24, 16  # characters for those of a small tensor, where columns are narrow
 
 
@@ -62,11 +65,26 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
+def keys_shown(record: Record) -> tuple[str, ...]:
+    """The keys of the outputs that have a column each; of many, those that a variable names come first."""
+    keys = [*record.by_output]
+    if len(keys) <= MOST_OUTPUTS:
+        return tuple(keys)
+    first = sorted(keys, key=lambda key: (key != record.default_output, "()" in key))[:MOST_OUTPUTS]
+    return tuple([key for key in keys if key in first])
+
+
 def outputs(record: Record) -> str:
     """The names of what was differentiated, in a sentence."""
-    of_keys = [(key, record.entries[at].name) for key, one in record.by_output.items() for at in one.outputs]
-    several = [name if key == name else f"{name} ({key})" for key, name in of_keys]
+    of_keys: dict[str, list[str]] = {
+        key: [record.entries[at].name for at in record.by_output[key].outputs] for key in keys_shown(record)
+    }
+    several = [key if key in names or " + ".join(names) == key else f"{listed(names)} ({key})"
+               for key, names in of_keys.items()]  # fmt: skip
     names = ", ".join(several or [record.entries[at].name for at in record.outputs])
+    left = len(record.by_output) - len(several)
+    if left:
+        names += f", and {plural(left, 'more output')} that rec.output_keys names"
     return f"gradients are of {names}" if names else "no gradients: nothing that was recorded was differentiated"
 
 
