@@ -66,7 +66,7 @@ def refuse(backend: Backend, capability: str, asked: str, calls: Sequence[Deriva
     found = f"line {calls[0].line}: {calls[0].text}" if calls else backend.title
     raise Unsupported(
         headline.format(backend.title), asked=asked, found=found, why=why.format(backend.title),
-        next=backend.instead.get(capability, f"rec = {calls[0].probed}, without {asked}" if calls else next),
+        next=backend.instead.get(capability, f"rec = {calls[0].probed}" if calls else next),
     )  # fmt: skip
 
 

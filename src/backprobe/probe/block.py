@@ -34,6 +34,7 @@ from backprobe.record.entries import Record
 from backprobe.record.reasons import Reason
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
+from backprobe.source.derivative_calls import DerivativeCall, block_at, derivative_calls
 from backprobe.source.frames import forget, name_in
 from backprobe.tracing.finiteness import unfit, without_moved
 from backprobe.tracing.frame_observer import FrameObserver
@@ -70,7 +71,13 @@ class BlockRun(Form):
 
     @property
     def blocks(self) -> Blocks:
-        return self.backend.blocks or refuse(self.backend, "blocks", self.spelled())
+        return self.backend.blocks or refuse(self.backend, "blocks", self.spelled(), self._derivatives())
+
+    def _derivatives(self) -> list[DerivativeCall]:
+        """The calls in the block that differentiate, where the source of it can be read."""
+        frame = self.frame
+        found = None if frame is None else block_at(frame.f_code.co_filename, frame.f_lineno)
+        return [] if found is None else derivative_calls([found], self.backend.name, self.backend.derivatives)
 
     def watching(self) -> AbstractContextManager[object]:
         """A context within which the program reports."""

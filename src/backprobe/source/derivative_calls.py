@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+
+JACOBIANS = "jac"
+"""How the names of functions begin that differentiate what need not be one number."""
 
 
 @dataclass(frozen=True)
@@ -19,9 +24,9 @@ class DerivativeCall:
 
     @property
     def probed(self) -> str:
-        """The probe of the same function."""
-        is_plain = self.function.isidentifier()
-        return f"bp.probe({self.function if is_plain else 'f'})({self.arguments or 'x'})"
+        """The probe of the same function; where that need not give one number, of the sum of what it gives."""
+        of = ", of=lambda out: out.sum()" if self.name.rpartition(".")[2].startswith(JACOBIANS) else ""
+        return f"bp.probe({self.function if self.function.isidentifier() else 'f'}{of})({self.arguments or 'x'})"
 
 
 def derivative_calls(
@@ -38,6 +43,17 @@ def derivative_calls(
     found = [_call(part, around.get(id(part)), f"{package}.{name}") for part in every if isinstance(part, ast.Call)
              and (name := _name(part.func, package, names, bare)) and part.args]  # fmt: skip
     return sorted(found, key=lambda one: one.line)
+
+
+def block_at(file: str, line: int) -> ast.AST | None:
+    """The innermost ``with`` statement whose head is on a line of a file; None where the text is not there."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None
+    heads = [node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith)
+             and node.lineno <= line <= node.body[0].lineno]  # fmt: skip
+    return max(heads, key=lambda node: node.lineno, default=None)
 
 
 def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) -> Iterator[str]:
