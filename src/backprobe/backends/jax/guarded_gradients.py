@@ -220,7 +220,7 @@ class GradientHearing(Repeating):
             self.is_inside = False
         if asked.call == JACREV:  # it calls what it is given with the whole of a basis at once, whose rows are traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
-            self._look(gradient, {"": value}, False)
+            self._look(gradient, _named(["value"], [value]), False)
             return value, backward, *rest
         self._look(gradient, {"": value}, True)
         return value, partial(self._backward, gradient, asked, backward), *rest
@@ -229,7 +229,10 @@ class GradientHearing(Repeating):
         self, gradient: JaxGuardedGradient, asked: Asked, backward: Callable[..., Any], cotangent: Any
     ) -> Any:
         found = backward(cotangent)
-        self._look(gradient, _named(asked.names, found), False)
+        named = _named(asked.names, found)
+        if all(map(has_numbers, named.values())):
+            gradient.trained = frozenset(named)
+        self._look(gradient, named, False)
         return found
 
     def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
@@ -238,8 +241,6 @@ class GradientHearing(Repeating):
         if not all(map(has_numbers, named.values())):
             self.has_traced = True
             return
-        if not (is_value or "" in named):
-            gradient.trained = frozenset(named)
         self.has_heard = True
         bad: Found = unfit(named if is_value else {
             name: leaf for name, leaf in named.items() if self.listener.is_read(name)
