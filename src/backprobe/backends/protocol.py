@@ -166,7 +166,7 @@ class Blocks(Protocol):
     """Does its tape run backward where the program has not? See ``AtEnd``."""
 
     takes_gradients: Collection[str] = frozenset()
-    """Names that code mentions which takes gradients itself, where its tape does not: a cell of such code is a block."""
+    """Names that code mentions which takes gradients itself, where that is false: a cell of such code is a block."""
 
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:

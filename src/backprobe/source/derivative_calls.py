@@ -7,7 +7,6 @@ import linecache
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-
 JACOBIANS = "jac"
 """How the names of functions begin that differentiate what need not be one number."""
 

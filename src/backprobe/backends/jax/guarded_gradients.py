@@ -27,7 +27,6 @@ from backprobe.backends.random_states import OF_PYTHON, Kept
 from backprobe.record.reasons import Reason
 from backprobe.source.frames import forget, name_in
 
-
 JACREV = "jax.jacrev"
 PULLBACKS = 64
 """How many of the latest results of ``jax.vjp`` are known."""

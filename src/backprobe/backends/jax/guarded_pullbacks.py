@@ -39,7 +39,7 @@ def output_and_cotangent(value: Any, cotangent: Any, *, has_aux: bool) -> tuple[
 
 def _weighted(cotangent: Any, has_aux: bool, returned: Any) -> Any:
     out = returned[0] if has_aux else returned
-    leaves = [one for one in jax.tree.leaves(out)]
+    leaves = jax.tree.leaves(out)
     seeds = [None] * len(leaves) if cotangent is None else jax.tree.leaves(cotangent)
     terms = [jnp.sum(one if seed is None else one * seed) for one, seed in zip(leaves, seeds, strict=True)
              if is_floating(one)]  # fmt: skip

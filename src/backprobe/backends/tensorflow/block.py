@@ -36,7 +36,6 @@ from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
-
 NOT_RUN = Reason("block_not_over")
 
 
@@ -73,7 +72,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.graphs.began = lambda outputs: began(outputs, True)
         self.recording.enter_context(self.recorded())
         self.recording.enter_context(self.graphs.listening())
-        giving = {name: partial(self._giving, name) for name in private.GIVING}
+        giving: dict[str, Callable[..., Any]] = {name: partial(self._giving, name) for name in private.GIVING}
         for name, listener in {**self.user_tapes.listeners, **giving}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))
         updating = private.updating_class()

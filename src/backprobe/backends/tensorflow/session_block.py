@@ -90,7 +90,8 @@ class SessionBlock:
         places = [at for at, each in enumerate(captures) if each.number in self.named and each.source.graph is graph]
         run = PassRun(one, [captures[at].source for at in places], given)
         outcomes: list[Outcome] = [*otherwise.outcomes]
-        known, sums = run.outcomes(), None
+        known: Sequence[Outcome] = run.outcomes()
+        sums = None
         if self.partials:
             known, sums = with_partials(one, [captures[at].source for at in places], known, self.partials)
         for at, outcome in zip(places, known, strict=True):
@@ -98,4 +99,6 @@ class SessionBlock:
         begun_at = [at for at in places if any(captures[at].source is output for output in one.outputs)]
         order = tuple([places[at] for at in run.order()])
         sums = None if sums is None else moved(sums, places)
-        return replace(otherwise, outcomes=outcomes, order=order, sums=sums, own=OwnPass(tuple(begun_at), adds_up=False))
+        return replace(
+            otherwise, outcomes=outcomes, order=order, sums=sums, own=OwnPass(tuple(begun_at), adds_up=False)
+        )

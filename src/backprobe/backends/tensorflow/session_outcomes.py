@@ -37,7 +37,7 @@ class Fetched:
         return self.calls[0].outputs
 
     @property
-    def found(self) -> dict[str, Any]:
+    def found(self) -> dict[Hashable, Any]:
         return {name: gradient for call in self.calls for name, gradient in call.found.items()}
 
 
