@@ -29,7 +29,7 @@ def no_gradient_seen(file: str) -> BadOption:
         f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
         found=f"line {first.line}: {first.text}",
         why=f"{first.name} takes derivatives forward, and no gradient comes to the values between" if is_forward
-        else f"{first.name} is seen where it is called by this name outside of a library, and its result is called",
+        else f"{first.name} is seen only where the script itself calls it, by this name, and calls what it returns",
         next=_instead(file, first),
     )  # fmt: skip
 

@@ -177,8 +177,8 @@ SENTENCES = {
     "jacobian_summed": "tape.{method} gives a derivative of each element of what it differentiates; the gradients here "
                        "are those of the sum of these elements",
     "session_runs": "the session has computed gradients {count} times: values and gradients are those of the last time",
-    "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the last "
-                      "bits of what it returns may be others, since TensorFlow fuses what is not fetched",
+    "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the "
+                      "last bits of what it returns may be others, since TensorFlow fuses what is not fetched",
     "graph_not_followed": "the graph that was built for a session was not followed; "
                           "bp.probe(loss, session=session)(feed) records it",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",

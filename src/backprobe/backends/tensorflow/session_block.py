@@ -47,7 +47,7 @@ class SessionBlock:
 
     @property
     def calls(self) -> list[GraphPass]:
-        """The calls of ``tf.gradients`` that the block has heard, and those whose gradients it has seen a session run."""
+        """The calls of ``tf.gradients`` that the block has heard, and those whose gradients a session has run."""
         every = [*self.gradients.heard, *(call for run in self.runs for call in run.passes)]
         return [*{id(call): call for call in every}.values()]
 

@@ -1,4 +1,4 @@
-"""The backward passes that a program runs with tapes of its own: from what, with what cotangents, and which is meant."""
+"""The backward passes that a program runs with its own tapes: from what, with what cotangents, and which is meant."""
 
 from __future__ import annotations
 
