@@ -63,6 +63,24 @@ class BlockForm:
         return total
 
 
+class GradForm:
+    """The same block around a step that takes the gradients of all parameters by ``autograd.grad``."""
+
+    title = "block form, beside autograd.grad"
+    bare = staticmethod(Program.bare_functional)
+
+    @staticmethod
+    def step(program: Program, patterns: Sequence[str], **options: Any) -> Step:
+        parameters = list(program.model.parameters())
+
+        def step() -> Any:
+            with bp.probe(program.model, patterns, **options) as rec:
+                torch.autograd.grad(program.loss(), parameters)
+            return rec, rec.grads()
+
+        return step
+
+
 class ModelForm:
     """``bp.probe(model, patterns, of="loss")(**inputs)``, which is asked for all parameters too."""
 

@@ -33,6 +33,7 @@ from forms import (
     SELECTIONS,
     BlockForm,
     FunctionForm,
+    GradForm,
     ModelForm,
     by_hand,
     each_entry,
@@ -135,6 +136,18 @@ def time_forms() -> None:
     show(ratios, width=WIDTH + 8)
 
 
+def time_passes() -> None:
+    """A block around ``autograd.grad``, and around ``backward()``, each beside its own bare step."""
+    for size in SIZES:
+        program = gpt2(SIZES[size])
+        for form in (BlockForm, GradForm):
+            steps = {NOISE: form.bare(program)}
+            steps |= {name: form.step(program, SELECTIONS[name]) for name in (OUTPUTS, EVERYTHING)}
+            median, ratios = compare(steps, form.bare(program))
+            print(f"GPT-2 {size} ({SIZES[size]}), {form.title}: bare step {median * 1e3:.1f} ms")
+            show(ratios, width=WIDTH + 8)
+
+
 def time_nonfinite() -> None:
     """The search for NaN and Inf: guards, and ``nonfinite=True`` beside the same without it, and anomaly mode."""
     for size in SIZES:
@@ -235,6 +248,7 @@ TABLES: dict[str, Callable[[], None]] = {
     "calls": count_calls,
     "instructions": count_instructions,
     "forms": time_forms,
+    "passes": time_passes,
     "nonfinite": time_nonfinite,
     "memory": weigh_steps,
     "layers": grow_layers,

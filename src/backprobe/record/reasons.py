@@ -200,6 +200,7 @@ SENTENCES = {
     "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry
     "zero_behind": "its gradient is zero everywhere, and every path to it goes through {functions} ({at}: {text})",
+    "hook_not_called": "a hook of the cell is on it, and was not called, since the cell runs no backward itself",
     "hooked": "a hook is on it, and may change the gradient that arrives here",
     "scaled_by": "backward() ran on {number} × this value; all gradients carry that factor",
     "scaled_by_scaler": "backward() ran on {number} × this value, the scale of a GradScaler; all gradients carry it",

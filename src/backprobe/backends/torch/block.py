@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count, filterfalse
 from operator import attrgetter
@@ -51,6 +52,7 @@ from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.none_reads import NoneReads, may_give_none
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
+from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import Pipelines
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple, scales
 from backprobe.backends.torch.strategies import (
@@ -461,7 +463,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         with self.quiet(), self.passing.closed():
             self.settle(followed)
             self.mark_changed(followed)
-            self.at_end = self._passed(root, followed, True)
+            with silent(followed) as hooked:
+                passed = self._passed(root, followed, True)
+        silenced = Reason("hook_not_called")
+        self.at_end = replace(passed, notes=(*passed.notes, *((at, silenced) for at in hooked)))
 
     # what is known about gradients
 

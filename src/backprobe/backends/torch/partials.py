@@ -147,6 +147,15 @@ def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) 
             undo.callback(node.register_prehook(partial(stop.hook, node, frozenset(own))).remove)
         for node in graph.custom_functions(node for node, _ in recorded):
             undo.callback(node.register_hook(stop.end).remove)
+        undo.enter_context(silent(captures))
+        yield stop
+
+
+@contextmanager
+def silent(captures: Sequence[Capture]) -> Iterator[list[int]]:
+    """No hook on these tensors is called, and none keeps a gradient; given are the positions of those with hooks."""
+    found = [at for at, capture in enumerate(captures) if _is_hooked(capture)]
+    with ExitStack() as undo:
         for tensor in (capture.tensor for capture in captures):
             hooks = tensor._backward_hooks
             if hooks:
@@ -154,7 +163,7 @@ def stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) 
                 hooks.clear()
             if tensor.retains_grad:  # every pass adds to it
                 undo.callback(setattr, tensor, "grad", tensor.grad)
-        yield stop
+        yield found
 
 
 class Pass:
