@@ -80,5 +80,5 @@ def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
 
 def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:
     """What a function that takes the function and its arguments together is given."""
-    is_tuple = name.endswith(".jvp") and bool(given) and isinstance(given[0], ast.Tuple | ast.List)
-    return given[0].elts if is_tuple else given  # type: ignore[attr-defined]  # a tuple or list has them
+    first = given[0] if given and name.endswith(".jvp") else None
+    return first.elts if isinstance(first, ast.Tuple | ast.List) else given

@@ -81,7 +81,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     # the values of graphs, which have numbers in sessions
 
-    def is_tensor(self, value: Any) -> bool:  # type: ignore[override]  # there it is a function
+    def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) or in_session(value) is not None
 
     @property

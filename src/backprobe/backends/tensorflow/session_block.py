@@ -1,4 +1,4 @@
-"""What a block knows of the graphs that the program builds in it for sessions: named values, passes, and their runs."""
+"""The graphs that a program builds in a block for sessions: their named values, the passes in them, and their runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the named values of a graph, by the gradients that the program itself has fetched from a session."""
+"""The outcome of each named value of a graph, by the gradients that the program itself has had a session compute."""
 
 from __future__ import annotations
 

@@ -60,7 +60,9 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         """Variables, which have no numbers of their own in a graph; Keras may be imported at any time."""
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
-    is_tensor = staticmethod(tensors.is_tensor)
+    def is_tensor(self, value: Any) -> bool:
+        return tensors.is_tensor(value)
+
     describe = staticmethod(tensors.describe)
     identity = staticmethod(tensors.identity)
 
