@@ -56,15 +56,18 @@ def test_a_parameter_that_an_inner_function_uses_is_not_said_to_be_used_nowhere(
     assert "computed from 'p.w'" not in report
 
 
-@pytest.mark.parametrize("line", [
-    "loss, pull = jax.vjp(f, p); grads = pull(1.0)",
-    "loss, push = jax.linearize(f, p); change = push(p)",
-    "grads = jax.jacrev(f)(p)",
+@pytest.mark.parametrize(("line", "call", "why"), [
+    ("loss, push = jax.linearize(f, p); change = push(p)", "jax.linearize(f, p)", "forward"),
+    ("loss, change = jax.jvp(f, (p,), (p,))", "jax.jvp(f, (p,), (p,))", "forward"),
+    ("change = jax.jacfwd(f)(p)", "jax.jacfwd(f)(p)", "forward"),
 ])  # fmt: skip
-def test_a_script_that_differentiates_in_another_way_is_not_said_to_take_no_gradient(line, tmp_path, monkeypatch):
+def test_a_script_that_differentiates_in_another_way_is_told_which_call_is_not_seen(
+    line, call, why, tmp_path, monkeypatch
+):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(DERIVED.format(line))
     said = CliRunner().invoke(main, ["explain", "train.py"])
     text = said.output + str(said.exception or "")
     assert "took no gradient" not in text
-    assert "was seen in train.py" in text and "jax.vjp, jax.linearize and jax.jacrev" in text
+    assert "was seen in train.py" in text and call in text and why in text
+    assert "rec = bp.probe(f" in text and ")(p) in the script, and bp.explain(rec)" in text

@@ -393,10 +393,14 @@ class Differentiator(ABC):
         return ()
 
     def targets_of(self, values: Sequence[Any]) -> Sequence[Any]:
-        """What the program asked gradients of last, if some of that is among these values; they are in the order in
-        which they were computed. Nothing where the last was computed from more than such gradients, as a loss with a
-        penalty is that the program leaves to be differentiated.
+        """What the program asked gradients of, if some of that is among these values; they are in the order in which
+        they were computed. Nothing where the last was computed from more than such gradients, as a loss with a penalty
+        is that the program leaves to be differentiated.
         """
+        return ()
+
+    def own_roots(self) -> Sequence[Root]:
+        """Where the passes begin that the program has run itself, one of each output, in their order."""
         return ()
 
     @abstractmethod

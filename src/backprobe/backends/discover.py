@@ -85,8 +85,8 @@ def find_backend(
 
     Where values are ``mixed``, those of other frameworks are values that nothing is known of.
 
-    Where several are imported (TensorFlow imports JAX), it is the only one that a function or frame among the values
-    mentions, or that the module it stands in does.
+    Where several are imported (TensorFlow imports JAX), it is the only one among the values, or that a function or
+    frame among them mentions, or that the module it stands in does.
     """
     if name is not None:
         if not isinstance(name, str):
@@ -105,7 +105,7 @@ def find_backend(
             found=f"values of {', '.join(owner.name for owner in owners)}",
             next=" or ".join(spelled.format(f'backend="{owner.name}"') for owner in owners),
         )
-    for mentioned in (_mentioned(values, used_only=True), _mentioned(values, used_only=False)):
+    for mentioned in (_modules(values), _mentioned(values, used_only=True), _mentioned(values, used_only=False)):
         known = [backend for backend in imported if backend.name in mentioned]
         if len(known) == 1:
             return known[0]
@@ -128,9 +128,14 @@ def find_backend(
     )
 
 
+def _modules(values: Sequence[Any]) -> set[str]:
+    """The packages of the modules among them."""
+    return {one.__name__.partition(".")[0] for one in values if isinstance(one, ModuleType)}
+
+
 def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
-    """The packages of modules, and of the global names of functions and frames: of all, or of those that are used."""
-    found = {one.__name__.partition(".")[0] for one in values if isinstance(one, ModuleType)}
+    """The packages of the global names of functions and frames: of all in their modules, or of those that are used."""
+    found = set()
     for code, namespace in filter(None, map(_code_and_globals, values)):
         names = code.co_names if used_only else namespace
         held = [namespace[name] for name in names if name in namespace]

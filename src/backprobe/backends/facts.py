@@ -116,11 +116,13 @@ class Backward:
 class Root:
     """What one backward pass begins at: the output to differentiate, and its cotangent, None for ones.
 
-    In a block the output may be a list of tensors, which are summed.
+    In a block the output may be a list of tensors, which are summed. ``meant`` is None where the probe begins the pass;
+    of one that the program has run itself it says whether its gradients are meant where nothing is said.
     """
 
     output: Any
     cotangent: Any = None
+    meant: bool | None = None
 
 
 @dataclass(frozen=True)

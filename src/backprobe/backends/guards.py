@@ -114,8 +114,11 @@ class GuardedGradient(Repeatable, Protocol):
     wrt: frozenset[str]
     """The arguments with respect to which it is."""
 
-    of: str | None
-    """The path of the output in what the function returns; None where that is all of it."""
+    of: str | Callable[[Any], Any] | None
+    """The output in what the function returns, as ``of=`` takes it; None where that is all of it."""
+
+    cotangent: Any = None
+    """That of an output which is not one number."""
 
     asked: str
     """How it was asked for, as in ``jax.grad(loss)``."""

@@ -168,6 +168,9 @@ class Blocks(Protocol):
     differentiates_at_end: bool = False
     """Does its tape run backward where the program has not? See ``AtEnd``."""
 
+    takes_gradients: Collection[str] = frozenset()
+    """Names that code mentions which takes gradients itself, where that is false: a cell of such code is a block."""
+
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:
         """Raises Unsupported for options that this framework does not have."""
@@ -234,6 +237,9 @@ class Backend(Protocol):
     Both are from a recording made with ``create_graph``. None where the value is held without its history. Raises
     BadOption for a vector of another shape.
     """
+
+    derivatives: Collection[str] = frozenset()
+    """The functions of the framework that are given a function, and differentiate it."""
 
     instead: Mapping[str, str] = MappingProxyType({})
     """What to write instead of a capability that is None, where this framework has a way of its own."""

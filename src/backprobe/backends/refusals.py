@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOutput, StrategyRefused, Unsupported
 from backprobe.record.brief import kind, written
+from backprobe.source.derivative_calls import DerivativeCall
 
 BY_ARGUMENTS = "in {} a gradient belongs to a function, with respect to its arguments; no tensor requires one by itself"
 IN_FUNCTION = "put the lines into a function f and write rec = bp.probe(f)(x)"
@@ -58,12 +60,13 @@ MISSING = {
 """Capabilities that a backend may not have, in the words of whoever needs one: headline, why, and what to write."""
 
 
-def refuse(backend: Backend, capability: str, asked: str) -> NoReturn:
-    """Raise Unsupported for a capability that is None."""
+def refuse(backend: Backend, capability: str, asked: str, calls: Sequence[DerivativeCall] = ()) -> NoReturn:
+    """Raise Unsupported for a capability that is None. ``calls`` are those of the program that differentiate."""
     headline, why, next = MISSING[capability]
+    found = f"line {calls[0].line}: {calls[0].text}" if calls else backend.title
     raise Unsupported(
-        headline.format(backend.title), asked=asked, found=backend.title, why=why.format(backend.title),
-        next=backend.instead.get(capability, next),
+        headline.format(backend.title), asked=asked, found=found, why=why.format(backend.title),
+        next=backend.instead.get(capability, f"rec = {calls[0].probed}" if calls else next),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from backprobe.cli.program_error import RAISED, show
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
+from backprobe.cli.unseen import no_gradient_seen
 from backprobe.errors import BadOption
 from backprobe.explain.rebound import with_rebound
 from backprobe.probe.script import USUAL, Script
@@ -52,12 +53,7 @@ def judged(
         raise SystemExit(RAISED) from error
     report = script.report()
     if report is None:
-        raise BadOption(
-            f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
-            why="without a function, the file runs as a script, up to its own backward(), tape.gradient or jax.grad;\n"
-            "what jax.vjp, jax.linearize and jax.jacrev compute is not seen",
-            next=f"{asked(file)}:f x=3, for a function f in it",
-        )  # fmt: skip
+        raise no_gradient_seen(file)
     return report
 
 

@@ -174,8 +174,8 @@ CAUSES = {
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
     "not_watched.variable_next": "trainable=True where it is made, or tape.watch({plain}) in the tape before its use",
-    "not_float.asked": "{giver} gave None for {value}: its dtype is {dtype}, and only floating-point and complex values "
-                       "have derivatives",
+    "not_float.asked": "{giver} gave None for {value}: its dtype is {dtype}, and only floating-point and complex "
+                       "values have derivatives",
     "not_float.asked_next": "make it with a floating-point dtype, tf.Variable([1.0, 2.0])",
     "asked_for_nothing": "{text} asks a tape for the gradients of nothing: the list that it is given is empty",
     "asked_for_nothing_next": "trainable_variables is empty where trainable is False, and before a model is built;\n"
@@ -204,8 +204,8 @@ CAUSES = {
     "tape_stopped": "{text} uses {value} while the tape is stopped, so no gradient comes back",
     "tape_stopped_next": "compute it outside `with tape.stop_recording():`",
     "none_in_graph": "tf.gradients gave None for {value}: {target} is not computed from it",
-    "none_in_graph_next": "use {plain} in what {target} is computed from, or leave it out of what tf.gradients is asked "
-                          "for",
+    "none_in_graph_next": "use {plain} in what {target} is computed from, or leave it out of what tf.gradients is "
+                          "asked for",
     "none_held": "tf.gradients gave None for {value}: stop_gradients= holds something constant on every way from it to "
                  "{target}",
     "none_held_next": "leave out of stop_gradients= what lies between {value} and {target}",

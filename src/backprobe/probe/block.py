@@ -34,6 +34,7 @@ from backprobe.record.entries import Record
 from backprobe.record.reasons import Reason
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
+from backprobe.source.derivative_calls import DerivativeCall, block_at, derivative_calls
 from backprobe.source.frames import forget, name_in
 from backprobe.tracing.finiteness import unfit, without_moved
 from backprobe.tracing.frame_observer import FrameObserver
@@ -70,7 +71,13 @@ class BlockRun(Form):
 
     @property
     def blocks(self) -> Blocks:
-        return self.backend.blocks or refuse(self.backend, "blocks", self.spelled())
+        return self.backend.blocks or refuse(self.backend, "blocks", self.spelled(), self._derivatives())
+
+    def _derivatives(self) -> list[DerivativeCall]:
+        """The calls in the block that differentiate, where the source of it can be read."""
+        frame = self.frame
+        found = None if frame is None else block_at(frame.f_code.co_filename, frame.f_lineno)
+        return [] if found is None else derivative_calls([found], self.backend.name, self.backend.derivatives)
 
     def watching(self) -> AbstractContextManager[object]:
         """A context within which the program reports."""
@@ -150,9 +157,17 @@ class BlockRun(Form):
         captures = self.trace.captures(self.trace.schema(numbers))
         tensors = [self.trace.versions.tensors[number] for number in numbers]
         roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
-        if not self.probe.keys and len(tensors) > 1:  # what the program itself asked gradients of, all together
-            roots = [Root(tensors)]
+        if self.probe.of is None and self.probe.cotangent is None:
+            roots = self._of_program(differentiator, tensors) or (roots if len(tensors) == 1 else [Root(tensors)])
         differentiator.differentiate(Ran(None, roots, captures))
+
+    def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
+        """The passes that the program has run itself, if these tensors are all that they began at.
+
+        Where they are more, as those of all steps around ``model.fit``, they are differentiated together.
+        """
+        own = list(differentiator.own_roots())
+        return own if {id(one) for root in own for one in targets_of(root)} == set(map(id, tensors)) else []
 
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
@@ -307,6 +322,10 @@ class PlainBlock(BlockRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"
+
+
+def targets_of(root: Root) -> list[Any]:
+    return root.output if isinstance(root.output, list) else [root.output]
 
 
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from backprobe.probe.run import Run
 from backprobe.record.patterns import selection
 from backprobe.recording import Recording
 from backprobe.source.cell import Cell, refusing_depth
+from backprobe.source.derivative_calls import derivative_calls
 
 
 def probe_cell(
@@ -53,10 +54,11 @@ def probe_cell(
             ) from None  # fmt: skip
         found = load_backend(mentioned[0])
     if found.blocks is None:
-        refuse(found, "cells", "%%probe")
-    found.refuse(cell, "%%probe")
-    if found.blocks.differentiates_at_end and not selection(_texts(ready.select), True).asks_operations:
+        refuse(found, "cells", "%%probe", derivative_calls([cell.tree], found.name, found.derivatives))
+    is_block = found.blocks.differentiates_at_end or cell.mentions(found.blocks.takes_gradients)
+    if is_block and not selection(_texts(ready.select), True).asks_operations:
         return record_cell(ready, found)
+    found.refuse(cell, "%%probe")
     return CellRun(ready, found).record((), {})
 
 

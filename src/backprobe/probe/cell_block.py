@@ -144,7 +144,7 @@ class CellBlock(OfCell, PlainBlock):
     def closing(self) -> None:
         self.trace.root.exit()
         self.has_run = not self.has_raised
-        if not (self.outputs or self.has_raised):
+        if isinstance(self.tape, AtEnd) and not (self.outputs or self.has_raised):
             self.noting(self._run_backward_at_end)
 
     def _run_backward_at_end(self) -> None:

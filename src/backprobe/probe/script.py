@@ -85,6 +85,9 @@ class ScriptBlock(Part):
     def _heard(self, targets: Sequence[Any], gradients: Any) -> None:
         self.passed(sys._getframe(1))
 
+    def refuse_options(self) -> None:
+        """The command line has those that a script can have."""
+
     def subject(self) -> str:
         return "the script"
 

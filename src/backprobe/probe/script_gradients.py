@@ -91,7 +91,9 @@ class ScriptGradients:
         assert self.backend is not None
         why = asked.why_not_again()
         if why is None:
-            request = Request(asked.function, of=asked.of, wrt=asked.wrt, options=self.probe.options)
+            request = Request(
+                asked.function, of=asked.of, wrt=asked.wrt, cotangent=asked.cotangent, options=self.probe.options
+            )  # fmt: skip
             args, kwargs = asked.arguments()
             run = _Run(request, self.backend)
             try:

@@ -44,8 +44,6 @@ class ScriptRecording:
                 self.recording = Recording(replace(record, notes=(*record.notes, STOPPED)))
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
-        if backend.blocks is not None and not backend.blocks.differentiates_at_end:  # and so takes no partials
-            probe = replace(probe, options=replace(probe.options, partials=False))
         block = ScriptBlock(probe, backend, frame)
         block.passed = self.passed
         return block

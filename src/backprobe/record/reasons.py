@@ -133,8 +133,8 @@ SENTENCES = {
     "inputs_detached": "it was computed from differentiated values, and these are themselves detached",
     "in_graph": "it belongs to a graph, and no session has run its gradients in the block",
     "not_fetched": "the session did not compute it, or it got its name only after the session had run",
-    "not_run_again": "{operation} is computed before it, and gives something else or writes each time: so it was not "
-                     "computed a second time",
+    "not_run_again": "{operation} comes before it, and gives something else or writes each time: so it was not computed "
+                     "a second time, and the program itself did not fetch it",
     "beside_sources": "tf.gradients(...) was asked for other values, and did not come by this one on the way to them",
     "through_other_dtype": "it was computed from differentiated values, but through a dtype that has no derivative",
     "custom_gradient": "a custom gradient on the way to the output leaves it out",
@@ -174,9 +174,11 @@ SENTENCES = {
     "block_not_differentiated": "the block was not differentiated: {why}",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
+    "jacobian_summed": "tape.{method} gives a derivative of each element of what it differentiates; the gradients here "
+                       "are those of the sum of these elements",
     "session_runs": "the session has computed gradients {count} times: values and gradients are those of the last time",
-    "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the last "
-                      "bits of what it returns may be others, since TensorFlow fuses what is not fetched",
+    "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the "
+                      "last bits of what it returns may be others, since TensorFlow fuses what is not fetched",
     "graph_not_followed": "the graph that was built for a session was not followed; "
                           "bp.probe(loss, session=session)(feed) records it",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",

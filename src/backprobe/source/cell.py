@@ -90,6 +90,11 @@ class Cell:
         ]  # fmt: skip
         return min(lines, default=None)
 
+    def mentions(self, names: Collection[str]) -> bool:
+        """Does its code mention one of these, as a name or an attribute?"""
+        parts = (getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(self.tree)) if names else ()
+        return any(part in names for part in parts)
+
     def reporting(
         self, announced: Collection[str], *, operations: bool
     ) -> tuple[Callable[[ModuleListener], None], tuple[Site, ...]]:

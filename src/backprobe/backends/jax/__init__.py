@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from backprobe.backends.jax import errors, refusals
+from backprobe.backends.jax import errors, private, refusals
 from backprobe.backends.jax.arrays import JaxArrays
 from backprobe.backends.jax.guarding import JaxGuards
 from backprobe.backends.jax.models import JaxModels
@@ -39,6 +39,7 @@ class JaxBackend(Backend):
     refuse = staticmethod(refusals.refuse)
     refuse_argument = staticmethod(refusals.refuse_argument)
     errors = staticmethod(errors.explain)
+    derivatives = private.DERIVATIVES
     instead = INSTEAD
 
 

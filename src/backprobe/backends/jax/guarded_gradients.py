@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -19,11 +20,16 @@ import jax
 
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener, Repeating
 from backprobe.backends.jax import models, private
+from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import OF_PYTHON, Kept
 from backprobe.record.reasons import Reason
 from backprobe.source.frames import forget, name_in
+
+JACREV = "jax.jacrev"
+PULLBACKS = 64
+"""How many of the latest results of ``jax.vjp`` are known."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +41,20 @@ class Asked:
     kwargs: Mapping[str, Any]
     positions: tuple[int, ...]
     has_aux: bool
+    call: str = "jax.grad"
 
     @classmethod
     def by(cls, frame: FrameType) -> Asked:
-        """By what the frame of ``value_and_grad`` was called with."""
+        """By what the frame of ``value_and_grad`` or ``jacrev`` was called with."""
         function, argnums = name_in(frame, "fun"), name_in(frame, "argnums")
         given = name_in(frame, "args"), name_in(frame, "kwargs")
         positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         positions = tuple(at % len(given[0]) for at in positions)
         has_aux = bool(name_in(frame, "has_aux"))
+        call = JACREV if private.is_jacobian(frame) else "jax.grad"
         asked = _by_equinox(function, given, has_aux) or _by_nnx(function, frame)
         forget(frame)
-        return asked or cls(function, given[0], given[1], positions, has_aux)
+        return asked or cls(function, given[0], given[1], positions, has_aux, call)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,6 +99,7 @@ def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
 class JaxGuardedGradient(GuardedGradient):
     """JAX's ``GuardedGradient``. Under ``jax.vmap`` it is taken again for one element that is not finite."""
 
+    of: Of
     is_concerned: Callable[[], bool]
     """Does it concern what is guarded?"""
 
@@ -98,8 +107,9 @@ class JaxGuardedGradient(GuardedGradient):
 
     def __init__(self, asked: Asked) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)
-        self.asked = f"jax.grad({getattr(asked.function, '__name__', type(asked.function).__name__)})"
+        self.asked = f"{asked.call}({getattr(asked.function, '__name__', type(asked.function).__name__)})"
         self.of = "0" if asked.has_aux else None
+        self.has_aux = asked.has_aux
         self.parts = [models.taken_apart(one) if models.kind(one) == "nnx" else None for one in asked.args]
         self.given, self.positions, self.names = (asked.args, asked.kwargs), asked.positions, asked.names
         self.random = Kept(OF_PYTHON)
@@ -135,7 +145,7 @@ class JaxGuardedGradient(GuardedGradient):
                 for at, one in zip(self.positions, filled, strict=True)
             }
             found = self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
-            return found[0] if self.of is not None else found
+            return found[0] if self.has_aux else found
 
         jaxpr = jax.make_jaxpr(run)(*[leaves[at] for at in arrays]).jaxpr
         used = {id(var) for equation in jaxpr.eqns for var in equation.invars} | {id(var) for var in jaxpr.outvars}
@@ -152,15 +162,52 @@ class GradientHearing(Repeating):
     ) -> None:  # fmt: skip
         self.listener, self.resting, self.concerned = listener, resting, concerned
         self.has_heard = self.has_traced = self.is_inside = False
+        self.installed = ExitStack()
+        self.pullbacks: deque[tuple[Any, Asked, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
 
-    def listening(self) -> AbstractContextManager[None]:
-        if private.DIFFERENTIATING is None:
-            return nullcontext()
-        return listening(*private.DIFFERENTIATING, self._differentiated)
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        with self.installed:
+            if private.DIFFERENTIATING is not None:
+                self.installed.enter_context(listening(*private.DIFFERENTIATING, self._differentiated))
+            if self.listener.every:
+                self.installed.enter_context(listening(jax, "vjp", self._pulling_back))
+            yield
+
+    def _pulling_back(self, following: Callable[..., Any], function: Any, *primals: Any, **options: Any) -> Any:
+        """The program calls ``jax.vjp``."""
+        if self.is_repeating or self.is_inside or not asked_by_program(sys._getframe(1)):
+            return following(function, *primals, **options)
+        self.is_inside = True
+        try:
+            value, pullback, *rest = following(function, *primals, **options)
+        finally:
+            self.is_inside = False
+        has_aux = bool(options.get("has_aux"))
+        asked = Asked(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
+        self._hear_calls(type(pullback))
+        self.pullbacks.append((pullback, asked, value))
+        return value, pullback, *rest
+
+    def _hear_calls(self, kind: type) -> None:
+        """From now on, those of what ``jax.vjp`` returned: the program gets that itself."""
+        if "__call__" in vars(kind) and not self.pullbacks:
+            self.installed.enter_context(listening(kind, "__call__", self._pulled))
+
+    def _pulled(self, following: Callable[..., Any], pullback: Any, *args: Any, **kwargs: Any) -> Any:
+        found = following(pullback, *args, **kwargs)
+        known = next((one for one in self.pullbacks if one[0] is pullback), None)
+        if known is not None and len(args) == 1 and not (kwargs or self.is_repeating):
+            _, asked, value = known
+            gradient = JaxGuardedGradient(asked)
+            gradient.of, gradient.cotangent = output_and_cotangent(value, args[0], has_aux=asked.has_aux)
+            gradient.is_concerned = self.concerned(gradient)
+            self._look(gradient, _named(asked.names, found), False)
+        return found
 
     def _differentiated(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         frame = None if self.is_repeating or self.is_inside else private.gradient_asked(sys._getframe(1))
-        if frame is None:
+        if frame is None or (private.is_jacobian(frame) and not self.listener.every):
             return following(*args, **kwargs)
         asked = Asked.by(frame)
         gradient = JaxGuardedGradient(asked)
@@ -170,6 +217,10 @@ class GradientHearing(Repeating):
             value, backward, *rest = following(*args, **kwargs)
         finally:
             self.is_inside = False
+        if asked.call == JACREV:  # it calls what it is given with the whole of a basis at once, whose rows are traced
+            gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
+            self._look(gradient, _named(["value"], [value]), False)
+            return value, backward, *rest
         self._look(gradient, {"": value}, True)
         return value, partial(self._backward, gradient, asked, backward), *rest
 
@@ -177,7 +228,10 @@ class GradientHearing(Repeating):
         self, gradient: JaxGuardedGradient, asked: Asked, backward: Callable[..., Any], cotangent: Any
     ) -> Any:
         found = backward(cotangent)
-        self._look(gradient, _named(asked.names, found), False)
+        named = _named(asked.names, found)
+        if all(map(has_numbers, named.values())):
+            gradient.trained = frozenset(named)
+        self._look(gradient, named, False)
         return found
 
     def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
@@ -186,8 +240,6 @@ class GradientHearing(Repeating):
         if not all(map(has_numbers, named.values())):
             self.has_traced = True
             return
-        if not is_value:
-            gradient.trained = frozenset(named)
         self.has_heard = True
         bad: Found = unfit(named if is_value else {
             name: leaf for name, leaf in named.items() if self.listener.is_read(name)

@@ -227,6 +227,8 @@ def is_staged(function: Any) -> bool:
 
 DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
 """The functions that return a function that differentiates another."""
+DERIVATIVES = DERIVING | {"jacobian", "vjp", "jvp", "linearize"}
+"""These, and those that are given its arguments as well."""
 PULLBACKS = frozenset({"VJP", "Partial"})
 """The types of the derivatives that ``jax.vjp`` and ``jax.linearize`` return."""
 
@@ -287,6 +289,12 @@ def _differentiating() -> tuple[Any, str] | None:
 
 
 DIFFERENTIATING = _differentiating()
+JACOBIAN = "jacrev."
+"""How the qualified name of the function begins that ``jax.jacrev`` returns."""
+
+
+def is_jacobian(frame: Any) -> bool:
+    return bool(frame.f_code.co_qualname.startswith(JACOBIAN))
 
 
 def gradient_asked(frame: Any) -> Any:
@@ -294,7 +302,8 @@ def gradient_asked(frame: Any) -> Any:
     for _ in range(6):
         if frame is None:
             return None
-        if frame.f_code.co_name == GRADIENT and frame.f_code.co_filename.startswith(FOLDER):
+        is_known = frame.f_code.co_name == GRADIENT or is_jacobian(frame)
+        if is_known and frame.f_code.co_filename.startswith(FOLDER):
             return frame
         frame = frame.f_back
     return None

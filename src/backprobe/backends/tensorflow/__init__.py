@@ -46,6 +46,7 @@ class TensorflowBlocks(Blocks):
     """Blocks under a gradient tape of ours, which is as long open as the block."""
 
     tape = TensorflowBlockTape
+    takes_gradients = frozenset({"GradientTape", "gradients", "Session", "InteractiveSession", "compute_gradients"})
     refuse = staticmethod(refusals.refuse)
 
     def observing(self, call: KerasModelCall, observer: ModuleObserver) -> AbstractContextManager[object]:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from types import CodeType
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Differentiator
-from backprobe.backends.facts import Around, Backward, Options, Ran
+from backprobe.backends.facts import Around, Backward, Options, OwnPass, Ran, Root
 from backprobe.backends.patching import listening
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensorflow import layers, private
-from backprobe.backends.tensorflow.backward import differentiate
+from backprobe.backends.tensorflow.backward import differentiate, targets_of
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.parameter_updates import Updates
 from backprobe.backends.tensorflow.session_block import SessionBlock
+from backprobe.backends.tensorflow.taken_passes import TakenPasses
 from backprobe.backends.tensorflow.tape import ProbeTape, TensorflowTape
 from backprobe.backends.tensorflow.tensors import (
     identity,
@@ -29,21 +32,10 @@ from backprobe.backends.tensorflow.tensors import (
     variable_of,
 )
 from backprobe.backends.tensorflow.user_tapes import UserTapes
+from backprobe.backends.user_lines import users_line
+from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
-
-@dataclass(frozen=True)
-class Given:
-    """A backward pass of a tape of the program's own: from which tensors, its positions in the log, and whether all
-    that it was asked for are gradients of Variables.
-    """
-
-    targets: Sequence[Any]
-    positions: range
-    is_of_variables: bool
-
-
-SOURCES = ("sources", "source")  # what methods of tapes call that which they are asked for gradients of
 NOT_RUN = Reason("block_not_over")
 
 
@@ -53,23 +45,35 @@ def _number(gradient: Any) -> int | None:
     return identity(held) if is_tensor(held) else None
 
 
+def own_pass(root: Root, captures: Sequence[Capture]) -> OwnPass | None:
+    """What is known of a pass that the program has run itself."""
+    if root.meant is None:
+        return None
+    numbers = [identity(one) for one in targets_of(root)]
+    places = {capture.number: at for at, capture in reversed(list(enumerate(captures)))}
+    return OwnPass(tuple([places[number] for number in numbers if number in places]), root.meant)
+
+
 class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
     def __init__(self, options: Options) -> None:
-        super().__init__(options)
+        super().__init__(replace(options, partials=False))  # which would need the program to go on with other tensors
         self.recording = ExitStack()
         self.passes: Sequence[Backward] = ()
         self.why_not = NOT_RUN
-        self.user_tapes = UserTapes(self.log, self.version)
-        self.given: list[Given] = []
+        self.user_tapes = UserTapes(self.log, self.version, self._watched)
+        self.graphs = SessionBlock(lambda: self.counts, options.partials)
+        self.taken = TakenPasses(self.log)
+        self.frozen: dict[int, Capture] = {}  # by number: what nothing was followed of when it was captured
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
 
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
-        self.graphs = SessionBlock(lambda outputs: began(outputs, True), lambda: self.counts)
+        self.graphs.began = lambda outputs: began(outputs, True)
         self.recording.enter_context(self.recorded())
         self.recording.enter_context(self.graphs.listening())
-        for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(private.GIVING, self._giving)}.items():
+        giving: dict[str, Callable[..., Any]] = {name: partial(self._giving, name) for name in private.GIVING}
+        for name, listener in {**self.user_tapes.listeners, **giving}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))
         updating = private.updating_class()
         if updating is not None:
@@ -77,7 +81,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     # the values of graphs, which have numbers in sessions
 
-    def is_tensor(self, value: Any) -> bool:  # type: ignore[override]  # there it is a function
+    def is_tensor(self, value: Any) -> bool:
         return is_tensor(value) or in_session(value) is not None
 
     @property
@@ -93,7 +97,20 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return 0 if in_session(tensor) is not None else super().version(tensor)
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Capture:
-        return super().capture(tensor, around) if in_session(tensor) is None else self.graphs.capture(tensor)
+        if in_session(tensor) is not None:
+            return self.graphs.capture(tensor)
+        capture = super().capture(tensor, around)
+        if capture.status is GradStatus.FROZEN and not capture.is_variable:
+            self.frozen[capture.number] = capture
+        return capture
+
+    def _watched(self, tape: Any, tensor: Any) -> None:
+        """A tape of the program is to watch a tensor: it is differentiated from here on."""
+        if not isinstance(tape, ProbeTape) and variable_of(tensor) is None:
+            self.follow([tensor])
+            capture = self.frozen.pop(identity(tensor), None) if is_eager(tensor) and self.log.carries(tensor) else None
+            if capture is not None:
+                capture.status, capture.why = GradStatus.OK, None
 
     # what the program does
 
@@ -109,8 +126,12 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             self.updates.after(before, began, optimizer, rate)
         return updated
 
-    def _giving(self, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
+    is_asked_again = True  # the program may differentiate several values
+    is_giving = False  # does a tape of the program run backward?
+
+    def _giving(self, name: str, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
         start, compiled = self.log.length + 1, dict(self.log.compiled)
+        was_giving, self.is_giving = self.is_giving, True
         try:
             gradients = following(tape, *args, **kwargs)
             if tf.executing_eagerly():
@@ -119,46 +140,25 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
                 self.compiled_by = "keras" if layers.is_in_step_of_keras() else "the program"
         finally:
             self.log.derived.append(range(start, self.log.length + 1))
-            targets = [] if isinstance(tape, ProbeTape) else self._differentiated(args, kwargs)
-            sources = tf.nest.flatten([*args[1:2], *(kwargs[name] for name in SOURCES if name in kwargs)])
-            of_variables = all(variable_of(one) is not None for one in sources)
-            self.given.append(Given(targets, range(start, self.log.length + 1), of_variables))
-            self.log.compiled = compiled
+            self.taken.hear(
+                name, args, kwargs, self.log.derived[-1], lambda: users_line(sys._getframe(1)),
+                counts=not (was_giving or isinstance(tape, ProbeTape)),
+            )  # fmt: skip
+            self.log.compiled, self.is_giving = compiled, was_giving
         is_whole = tf.executing_eagerly() and not self.user_tapes.is_recorded(tape, self.gradients)
         is_any = any(one is not None for one in tf.nest.flatten(gradients))
         if self.heard is not None and is_whole and is_any and not isinstance(tape, ProbeTape):
-            self.heard(self.given[-1].targets, gradients)
+            self.heard(self.taken.given[-1].targets, gradients)
         return gradients
 
-    def _differentiated(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        targets = tf.nest.flatten([*args[:1], *(kwargs[name] for name in ("target",) if name in kwargs)])
-        return [one for one in targets if is_eager(one) and is_differentiable(one) and self.log.carries(one)]
-
     def targets(self) -> Sequence[Any]:
-        """A gradient penalty asks for a gradient that goes into a loss: then the loss alone is meant."""
-        if self.graphs.runs:
-            return self.graphs.outputs()
-        found = {id(target): target for given in self.given for target in given.targets}
-        positions = {self.log.position(number) for number in self.log.before(map(self.identity, found.values()))}
-        inner = {id(target) for given in self.given if not positions.isdisjoint(given.positions)
-                 for target in given.targets}  # fmt: skip
-        return [target for known, target in found.items() if known not in inner]
+        return self.graphs.outputs() if self.graphs.runs else self.taken.targets()
 
     def targets_of(self, values: Sequence[Any]) -> Sequence[Any]:
-        held, own = set(map(self.identity, values)), set(map(self.identity, self.targets()))
-        if not held & own or self._is_penalized(self.identity(values[-1])):
-            return ()
-        asked = ([one for one in given.targets if self.identity(one) in own] for given in reversed(self.given))
-        return next(targets for targets in asked if held.intersection(map(self.identity, targets)))
+        return self.taken.targets_of(values)
 
-    def _is_penalized(self, number: int) -> bool:
-        """Is a value computed from gradients that the program took, and more than how large those of Variables are?"""
-        log = self.log
-        others, own = log.back_to_gradients([number])
-        positions = set(map(log.position, own))
-        used = [given for given in self.given if not positions.isdisjoint(given.positions)]
-        is_norm = all(given.is_of_variables for given in used) and not others
-        return bool(used) and not is_norm
+    def own_roots(self) -> Sequence[Root]:
+        return self.taken.roots()
 
     def follow(self, tensors: Sequence[Any]) -> None:
         for tensor in tensors:
@@ -180,7 +180,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def not_followed(self) -> Sequence[Reason]:
         by_keras = layers.compiled_by_keras()
         graph = [Reason("graph_not_followed")] if self.log.builds_graph and not self.graphs.runs else []
-        return [*graph, *self.graphs.notes(), *(
+        return [*graph, *self.graphs.notes(), *self.taken.notes(), *(
             Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
             for name in self.unseen()
         )]  # fmt: skip
@@ -191,13 +191,16 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def made(self, tensor: Any) -> int:
         """A gradient that the program has taken itself is a value, and hardly what it is about."""
         position = self.log.made_at(self.identity(tensor))
-        return 0 if any(position in given.positions for given in self.given) else position
+        return 0 if self.taken.took(position) else position
 
     def differentiate(self, ran: Ran) -> None:
         self.recording.close()
         self.settle(ran.captures)
         passes = differentiate(self.gradients, self.log, self.taps, self.options, ran)
-        self.passes = [self._asked(passed, ran.captures) for passed in passes]
+        self.passes = [
+            replace(self._asked(passed, ran.captures), own=own_pass(root, ran.captures))
+            for passed, root in zip(passes, ran.roots, strict=True)
+        ]
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """With the gradients that the program asked its own tapes for, and what became of its Variables."""
@@ -227,6 +230,6 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def release(self) -> None:
         self.recording.close()
         self.passes = ()
-        self.given.clear()
+        self.taken.given.clear()
         self.updates = None
         super().release()

@@ -48,7 +48,7 @@ try:
     _ = ops.uid
     TAKING, AGGREGATING = (gradients_util, "_GradientsHelper"), (gradients_util, "_AggregatedGrads")
     RUNNING = BaseSession, "run"
-    _ = gradients_util._GradientsHelper, gradients_util._AggregatedGrads, BaseSession.run, BaseSession.sess_str
+    _ = gradients_util._GradientsHelper, gradients_util._AggregatedGrads, BaseSession.run
     eagerly = context.eager_mode
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:

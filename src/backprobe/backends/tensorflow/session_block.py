@@ -1,4 +1,4 @@
-"""What a block knows of the graphs that the program builds in it for sessions: named values, passes, and their runs."""
+"""The graphs that a program builds in a block for sessions: their named values, the passes in them, and their runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.session_gradients import GraphPass, GraphPasses
 from backprobe.backends.tensorflow.session_none import none_given, training
 from backprobe.backends.tensorflow.session_outcomes import Fetched, PassRun, fetched
+from backprobe.backends.tensorflow.session_partials import moved, with_partials
 from backprobe.backends.tensorflow.session_runs import SessionRun, SessionRuns
 from backprobe.backends.tensorflow.tensors import identity, in_session
 from backprobe.record.entries import Lost, NoneGiven
@@ -24,11 +25,13 @@ NOT_RUN = Lost(Reason("in_graph"))
 class SessionBlock:
     """The graphs of one block. ``began`` is called with the outputs of what a session has run."""
 
-    def __init__(self, began: Callable[[Sequence[Any]], object], may_join: Callable[[], bool]) -> None:
-        self.began = began
+    began: Callable[[Sequence[Any]], object]
+
+    def __init__(self, may_join: Callable[[], bool], partials: bool | str = False) -> None:
+        self.partials = partials
         self.named: dict[int, Any] = {}  # the tensors that have names, by their numbers
         self.gradients = GraphPasses()
-        self.sessions = SessionRuns(self.gradients.of, self.named, may_join)
+        self.sessions = SessionRuns(self.gradients.of, self.named, may_join, keeps_inputs=bool(partials))
         self.sessions.began = self._ran
 
     @contextmanager
@@ -44,7 +47,7 @@ class SessionBlock:
 
     @property
     def calls(self) -> list[GraphPass]:
-        """The calls of ``tf.gradients`` that the block has heard, and those whose gradients it has seen a session run."""
+        """The calls of ``tf.gradients`` that the block has heard, and those whose gradients a session has run."""
         every = [*self.gradients.heard, *(call for run in self.runs for call in run.passes)]
         return [*{id(call): call for call in every}.values()]
 
@@ -65,7 +68,8 @@ class SessionBlock:
         return none_given(self.calls, captures)
 
     def training(self, captures: Sequence[Capture]) -> Training | None:
-        return training(self.calls, captures)
+        is_known = bool(self.runs) or any(one is None for call in self.calls for one in call.given)
+        return training(self.calls, captures) if is_known else None
 
     def notes(self) -> list[Reason]:
         """What a reader must know of the numbers."""
@@ -86,8 +90,15 @@ class SessionBlock:
         places = [at for at, each in enumerate(captures) if each.number in self.named and each.source.graph is graph]
         run = PassRun(one, [captures[at].source for at in places], given)
         outcomes: list[Outcome] = [*otherwise.outcomes]
-        for at, outcome in zip(places, run.outcomes(), strict=True):
+        known: Sequence[Outcome] = run.outcomes()
+        sums = None
+        if self.partials:
+            known, sums = with_partials(one, [captures[at].source for at in places], known, self.partials)
+        for at, outcome in zip(places, known, strict=True):
             outcomes[at] = replace(outcome, inputs=tuple([replace(e, at=places[e.at]) for e in outcome.inputs]))
         begun_at = [at for at in places if any(captures[at].source is output for output in one.outputs)]
         order = tuple([places[at] for at in run.order()])
-        return replace(otherwise, outcomes=outcomes, order=order, own=OwnPass(tuple(begun_at), adds_up=False))
+        sums = None if sums is None else moved(sums, places)
+        return replace(
+            otherwise, outcomes=outcomes, order=order, sums=sums, own=OwnPass(tuple(begun_at), adds_up=False)
+        )

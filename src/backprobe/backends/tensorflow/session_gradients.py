@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.graph_gradients import SCOPE
 from backprobe.backends.tensorflow.tensors import in_session
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
@@ -53,7 +54,7 @@ _HEARD: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 
 class GraphPasses:
-    """The calls of ``tf.gradients`` in this thread, as one block hears and knows them."""
+    """The calls of ``tf.gradients`` in this thread, as one block hears and knows them; but for those of a probe."""
 
     def __init__(self) -> None:
         self.heard: list[GraphPass] = []
@@ -89,7 +90,8 @@ class GraphPasses:
 
     def _hear(self, asked: Mapping[str, Any], given: Sequence[Any], found: Any, line: Source | None) -> None:
         outputs = [in_session(one) for one in _listed(asked["ys"])]
-        if not outputs or any(one is None for one in outputs):
+        is_own = any(name.startswith(SCOPE) for one in given if one is not None for name in _parts(one))
+        if is_own or not outputs or any(one is None for one in outputs):
             return
         sources = [in_session(one) for one in _listed(asked["xs"])]
         weighted = tuple(_names(asked.get(part)) for part in ("grad_ys", "stop_gradients"))
@@ -126,6 +128,10 @@ def _by_name(call: GraphPass) -> GraphPass:
     found = {name: _name(gradient) for name, gradient in call.found.items()}
     outputs, sources, given = ([*map(_name, part)] for part in (call.outputs, call.sources, call.given))
     return GraphPass(outputs, sources, given, found, call.weighted, call.line)
+
+
+def _parts(tensor: Any) -> list[str]:
+    return [one.name for one in tf.nest.flatten(tensor, expand_composites=True)]
 
 
 def _name(tensor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What became of the named values of a graph, by the gradients that the program itself has fetched from a session."""
+"""The outcome of each named value of a graph, by the gradients that the program itself has had a session compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 from backprobe.backends.facts import Node, Outcome
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.graph_run import GraphRun
-from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues
+from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues, is_outside
 from backprobe.backends.tensorflow.graph_walk import Upstream
 from backprobe.backends.tensorflow.session_gradients import GraphPass
 from backprobe.backends.tensorflow.session_runs import SessionRun
@@ -37,7 +37,7 @@ class Fetched:
         return self.calls[0].outputs
 
     @property
-    def found(self) -> dict[str, Any]:
+    def found(self) -> dict[Hashable, Any]:
         return {name: gradient for call in self.calls for name, gradient in call.found.items()}
 
 
@@ -98,9 +98,11 @@ class PassRun(GraphRun):
         name, upstream = value.tensor.name, self.upstream
         if not is_floating(value.dtype):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
+        if not is_outside(self.graph.graph, value.tensor.op):
+            return GradStatus.OPAQUE, Reason("in_loop_or_branch", {"name": value.tensor.op.name})
         if name in found:
             is_there = name in self.one.grads
-            return (GradStatus.OK, None) if is_there else (GradStatus.BACKWARD_NOT_RUN, self._why_lost("grad", name))
+            return (GradStatus.OK, None) if is_there else (GradStatus.OPAQUE, self._why_lost("grad", name))
         if name not in upstream.tensors:
             return GradStatus.NOT_CONNECTED, OF_GRADIENTS if value.tensor.op in self.of_gradients else NO_PATH
         if upstream.is_cut(value.tensor):

@@ -45,6 +45,7 @@ class SessionRun:
     values: dict[str, Any] = field(default_factory=dict)
     grads: dict[int, dict[str, Any]] = field(default_factory=dict)  # by the number of the pass among these
     changing: dict[str, str] = field(default_factory=dict)
+    feeds: dict[str, Any] = field(default_factory=dict)  # what was fed, where that is kept
     is_joined: bool = False  # was more fetched in the program's own run?
 
 
@@ -143,9 +144,10 @@ class SessionRuns:
     """The runs of sessions in this thread, as one block hears them."""
 
     def __init__(
-        self, passes: Callable[[Any], Sequence[GraphPass]], named: Mapping[int, Any], may_join: Callable[[], bool]
+        self, passes: Callable[[Any], Sequence[GraphPass]], named: Mapping[int, Any], may_join: Callable[[], bool], *,
+        keeps_inputs: bool = False,
     ) -> None:  # fmt: skip
-        self.passes_of, self.named, self.may_join = passes, named, may_join
+        self.passes_of, self.named, self.may_join, self.keeps_inputs = passes, named, may_join, keeps_inputs
         self.runs: list[SessionRun] = []
         self.began: Callable[[SessionRun], object] = self.runs.append
         self.is_own = False
@@ -159,6 +161,8 @@ class SessionRuns:
         if known is None:
             return following(session, *args, **kwargs)
         run, plan = known
+        if self.keeps_inputs:
+            run.feeds = _numbers(session.graph, given.get("feed_dict") or {})
         own = self._fetched(following, session, [{**plan.own, **plan.unread}, plan.own], given)
         if plan.joined and self.may_join():
             run.is_joined = True
@@ -189,6 +193,8 @@ class SessionRuns:
         run, plan = SessionRun(taken, fetchable.fed), Plan()
         named = {one.name: one for one in self.named.values() if one.graph is fetchable.graph}
         named |= {one.name: one for call in taken for one in call.outputs}
+        if self.keeps_inputs:
+            named |= {one.name: one for one in map(_held, fetchable.graph.get_operations()) if one is not None}
         wanted = {f"value {name}": fetchable.read(one) for name, one in named.items()}
         wanted |= {f"grad {at} {name}": gradient for at, one in enumerate(taken)
                    for name, gradient in one.found.items() if name in named}  # fmt: skip
@@ -226,6 +232,19 @@ class SessionRuns:
                 run.grads.setdefault(int(at), {})[name] = _dense(number, run.values.get(name))
         self.runs.append(run)
         self.began(run)
+
+
+def _held(operation: Any) -> Any:
+    """The handle or reference of a Variable that an operation makes; None for any other."""
+    return operation.outputs[0] if operation.type == "VarHandleOp" or operation.type in REFERENCES else None
+
+
+def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
+    """Copies of what is fed, by the names of plain tensors: the program may write into its arrays later."""
+    plain = {graph.as_graph_element(key): value for key, value in feeds.items()
+             if isinstance(key, str | tf.Tensor)}  # fmt: skip
+    return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype)
+            for tensor, value in plain.items()}  # fmt: skip
 
 
 def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:

@@ -60,7 +60,9 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         """Variables, which have no numbers of their own in a graph; Keras may be imported at any time."""
         return tensors.VARIABLE, *filter(None, [getattr(sys.modules.get("keras"), "Variable", None)])
 
-    is_tensor = staticmethod(tensors.is_tensor)
+    def is_tensor(self, value: Any) -> bool:
+        return tensors.is_tensor(value)
+
     describe = staticmethod(tensors.describe)
     identity = staticmethod(tensors.identity)
 
@@ -212,9 +214,14 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         with (
             private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
-            ProbeTape(persistent=bool(self.options.partials or self.options.several)) as self.gradients,
+            ProbeTape(persistent=self.is_asked_again) as self.gradients,
         ):
             yield self.gradients
+
+    @property
+    def is_asked_again(self) -> bool:
+        """May its gradient tape be asked for gradients more than once?"""
+        return bool(self.options.partials or self.options.several)
 
     def _calling(self, following: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
         """A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no

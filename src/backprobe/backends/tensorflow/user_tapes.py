@@ -60,8 +60,10 @@ class Asked:
 class UserTapes:
     """The tapes of one block, but for that of the probe."""
 
-    def __init__(self, log: OperationLog, version: Callable[[Any], int]) -> None:
-        self.log, self.version = log, version
+    def __init__(
+        self, log: OperationLog, version: Callable[[Any], int], watched: Callable[[Any, Any], object]
+    ) -> None:  # fmt: skip
+        self.log, self.version, self.watched = log, version, watched
         self.began = private.next_identity()
         self.tapes: WeakKeyDictionary[Any, Recorded] = WeakKeyDictionary()
         self.asked: list[Asked] = []
@@ -103,6 +105,7 @@ class UserTapes:
         for one in filter(is_tensor, tf.nest.flatten(tensor)):
             if identity(one) not in known.watched:
                 known.watched[identity(one)], known.newest[identity(one)] = self.log.length, private.next_identity()
+                self.watched(tape, one)
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
         """A tape has given these; of each that is None is noted why."""

@@ -1,0 +1,46 @@
+"""Derivatives of functions whose output need not be one number: what ``jax.vjp`` returns, and ``jax.jacrev``.
+
+They are taken again with the cotangent that the program gave; of a Jacobian with ones, so of the sum of the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from backprobe.backends.jax.guarded_values import is_floating
+from backprobe.source.user_code import package
+
+Of = str | Callable[[Any], Any] | None
+
+
+def asked_by_program(frame: FrameType | None) -> bool:
+    """Does the program itself call from here, and no library?"""
+    while frame is not None and package(frame.f_code.co_filename) == "backprobe":
+        frame = frame.f_back
+    return frame is not None and package(frame.f_code.co_filename) is None
+
+
+def output_and_cotangent(value: Any, cotangent: Any, *, has_aux: bool) -> tuple[Of, Any]:
+    """What to differentiate of what a function returns, and with what: ``value`` is that, and no auxiliary data.
+
+    Of several arrays it is one number, the sum of each times its cotangent.
+    """
+    path = "0" if has_aux else None
+    if is_floating(value):
+        return path, jnp.ones_like(value) if cotangent is None else cotangent
+    return partial(_weighted, cotangent, has_aux), None
+
+
+def _weighted(cotangent: Any, has_aux: bool, returned: Any) -> Any:
+    out = returned[0] if has_aux else returned
+    leaves = jax.tree.leaves(out)
+    seeds = [None] * len(leaves) if cotangent is None else jax.tree.leaves(cotangent)
+    terms = [jnp.sum(one if seed is None else one * seed) for one, seed in zip(leaves, seeds, strict=True)
+             if is_floating(one)]  # fmt: skip
+    return jnp.sum(jnp.stack(terms))

@@ -1,0 +1,150 @@
+"""The backward passes that a program runs with its own tapes: from what, with what cotangents, and which is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.facts import Root
+from backprobe.backends.tensorflow.operation_log import OperationLog
+from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, variable_of
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
+
+TARGETS, SOURCES = ("target",), ("sources", "source")  # what methods of tapes call what they are asked for
+GRADIENT, COTANGENTS = "gradient", "output_gradients"
+MOST = 8  # outputs that are kept apart
+
+
+@dataclass(frozen=True)
+class Given:
+    """A pass: from which tensors, with what cotangents, its positions in the log, whether all that it was asked for are
+    gradients of Variables, the line that asked, and the method of the tape.
+    """
+
+    targets: Sequence[Any]
+    cotangents: Sequence[Any]
+    positions: range
+    is_of_variables: bool
+    line: Source | None
+    method: str
+
+    def asks_as(self, other: Given) -> bool:
+        """Do both ask for the derivatives of the same?"""
+        is_of_same = [*map(id, self.targets)] == [*map(id, other.targets)]
+        return is_of_same and all(map(_is_same, self.cotangents, other.cotangents))
+
+    def root(self, meant: bool) -> Root:
+        is_one = len(self.targets) == 1
+        seeds = self.cotangents if any(one is not None for one in self.cotangents) else None
+        if is_one:
+            return Root(self.targets[0], None if seeds is None else seeds[0], meant)
+        return Root(list(self.targets), None if seeds is None else list(seeds), meant)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Are two cotangents the same? None stands for ones."""
+    if one is other or one is None or other is None:
+        return one is other
+    return bool(one.shape == other.shape and (one.numpy() == other.numpy()).all())
+
+
+class TakenPasses:
+    """Those of one block, in their order."""
+
+    def __init__(self, log: OperationLog) -> None:
+        self.log = log
+        self.given: list[Given] = []
+
+    def hear(
+        self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], positions: range,
+        line: Callable[[], Source | None], *, counts: bool,
+    ) -> None:  # fmt: skip
+        """A tape has run backward. One of the probe, or one that runs inside of another pass, does not count."""
+        pairs = self._targets(method, args, kwargs) if counts else []
+        sources = _named(args[1:2], kwargs, SOURCES)
+        self.given.append(Given(
+            [one for one, _ in pairs], [by for _, by in pairs], positions,
+            all(variable_of(one) is not None for one in sources), line() if pairs else None, method,
+        ))  # fmt: skip
+
+    def _targets(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, Any]]:
+        """What is differentiated, each with its cotangent."""
+        targets = _named(args[:1], kwargs, TARGETS)
+        seeds = _named(args[2:3] if method == GRADIENT else (), kwargs, (COTANGENTS,))
+        seeds = seeds if len(seeds) == len(targets) else [None] * len(targets)
+        with self.log.muted():
+            by = [None if one is None else tf.convert_to_tensor(one) for one in seeds]
+        return [
+            (one, seed) for one, seed in zip(targets, by, strict=True)
+            if is_eager(one) and is_differentiable(one) and self.log.carries(one)
+        ]  # fmt: skip
+
+    def took(self, position: int) -> bool:
+        """Was what has this position in the log computed in one of these passes?"""
+        return any(position in given.positions for given in self.given)
+
+    def targets(self) -> list[Any]:
+        """A gradient penalty asks for a gradient that goes into a loss: then the loss alone is meant."""
+        found = {id(target): target for given in self.given for target in given.targets}
+        positions = {self.log.position(number) for number in self.log.before(map(identity, found.values()))}
+        inner = {id(target) for given in self.given if not positions.isdisjoint(given.positions)
+                 for target in given.targets}  # fmt: skip
+        return [target for known, target in found.items() if known not in inner]
+
+    def targets_of(self, values: Sequence[Any]) -> list[Any]:
+        """All that passes began at, if some of that is among these values: see ``Differentiator``."""
+        own = {id(one): one for given in self.outputs() for one in given.targets}
+        numbers, last = set(map(identity, own.values())), identity(values[-1])
+        if numbers.isdisjoint(map(identity, values)) or (last not in numbers and self._is_penalized(last)):
+            return []
+        return list(own.values())
+
+    def _is_penalized(self, number: int) -> bool:
+        """Is a value computed from gradients that the program took, and more than how large those of Variables are?"""
+        log = self.log
+        others, own = log.back_to_gradients([number])
+        positions = set(map(log.position, own))
+        used = [given for given in self.given if not positions.isdisjoint(given.positions)]
+        is_norm = all(given.is_of_variables for given in used) and not others
+        return bool(used) and not is_norm
+
+    def outputs(self) -> list[Given]:
+        """One pass of each output. Of a loop that computes what it differentiates, the last iteration's stands; and of
+        many outputs the last of each line.
+        """
+        found: list[Given] = []
+        for one in self.given:
+            if one.targets and not any(map(one.asks_as, found)):
+                found = [before for before in found if not self._is_iteration(before, one)] + [one]
+        return [*{one.line: one for one in found}.values()] if len(found) > MOST else found
+
+    def _is_iteration(self, before: Given, one: Given) -> bool:
+        """Are these passes of two iterations, the second of what was computed after the first?"""
+        made = (self.log.position(identity(target)) for target in one.targets)
+        return before.line is not None and before.line == one.line and min(made) >= before.positions.stop
+
+    def roots(self) -> list[Root]:
+        """Where a pass of each output begins.
+
+        Those of one are meant where nothing is said: of the only output whose gradients no other is computed from, as
+        the loss is beside a penalty.
+        """
+        outer = set(map(id, self.targets()))
+        outputs = self.outputs()
+        last = [one for one in outputs if not outer.isdisjoint(map(id, one.targets))]
+        return [one.root(len(last) == 1 and one is last[0]) for one in outputs]
+
+    def notes(self) -> list[Reason]:
+        """What a reader must know of the gradients."""
+        rows = [one for one in self.outputs() if one.method != GRADIENT]
+        is_row = any(target.shape.num_elements() != 1 for one in rows for target in one.targets)
+        return [Reason("jacobian_summed", {"method": rows[0].method})] if is_row else []
+
+
+def _named(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """The parts of an argument that is given by its position or by a name."""
+    return list(tf.nest.flatten([*args, *(kwargs[name] for name in names if name in kwargs)]))

@@ -1,0 +1,75 @@
+"""The message about a script in which no gradient was seen: which of its calls differentiates, and what to type."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.cli.program import asked
+from backprobe.errors import BadOption, NoBackend
+from backprobe.source.derivative_calls import DerivativeCall, derivative_calls
+
+FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
+"""Functions that push derivatives forward, of which no gradient of a value between comes."""
+
+
+def no_gradient_seen(file: str) -> BadOption:
+    """The error about a script that took no gradient which is seen."""
+    calls = _calls(file)
+    if not calls:
+        return BadOption(
+            f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
+            why="without a function, the file runs as a script, up to its own backward(), tape.gradient or jax.grad",
+            next=f"{asked(file)}:f x=3, for a function f in it",
+        )  # fmt: skip
+    first = calls[0]
+    is_forward = first.name.rpartition(".")[2] in FORWARD
+    return BadOption(
+        f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
+        found=f"line {first.line}: {first.text}",
+        why=f"{first.name} takes derivatives forward, and no gradient comes to the values between" if is_forward
+        else f"{first.name} is seen only where the script itself calls it, by this name, and calls what it returns",
+        next=_instead(file, first),
+    )  # fmt: skip
+
+
+def _calls(file: str) -> list[DerivativeCall]:
+    tree = ast.parse(Path(file).read_bytes())
+    found: list[DerivativeCall] = []
+    for name in BACKENDS:
+        try:
+            derivatives = load_backend(name).derivatives if _imports(tree, name) else ()
+        except NoBackend:
+            continue
+        found += derivative_calls([tree], name, derivatives) if derivatives else []
+    return found
+
+
+def _imports(tree: ast.Module, package: str) -> bool:
+    nodes = [*ast.walk(tree)]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return any(name.partition(".")[0] == package for name in names)
+
+
+def _instead(file: str, call: DerivativeCall) -> str:
+    """What to type: of a function of the file its name and arguments, of any other the probe in the script."""
+    functions = {node.name: node for node in ast.parse(Path(file).read_bytes()).body
+                 if isinstance(node, ast.FunctionDef)}  # fmt: skip
+    function = functions.get(call.function)
+    given = [] if function is None else _words([one.arg for one in function.args.args], call.arguments)
+    if function is None or not given:
+        return f"rec = {call.probed} in the script, and bp.explain(rec)"
+    return asked(f"{file}:{function.name}", *given)
+
+
+def _words(names: list[str], arguments: str) -> list[str]:
+    """Arguments as the command line takes them; none where they are not literal."""
+    values = ast.parse(f"[{arguments}]", mode="eval").body
+    elements = values.elts if isinstance(values, ast.List) else []
+    try:
+        literal = [ast.literal_eval(one) for one in elements]
+    except ValueError:
+        return []
+    return [f"{name}={value!r}" for name, value in zip(names, literal, strict=False)]

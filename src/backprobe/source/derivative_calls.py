@@ -1,0 +1,84 @@
+"""Calls in the text of a program that differentiate a function of it, as ``jax.grad(f)(x)`` does."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+JACOBIANS = "jac"
+"""How the names of functions begin that differentiate what need not be one number."""
+
+
+@dataclass(frozen=True)
+class DerivativeCall:
+    """One such call: what it is called, its line and text, the text of the function, and of what it is taken at."""
+
+    name: str
+    line: int
+    text: str
+    function: str
+    arguments: str
+
+    @property
+    def probed(self) -> str:
+        """The probe of the same function; where that need not give one number, of the sum of what it gives."""
+        of = ", of=lambda out: out.sum()" if self.name.rpartition(".")[2].startswith(JACOBIANS) else ""
+        return f"bp.probe({self.function if self.function.isidentifier() else 'f'}{of})({self.arguments or 'x'})"
+
+
+def derivative_calls(
+    nodes: Iterable[ast.AST], package: str, names: Collection[str], known: Collection[str] = ()
+) -> list[DerivativeCall]:
+    """Those of functions of a package with these names, in the order of their lines.
+
+    ``known`` are names of the namespace that hold such functions by themselves, beside those that the code imports.
+    """
+    nodes = list(nodes)
+    every = [part for node in nodes for part in ast.walk(node)]
+    bare = {*known, *_imported(every, package, names)}
+    around = {id(call.func): call for call in every if isinstance(call, ast.Call)}
+    found = [_call(part, around.get(id(part)), f"{package}.{name}") for part in every if isinstance(part, ast.Call)
+             and (name := _name(part.func, package, names, bare)) and part.args]  # fmt: skip
+    return sorted(found, key=lambda one: one.line)
+
+
+def block_at(file: str, line: int) -> ast.AST | None:
+    """The innermost ``with`` statement whose head is on a line of a file; None where the text is not there."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:
+        return None
+    heads = [node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith)
+             and node.lineno <= line <= node.body[0].lineno]  # fmt: skip
+    return max(heads, key=lambda node: node.lineno, default=None)
+
+
+def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            yield from (one.asname or one.name for one in node.names if one.name in names and not one.asname)
+
+
+def _name(function: ast.expr, package: str, names: Collection[str], bare: Collection[str]) -> str:
+    """The name of a function that differentiates; empty for any other."""
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == package:
+        return function.attr if function.attr in names else ""
+    return function.id if isinstance(function, ast.Name) and function.id in bare else ""
+
+
+def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
+    """``outer`` is the call of what this one returns, if it is called at once."""
+    function, *rest = call.args
+    given = outer.args if outer is not None else _primals(rest, name)
+    whole = call if outer is None else outer
+    return DerivativeCall(
+        name, call.lineno, ast.unparse(whole), ast.unparse(function), ", ".join(map(ast.unparse, given))
+    )  # fmt: skip
+
+
+def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:
+    """What a function that takes the function and its arguments together is given."""
+    first = given[0] if given and name.endswith(".jvp") else None
+    return first.elts if isinstance(first, ast.Tuple | ast.List) else given
