@@ -40,8 +40,8 @@ from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
-from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_passes import GradPasses
+from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
 from backprobe.backends.watched_names import WatchedSelection, named
