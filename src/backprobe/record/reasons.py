@@ -133,8 +133,8 @@ SENTENCES = {
     "inputs_detached": "it was computed from differentiated values, and these are themselves detached",
     "in_graph": "it belongs to a graph, and no session has run its gradients in the block",
     "not_fetched": "the session did not compute it, or it got its name only after the session had run",
-    "not_run_again": "{operation} comes before it, and gives something else or writes each time: so it was not computed "
-                     "a second time, and the program itself did not fetch it",
+    "not_run_again": "{operation} comes before it, and gives something else or writes each time: so it was not "
+                     "computed a second time, and the program itself did not fetch it",
     "beside_sources": "tf.gradients(...) was asked for other values, and did not come by this one on the way to them",
     "through_other_dtype": "it was computed from differentiated values, but through a dtype that has no derivative",
     "custom_gradient": "a custom gradient on the way to the output leaves it out",

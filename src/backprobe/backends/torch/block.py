@@ -473,7 +473,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     def _of_output(self, columns: Columns, output: Output) -> Backward:
         """What the calls of one output gave."""
         places = dict(zip(columns.captures, count(), strict=False)) if output.captures else {}
-        begun_at = tuple([*map(places.__getitem__, filter(places.__contains__, output.captures))])
+        begun_at = tuple(map(places.__getitem__, filter(places.__contains__, output.captures)))
         columns = self._settled(columns, output)
         updates = () if self.updates is None else self.updates.found(columns.captures)
         captures, numbers, arrived = columns.captures, columns.numbers, output.arrived

@@ -61,7 +61,7 @@ class TorchModelCall(ModelCall):
 
     def hidden_paths(self) -> Mapping[str, Reason]:
         kinds = {*map(type, self.structure.modules)}
-        if not any([issubclass(kind, ScriptModule) for kind in kinds]):  # a generator is called once for each
+        if ScriptModule not in {base for kind in kinds for base in kind.__mro__}:
             return {}
         parts = self.structure.parts
         inside = tuple(path and path + "." for path, module in parts if isinstance(module, ScriptModule))
