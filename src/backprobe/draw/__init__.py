@@ -24,6 +24,7 @@ from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable
 from backprobe.record.graph import Graph
+from backprobe.record.several import of_output
 from backprobe.recording import Recording, refuse_several
 from backprobe.show.drawable import Drawable
 
@@ -163,7 +164,8 @@ def _captions(drawn: Any) -> Captions:
     """The words of what is to be drawn. Raises BadOption."""
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
-        return Captions(drawn.record, load_arrays(drawn.record.backend))
+        record, own = drawn.record, drawn.record.default_output
+        return Captions(record if own is None else of_output(record, own), load_arrays(record.backend))
     drawable = getattr(drawn, "drawable", None) if isinstance(drawn, Report) else None
     if isinstance(drawable, Drawable):
         return ShadedCaptions(drawable)

@@ -91,13 +91,15 @@ def outputs(record: Record) -> str:
 def path_sums(sums: PathSums) -> str:
     """Whether the partials sum to the gradients, in a sentence."""
     judged = plural(sums.judged, "gradient")
-    if sums.agree:
+    if not sums.judged:
+        text = "the sum over paths of products of partials was compared with no gradient"
+    elif sums.agree:
         text = f"the sum over paths of products of partials agrees with {judged}"
         text += f" (largest relative difference {sums.difference:.1g})" if sums.difference else ", exactly"
     else:
         text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
         text += "; a hook, coarse rounding, or a backward that is not linear in its input can cause that"
     if sums.unjudged:
-        text += "; not compared (a hook of yours, a nested tensor, a loop of JAX, or terms that cancel or underflow): "
+        text += "; not compared (a hook of yours, a nested tensor, a loop of JAX, tensors in a block, or terms that cancel or underflow): "
         text += listed(sums.unjudged)
     return text
