@@ -100,6 +100,7 @@ def path_sums(sums: PathSums) -> str:
         text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
         text += "; a hook, coarse rounding, or a backward that is not linear in its input can cause that"
     if sums.unjudged:
-        text += "; not compared (a hook of yours, a nested tensor, a loop of JAX, tensors in a block, or terms that cancel or underflow): "
+        text += "; not compared (a hook of yours, a nested tensor, a loop of JAX, tensors in a block, or terms that "
+        text += "cancel or underflow): "
         text += listed(sums.unjudged)
     return text
