@@ -23,6 +23,7 @@ from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import nearest, of_graph, split, strip
+from backprobe.record.passes import Pass
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.several import of_output
 from backprobe.record.stamp import Stamp
@@ -104,6 +105,20 @@ class Recording(Mapping[str, Entry]):
         """The entries that were differentiated."""
         each = [one.outputs for one in self.record.by_output.values()] or [self.record.outputs]
         return tuple(self.record.entries[at] for at in dict.fromkeys(at for own in each for at in own))
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The passes that the program ran itself in a block, each with its line and what it asked for.
+
+        >>> import torch, backprobe as bp
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> with bp.probe() as rec:
+        ...     y = x * x
+        ...     (slope,) = torch.autograd.grad(y, x)
+        >>> rec.passes[0].output, rec.passes[0].call, rec.passes[0].inputs
+        ('y', 'autograd.grad', ('x',))
+        """
+        return self.record.passes
 
     @property
     def stamp(self) -> Stamp:

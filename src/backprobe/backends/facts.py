@@ -85,6 +85,11 @@ class Outcome:
     written: Written | None = None  # where the backend knows what wrote it
 
 
+OwnCall = tuple[str, Source | None, tuple[int, ...], bool, tuple[str, ...]]
+"""What was called, its line, the positions of the captures that it was limited to, whether it was given cotangents, and
+its other arguments."""
+
+
 @dataclass(frozen=True)
 class OwnPass:
     """A pass that the program ran itself: the positions of the captures that it began at, and whether it is one of
@@ -93,6 +98,7 @@ class OwnPass:
 
     begun_at: tuple[int, ...]
     adds_up: bool
+    calls: Sequence[OwnCall] = ()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from backprobe.cuts.unrecorded import CERTAIN, LOSING
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.graph import Graph, inverted, reached
 from backprobe.record.names import partition, split, strip
+from backprobe.record.reasons import LIMITED
 from backprobe.record.source import Source
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
@@ -298,7 +299,7 @@ class Dataflow:
 
     def _silent(self, source: int, target: int) -> Cut:
         entry = self.entries[source]
-        if entry.is_because("no_path_to_inputs") and entry.cause is not None:
+        if entry.is_because(*LIMITED) and entry.cause is not None:
             return Cut(Mention(source, target, entry.cause), is_silent=True, is_limited=True)
         found = next((mention for mention in self.mentions[target] if mention.source == source), None)
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)

@@ -12,6 +12,7 @@ from backprobe.markup import facts, shown
 from backprobe.record.brief import brief, path, sizes
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
+from backprobe.record.passes import Pass
 from backprobe.record.positions import Position
 from backprobe.record.reasons import COPY, WHY_LOST, Note, Reason
 from backprobe.record.source import Source
@@ -504,8 +505,8 @@ class Record:
     None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
     what the source says of entries without a gradient, where nothing is recorded of it. Where there are several
     outputs, ``by_output`` has what is of one of them alone, by its key; all else is of the one whose key is
-    ``default_output``, if it is there: of what a block called ``backward()`` on. ``none_reads`` are
-    gradients that the program read of its own tensors and found None.
+    ``default_output``, if it is there: of what a block called ``backward()`` on. ``passes`` are those that the program
+    ran itself, and ``none_reads`` are gradients that the program read of its own tensors and found None.
     """
 
     backend: str
@@ -527,6 +528,7 @@ class Record:
     used_at: tuple[UsedAt, ...] = ()
     by_output: Mapping[str, Differentiated] = field(default_factory=dict)
     default_output: str | None = None
+    passes: tuple[Pass, ...] = ()
     none_reads: tuple[NoneRead, ...] = ()
 
     @property

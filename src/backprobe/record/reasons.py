@@ -47,6 +47,9 @@ class Note(Reason):
 WRITTEN_SINCE = frozenset({"written_since", "written_since_past_autograd"})
 """The output does not depend on this version of a value that was written later: perhaps it depends on a newer one."""
 
+LIMITED = frozenset({"no_path_to_inputs", "beside_inputs"})
+"""The call that took gradients did not go there: its line is the cause."""
+
 CUT_IN_GRAPH = frozenset({"no_derivative", "custom_gradient"})
 """The output is computed from it, by the graph itself, and no gradient comes back: the line may not show why."""
 

@@ -89,6 +89,8 @@ def footer(record: Record) -> list[str]:
         if changed:
             lines.append(f"{label}: {listed(changed, 12)}")
     lines.append(outputs(record))
+    unnamed = [one for one in record.passes if one.output in keys_shown(record) and "()" in one.output]
+    lines += [f"{one.output}: {one}" for one in unnamed]
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
     sums = [(key, record.by_output[key].path_sums) for key in keys_shown(record)]

@@ -261,7 +261,7 @@ def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
     for one in given if isinstance(given, list) else ():
         if isinstance(one, dict):
             one.setdefault("in_graph", False)
-    return {"by_output": {}, "default_output": None, "none_reads": [], **data}
+    return {"by_output": {}, "default_output": None, "none_reads": [], "passes": [], **data}
 
 
 def _checked(data: Any, kind: type, where: str) -> Any:

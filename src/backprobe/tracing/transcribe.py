@@ -13,6 +13,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.cuts.histories import histories
 from backprobe.cuts.missing_edges import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.passes import Pass
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.several import joined
 from backprobe.record.stamp import Stamp, stamp
@@ -88,13 +89,26 @@ class Run:
         """The run as a record; what is made of each pass is looked at by itself, before all are joined."""
         outputs = self.schema.output_entries
         if not self.keys:
-            return looked_at(self._of_pass(self.passes[0], outputs))
+            return replace(looked_at(self._of_pass(self.passes[0], outputs)), passes=self._own())
         each = [*zip(self.keys, self.passes, strict=True)]
         begun = [
             outputs[at : at + 1] if one.own is None else self._outputs(one.own) for at, (_, one) in enumerate(each)
         ]
         records = {key: looked_at(self._of_pass(one, at)) for (key, one), at in zip(each, begun, strict=True)}
-        return joined(records, next((key for key, one in each if one is self.default), None))
+        default = next((key for key, one in each if one is self.default), None)
+        return replace(joined(records, default), passes=self._own())
+
+    def _own(self) -> tuple[Pass, ...]:
+        """The passes of the program's own, as the record names what they were about."""
+        captured, names = self.schema.captured, self.schema.names.of_entries
+        found = []
+        for at, passed in enumerate(self.passes):
+            own = passed.own
+            key = "" if own is None else self.keys[at] if self.keys else self._name_of(own)
+            for called, source, limits, has_cotangents, asked in () if own is None else own.calls:
+                inputs = tuple([names[captured[one]][0] for one in limits])
+                found.append(Pass(key, called, source, inputs, has_cotangents, asked))
+        return tuple(found)
 
     def _of_pass(self, passed: Backward, outputs: Sequence[int]) -> Record:
         schema = self.schema

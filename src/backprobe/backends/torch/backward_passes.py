@@ -32,6 +32,8 @@ from backprobe.source.user_code import package
 
 CALLS = CodeOf(torch.autograd, "backward", "grad")
 """The functions of PyTorch in which backward runs."""
+ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
+"""Arguments of these that change what they give."""
 NO_PASS = -2  # the engine says -1 where none is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
@@ -49,6 +51,10 @@ class BackwardCall:
     cotangents: tuple[Tensor | None, ...] = ()
     inputs: tuple[Tensor, ...] = ()
     is_limited: bool = False  # to ``inputs=``
+    called: str = "backward()"
+    has_cotangents: bool = False  # was it given any?
+    asked: tuple[str, ...] = ()  # other arguments that it was given
+    places: tuple[int, ...] = ()  # the positions of the captures of its inputs, where they are known
     at: Source | None = None  # the line in the user's code
     keeps_graph: bool = False  # does it free nothing?
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
@@ -75,9 +81,11 @@ class BackwardCall:
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
         inputs = given.get("inputs_tuple") or given["inputs"]
+        limits = () if inputs is None else tuple([one for one in _listed(inputs) if isinstance(one, Tensor)])
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
         return cls(
-            roots, cotangents, tuple([one for one in _listed(inputs) if isinstance(one, Tensor)]), inputs is not None,
+            roots, cotangents, limits, inputs is not None,
+            "autograd.grad" if is_grad else "backward()", given[seeds] is not None, tuple(filter(given.get, ASKED)),
             at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
             is_batched=bool(given.get("is_grads_batched")), is_ours=_is_ours(frame.f_back),
             is_nested=innermost_call(frame.f_back) is not None,

@@ -20,7 +20,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.capabilities import AtEnd, Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnPass, Root
+from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnCall, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
@@ -76,6 +76,7 @@ AROUND = -1  # in the place of an output: what a CopySlices node lets pass aroun
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
+IS_LIMITED, CALL = attrgetter("is_limited"), attrgetter("called", "at", "places", "has_cotangents", "asked")
 REQUIRES_GRAD, UNCLEAR = attrgetter("requires_grad"), attrgetter("is_unclear")
 
 
@@ -495,7 +496,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             notes = (*notes, (begun_at[0], Reason("grads_batched", {"count": str(output.batch)})))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
-        own = OwnPass(begun_at, not output.is_grad) if output.calls else None
+        own = OwnPass(begun_at, not output.is_grad, self._calls(output, captures)) if output.calls else None
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
                           none_reads=self.kept_gradients.found(captures), own=own)  # fmt: skip
         if self.partials is not None:
@@ -505,6 +506,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             return passed
         running = [number for number, call in self.passing.passes.items() if call in output.calls]
         return self.births.added_to(passed, with_edges(captures), running)
+
+    def _calls(self, output: Output, captures: Sequence[Capture]) -> Sequence[OwnCall]:
+        """The calls of an output with what they asked for."""
+        if any(map(IS_LIMITED, output.calls)):
+            at = {id(capture.tensor): position for position, capture in enumerate(captures)}
+            for call in output.calls:
+                call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
+        return [*map(CALL, output.calls)]
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""
