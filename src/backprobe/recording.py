@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -245,13 +245,8 @@ class Recording(Mapping[str, Entry]):
                 next="bp.probe(f, of=['ce', 'kl']), for several outputs",
             )  # fmt: skip
         found = weights_of(weights, record.by_output)
-        many = [key for key in found if any(note.code == "grads_batched" for note in record.by_output[key].notes)]
-        if many:
-            raise BadOption(
-                f"the gradients of {many[0]} are of many cotangents at once, and have no sum with others",
-                asked="rec.total()" if weights is None else f"rec.total({written(weights)})",
-                next=f"rec.of({many[0]!r}), or rec.total({{...}}) without it",
-            )  # fmt: skip
+        asked = "rec.total()" if weights is None else f"rec.total({written(weights)})"
+        _refuse_batched(record, found, asked, "have no sum with others")
         return Recording(summed(record, found), self._result)
 
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
@@ -262,12 +257,13 @@ class Recording(Mapping[str, Entry]):
         """
         from backprobe.conflicts.measure import conflicts  # which imports NumPy
 
+        asked = "rec.conflicts()" if patterns is None else f"rec.conflicts({written(patterns)})"
         if len(self.output_keys) < 2:
-            asked = "rec.conflicts()" if patterns is None else f"rec.conflicts({written(patterns)})"
             raise BadOption(
                 "conflicts are between the gradients of several outputs", asked=asked,
                 found="a recording of one output", next="bp.probe(f, of=['ce', 'kl'])(x).conflicts()",
             )  # fmt: skip
+        _refuse_batched(self.record, self.output_keys, asked, "point in no one direction")
         try:
             return conflicts(self.record, dict(self.items()) if patterns is None else self.select(patterns))
         except NothingMatched as error:
@@ -376,6 +372,16 @@ def refuse_several(recording: Recording, asked: str, instead: str) -> None:
             next=instead.format(repr(keys[0])) + ("" if "rec.of" not in instead else
             f", or {instead.replace('rec.of({})', 'rec.total()')} for their sum"),
         )  # fmt: skip
+
+
+def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str) -> None:
+    """Raise BadOption where one of some outputs has the gradients of many cotangents at once."""
+    for key in keys:
+        if any(note.code == "grads_batched" for note in record.by_output[key].notes):
+            raise BadOption(
+                f"the gradients of {key} are of many cotangents at once, and {why}", asked=asked,
+                next=f"rec.of({key!r}), for these alone",
+            )  # fmt: skip
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

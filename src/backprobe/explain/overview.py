@@ -174,7 +174,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
         elif not behind and all(cut.is_behind for cut in group):
             continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
-        elif (behind and behind <= meant) or all(_is_taken_for_itself(flow, cut) for cut in group):
+        elif (behind and behind <= meant) or _are_taken_for_themselves(flow, group):
             meant |= behind
         elif behind and _may_be_meant(flow, group, behind) and not any(cut.is_silent for cut in group):
             spared += [cut.mention for cut in group]
@@ -197,12 +197,17 @@ def _is_all_trained(flow: Dataflow) -> bool:
     return training is not None and training.stepped and _is_trained(flow.record)
 
 
-def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
-    """Is it a derivative that the program itself takes out of the graph, or of which it uses the sign alone?
+def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
+    """Are they derivatives that the program itself takes out of the graph, or of which it uses the signs alone?
 
-    So it is in an adversarial example: that the derivative has no history of its own takes nothing away.
+    So it is in an adversarial example: that a derivative has no history of its own takes nothing away.
     """
-    if cut.mention.use.kind not in ("derivative", DIFFERENTIATED) or not _is_all_trained(flow):
+    is_returned = any(flow.entries[cut.target].is_because("is_gradient") for cut in group)
+    return (is_returned or _is_all_trained(flow)) and all(_is_taken_for_itself(flow, cut) for cut in group)
+
+
+def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
+    if cut.mention.use.kind not in ("derivative", DIFFERENTIATED):
         return False
     pending, seen = [cut.target], {cut.target}
     for at in pending:  # which grows

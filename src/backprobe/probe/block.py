@@ -95,6 +95,8 @@ class BlockRun(Form):
 
     def exit(self, error: BaseException | None) -> None:
         """End the block. Raises NothingMatched, and BadOutput for an ``of`` or a cotangent that is not there."""
+        if isinstance(error, SystemExit) and not error.code:
+            error = None  # the program has ended as it should
         try:
             self.installed.close()
             self.closing()

@@ -42,6 +42,9 @@ class ScriptRecording:
                 assert self.recording is not None
                 record = self.recording.record
                 self.recording = Recording(replace(record, notes=(*record.notes, STOPPED)))
+            except SystemExit as error:
+                if error.code:
+                    raise
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)

@@ -14,7 +14,7 @@ from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
 from backprobe.record.passes import Pass
 from backprobe.record.positions import Position
-from backprobe.record.reasons import COPY, WHY_LOST, Note, Reason
+from backprobe.record.reasons import COPY, LIMITED, WHY_LOST, Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 from backprobe.record.training import Training, UsedAt
@@ -390,7 +390,8 @@ class Entry:
         recording = "rec" if key is None else f"rec.of({key!r})"
         return NoGradient(
             f"{self.name!r} has no gradient{of}: {self.status}", asked=asked + read,
-            found="\n".join([self.reason, *self._line_of_cause()]), why=self.status.meaning,
+            found="\n".join([self.reason, *self._line_of_cause()]),
+            why="" if self.is_because(*LIMITED) else self.status.meaning,
             next=f"bp.explain({recording}, {self.name!r}), or {asked}{otherwise} for None",
         )  # fmt: skip
 

@@ -100,6 +100,8 @@ SENTENCES = {
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "first_gradients": "these are of the first iteration of the script that takes gradients; it was stopped in the "
                        "second",
+    "outputs_not_kept": "autograd.grad(...) took gradients of many outputs: those of {count} calls after the first "
+                        "{most} outputs are not kept",
     "is_gradient": "it is a gradient from autograd.grad(...) without create_graph=True",
     "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "

@@ -34,6 +34,8 @@ CALLS = CodeOf(torch.autograd, "backward", "grad")
 """The functions of PyTorch in which backward runs."""
 ASKED = ("create_graph", "allow_unused", "is_grads_batched", "materialize_grads")
 """Arguments of these that change what they give."""
+MOST_OUTPUTS = 100
+"""The outputs of ``grad()`` that a block keeps apart: each has a gradient of every value."""
 NO_PASS = -2  # the engine says -1 where none is running
 STRIDED = torch.strided
 VERSION = attrgetter("_version")
@@ -188,6 +190,7 @@ class Passing:
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's
         self.outputs: list[Output] = []
+        self.left = 0  # calls of ``grad()`` of more outputs than are kept
         self.output_of: dict[int, Output] = {}  # by the engine's number
         self._at(Output())  # until one is known, what arrives is of none
         self.held: set[int] = set()  # by identity: the gradients of values, as they came
@@ -367,6 +370,9 @@ class Passing:
         queue_callback(call.end)  # which the engine does not call where a pass raises
         if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):
             return
+        if call.is_grad and len(self.outputs) >= MOST_OUTPUTS and self._known(call) is None:
+            self.left += 1
+            return
         self.begun += 1
         self._belongs(call, current_pass())
         if call.is_grad:
@@ -402,14 +408,20 @@ class Passing:
         output.calls.append(call)
         self._at(output)
 
-    def _output_of(self, call: BackwardCall) -> Output:
-        """What it is differentiated from, as far as it is that of an earlier call."""
+    def _known(self, call: BackwardCall) -> Output | None:
         for output in self.outputs:
             if not (call.is_grad or output.is_grad):
                 return output
             with self.quiet():
-                if output.is_grad == call.is_grad and (not call.is_grad or output.calls[0].asks_as(call)):
+                if output.is_grad and call.is_grad and output.calls[0].asks_as(call):
                     return output
+        return None
+
+    def _output_of(self, call: BackwardCall) -> Output:
+        """What it is differentiated from, as far as it is that of an earlier call."""
+        known = self._known(call) if self.outputs else None
+        if known is not None:
+            return known
         self.outputs.append(found := Output(is_grad=call.is_grad, batch=call.batch if call.is_batched else 0))
         return found
 

@@ -23,9 +23,11 @@ from backprobe.backends.capabilities import AtEnd, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnCall, OwnPass, Root
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
+from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import (
     CALLS,
+    MOST_OUTPUTS,
     BackwardCall,
     Output,
     Passing,
@@ -54,6 +56,7 @@ from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.partials import silent
 from backprobe.backends.torch.pipelines import Pipelines
+from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple, scales
 from backprobe.backends.torch.strategies import (
     NO_PATH,
@@ -116,6 +119,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.count = 0  # of what is listened to
         self.at_end: Backward | None = None  # of the pass that was run when the program was over
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
+        self.noticed: dict[Node, None] = {}  # those at which passes have begun
         self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
         self.is_shared = False  # do processes work together?
@@ -189,7 +193,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             if call.is_ours or call.is_transformed or not self.passing.is_open:
                 return
             self._take_partials()
-            handles: list[Any] = [node.register_prehook(self.passing.notice) for node in call.nodes]
+            new = [node for node in call.nodes if node not in self.noticed]  # a loop may take gradients of one again
+            self.noticed.update(dict.fromkeys(new))
+            handles: list[Any] = [node.register_prehook(self.passing.notice) for node in new]
             alone: list[Any] = [root for root in call.roots if root.grad_fn is None and root.requires_grad]
             handles += [root.register_hook(self.passing.notice) for root in alone]
             for handle in handles:
@@ -425,7 +431,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return code in CALLS
 
     def not_followed(self) -> Sequence[Reason]:
-        return [*self.pipelines.seen(), *self.census.zeros(self.passing.calls)]
+        return [*self._not_kept(), *self.pipelines.seen(), *self.census.zeros(self.passing.calls)]
+
+    def _not_kept(self) -> list[Reason]:
+        left = self.passing.left
+        return [Reason("outputs_not_kept", {"count": str(left), "most": str(MOST_OUTPUTS)})] if left else []
 
     def cut_short(self) -> Sequence[Source | None]:
         return [call.at for call in self.passing.calls if not call.is_over]
@@ -442,7 +452,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     def run_backward(self, root: Root, captures: Sequence[Capture]) -> None:
         followed = with_edges([_with_history(capture) for capture in captures])
-        with self.quiet(), self.passing.closed():
+        with self.quiet(), self.passing.closed(), put_back(random_states(())):
             self.settle(followed)
             self.mark_changed(followed)
             with silent(followed) as hooked:
@@ -603,7 +613,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
         """By number: what ``grad()`` did not come by on its way, though its output is computed from it."""
-        if not (lacking and output.is_grad):
+        if not (lacking and output.is_grad) or output.is_cut_short:
             return {}
         call, last = output.calls[0], output.calls[-1]
         behind = {*graph.all_nodes(call.nodes)}

@@ -16,11 +16,13 @@ from torch import Tensor
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.immutable import largest
+from backprobe.backends.random_states import put_back
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, with_edges
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, by_edge, key
 from backprobe.backends.torch.partials import Pass, compare, link, product, rounding, stopped
+from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.quoted_errors import said_by
@@ -48,7 +50,7 @@ class BlockPartials:
         captures = with_edges([capture for capture in self.captures if capture.is_followed])
         recorded = by_edge(captures)
         new = [positions[0] for edge, positions in recorded.items() if edge not in self.known]
-        with stopped(captures, recorded) as stop:
+        with put_back(random_states(())), stopped(captures, recorded) as stop:
             for at in new:
                 edge = captures[at].edge
                 assert edge is not None
@@ -74,6 +76,7 @@ class BlockPartials:
         ``begun`` are the cotangents of what it began at.
         """
         found = Links(with_edges(captures), dict(enumerate(grads)), {at: [seed] for at, seed in begun.items()})
+        found.unknown.update([at for at, one in enumerate(captures) if one.geometry is not None or one.writes])
         for at, sources in enumerate(inputs):
             edge = found.captures[at].edge
             if edge is not None and sources:
@@ -102,7 +105,7 @@ class Links:
             source, edge = self.captures[one], self.captures[one].edge
             block = None if edge is None else local.blocks.get(key(edge))
             flow = None
-            if block is not None and arrived is not None:
+            if block is not None and arrived is not None and fits(block, arrived, source):
                 flow = product(arrived, block, tuple(source.tensor.shape), rounding(consumer))[0]
                 self.flowing.setdefault(one, []).append(flow)
                 self.coarse[one] = max(self.coarse.get(one, 0.0), rounding(consumer))
@@ -126,6 +129,11 @@ class Links:
         return compare(
             self.captures, recorded, Arrivals(arrived, {}, {}), self.flowing, self.unknown, self.coarse, self.residue
         )
+
+
+def fits(block: Tensor, arrived: Tensor, source: Capture) -> bool:
+    """Is it the block between a gradient of one cotangent and this value, and not the base of a view?"""
+    return source.geometry is None and block.numel() == arrived.numel() * source.tensor.numel()
 
 
 def seeds(
