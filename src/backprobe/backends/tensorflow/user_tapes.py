@@ -233,9 +233,11 @@ class _Way:
         left = tuple([one for one in self.log.cuts.left.values()
                       if self.tape.has(one.position) and number in self.log.before(one.inputs)])  # fmt: skip
         computed = [each for each in self.targets if each in self.log.made or each in self.log.cut]
+        is_after = bool(self.targets) and max(self.targets) < self.tape.newest.get(number, 0)
+        if variable is None and is_after and not computed:
+            return WhyNone.WATCHED_AFTER, (), left
         if variable is None and number not in self.log.followed:
-            is_after = bool(self.targets) and max(self.targets) < self.tape.newest.get(number, 0)
-            return (WhyNone.WATCHED_AFTER if is_after else WhyNone.UNKNOWN), (), left
+            return WhyNone.UNKNOWN, (), left
         if not computed:
             is_new = bool(self.targets) and min(self.targets) > self.began
             return (WhyNone.CONSTANT if is_new else WhyNone.UNKNOWN), (), left
