@@ -23,6 +23,7 @@ from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell
 from backprobe.source.user_code import package
 
+MOST_DRAWN = 4  # circuits, where a cell takes gradients of several outputs
 LIKE_ENOUGH = 0.75  # a new name this similar to one that the cell assigns counts as a misspelling of it
 
 
@@ -202,12 +203,14 @@ def _show(recording: Recording) -> None:
 
     table = {"text/plain": str(recording), "text/html": recording._repr_html_()}
     display(table, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types
-    try:
-        drawing: Any = draw(recording)
-    except BackprobeError as error:  # too large to draw; the cell has run and is recorded
-        display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types
-    else:
-        display(drawing)  # type: ignore[no-untyped-call]  # IPython has no types
+    several = recording.output_keys[:MOST_DRAWN] if recording.record.is_of_several else ()
+    for one in [recording.of(key) for key in several] or [recording]:
+        try:
+            drawing: Any = draw(one)
+        except BackprobeError as error:  # too large to draw; the cell has run and is recorded
+            display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]  # IPython has no types
+        else:
+            display(drawing)  # type: ignore[no-untyped-call]  # IPython has no types
 
 
 def _is_silenced(cell: Cell) -> bool:

@@ -14,7 +14,7 @@ import backprobe as bp
 from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
-from backprobe.cli.recorded import recorded
+from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.cli.watched import watched
 from backprobe.draw import check_path
@@ -47,7 +47,8 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--wrt", metavar="NAME", multiple=True, help="Differentiate with respect to this argument only; "
                      "may be repeated."),
         click.option("--of", metavar="PATH", multiple=True, help="What to differentiate: a path in the return value or "
-                     "the name of a value; repeated, each has a backward pass of its own."),
+                     "the name of a value; repeated, each has a backward pass of its own. Of a script or a recording: "
+                     "the output that is meant."),
         click.option("--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; "
                      "may be repeated."),
         click.argument("words", nargs=-1, metavar="[NAME=VALUE]..."),
@@ -192,7 +193,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     The exit status is 1 if something was found.
     """
     if ":" in program or programs.is_saved(program):
-        _answer(bp.health(recorded(program, words, **options)))
+        _answer(bp.health(of_one(program, words, **options)))
     _answer(script.judged(program, words, bp.health, **options))
 
 
@@ -225,7 +226,7 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
         )  # fmt: skip
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
-    recording = recorded(program, words, by_default="true", **options)
+    recording = of_one(program, words, path, by_default="true", **options)
     if drawn["contributions"]:
         programs.refuse_without_partials(program, recording)
     bp.draw(recording, path, **drawn)
@@ -255,7 +256,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
             next=programs.asked(program, name.partition("=")[0], name, *words),
         )  # fmt: skip
     of, words = _first_name(words)
-    recording = recorded(program, words, by_default="true", **options)
+    recording = of_one(program, words, name, *of, by_default="true", **options)
     programs.refuse_without_partials(program, recording)
     echo(str(bp.derive(recording, name, *of)))
 

@@ -11,20 +11,51 @@ import backprobe as bp
 from backprobe.cli import script
 from backprobe.cli.program import PARTIALS, asked, is_saved, probed, refuse_beside_recording
 from backprobe.errors import BadOption
+from backprobe.findings.phrasing import listed
 from backprobe.record.names import nearest
 
 
-def recorded(program: str, words: Sequence[str], *, partials: str | None, by_default: str = "false", **options: Any
-             ) -> bp.Recording:  # fmt: skip
-    """The recording. Raises BadOption, and what ``probed``, ``script.recorded`` and ``load`` raise."""
+def recorded(program: str, words: Sequence[str], *, of: Sequence[str] = (), partials: str | None,
+             by_default: str = "false", **options: Any) -> bp.Recording:  # fmt: skip
+    """The recording. Raises BadOption, and what ``probed``, ``script.recorded`` and ``load`` raise.
+
+    Of a function ``of`` says what to differentiate; of what has been differentiated, which output is meant.
+    """
+    wanted = partials or by_default
     if is_saved(program):
         refuse_beside_recording([program], words, {**options, "partials": partials})
-        return bp.load(program, to="numpy")
-    wanted = partials or by_default
+        return _of(bp.load(program, to="numpy"), of, program, words)
     if program.endswith(".py") and ":" not in program:
-        return script.recorded(program, words, partials=PARTIALS.get(wanted, wanted), **options)
+        made = script.recorded(program, words, partials=PARTIALS.get(wanted, wanted), **options)
+        return _of(made, of, program, words)
     _refuse_options(program, words)
-    return probed(program, words, partials=wanted, **options)
+    return probed(program, words, of=of, partials=wanted, **options)
+
+
+def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> bp.Recording:
+    """The same for a command that is about one output; ``beside`` are its words before the arguments."""
+    found = recorded(program, words, **options)
+    if found.record.is_of_several:
+        raise BadOption(
+            f"the recording is of several outputs: {listed(found.output_keys)}", asked=asked(program, *beside, *words),
+            why="each of them has gradients of its own",
+            next=asked(program, *beside, *words, "--of", found.output_keys[-1]),
+        )  # fmt: skip
+    return found
+
+
+def _of(made: bp.Recording, of: Sequence[str], program: str, words: Sequence[str]) -> bp.Recording:
+    """The part of a recording that is of one output. Raises BadOption."""
+    if not of:
+        return made
+    keys = made.output_keys or tuple([entry.name for entry in made.outputs])
+    if len(of) > 1 or of[0] not in keys:
+        raise BadOption(
+            "one of the outputs is meant" if len(of) > 1 else f"no output is called {of[0]!r}",
+            asked=asked(program, *words, *(word for one in of for word in ("--of", one))), found=listed(keys),
+            next=asked(program, *words, "--of", keys[-1]) if keys else asked(program, *words),
+        )  # fmt: skip
+    return made.of(of[0]) if made.output_keys else made
 
 
 def _refuse_options(program: str, words: Sequence[str]) -> None:

@@ -178,7 +178,7 @@ class Script:
         if self.probe.options.nonfinite and self._is_clean(record):
             self.earlier.keep_losses(record)
             return False
-        report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
+        report = self._judged(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:
             report = self._with_earlier(report, record)
         if record.outputs or error is not None:
@@ -186,6 +186,13 @@ class Script:
             return is_enough and not (report.ok and self.iterations < self.steps)
         self._explained_before(report, record)
         return False
+
+    def _judged(self, recording: Recording) -> Report:
+        """The report; of several outputs that of the first with a finding, where the judge takes one."""
+        if self.judge is explain or not recording.record.is_of_several:
+            return self.judge(recording)
+        reports = [self.judge(recording.of(key)) for key in recording.output_keys]
+        return next((one for one in reports if not one.ok), reports[-1])
 
     def _with_earlier(self, report: Report, record: Record) -> Report:
         """A report, with what earlier iterations have left in variables."""
