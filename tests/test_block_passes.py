@@ -191,3 +191,83 @@ def test_partials_are_those_of_a_probed_function(partials):
         assert rec[name].partials == alone[name].partials and rec[name].contributions == alone[name].contributions
     assert rec.path_sums.agree and rec.path_sums.judged == 5
     assert bp.derive(rec, "x").value == pytest.approx(alone["x"].grad.item())
+
+
+def test_parameters_that_a_step_writes_have_the_gradients_of_their_own_versions():
+    model = torch.nn.Linear(1, 1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(1.0)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with bp.probe(values="copy") as rec:
+        for _ in range(3):
+            loss = model(torch.ones(1, 1)).square().sum()
+            for p, g in zip(model.parameters(), grad(loss, list(model.parameters())), strict=True):
+                p.grad = g
+            optimizer.step()
+    weights = {name: one for name, one in rec.items() if name.startswith("p#") and one.shape == (1, 1)}
+    assert [one.value.item() for one in weights.values()] == pytest.approx([1.0, 0.6, 0.36])
+    found = [{key: one.grads[key].item() for key in one.grads} for one in weights.values()]
+    assert found == [{}, {"loss#1": pytest.approx(2.4)}, {"loss#2": pytest.approx(1.44)}]
+
+
+def test_random_numbers_of_a_backward_are_the_same_with_partials():
+    class Noisy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * torch.rand(())
+
+    def run(**options):
+        torch.manual_seed(0)
+        x = leaf(1.0)
+        if not options:
+            return grad(Noisy.apply(x), x)[0].item(), torch.rand(()).item()
+        with bp.probe(**options):
+            y = Noisy.apply(x)
+            (g,) = grad(y, x)
+            return g.item(), torch.rand(()).item()
+
+    assert run(partials=True) == run(partials="full") == run(values="alias") == run()
+
+
+def test_blocks_of_edges_that_do_not_fit_are_left_out():
+    x = leaf(1.0, 2.0)
+    with bp.probe(partials="full") as rec:
+        y = x * 2
+        a = y[:1]
+        a.add_(1)
+        z = y.sin()
+        grad(z, x, torch.eye(2), is_grads_batched=True)
+    assert rec["z"].partials and rec["x"].grad.shape == (2, 2)
+    assert message(bp.BadOption, rec.conflicts).startswith("conflicts are between the gradients of several outputs")
+
+
+def test_a_pass_that_raised_has_not_reached_its_inputs():
+    class Failing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise ValueError("no")
+
+    x = leaf(1.0)
+    with pytest.raises(ValueError, match="no"), bp.probe() as rec:
+        y = Failing.apply(x)
+        grad(y, x)
+    assert rec["x"].status == "backward_not_run" and rec["x"].why.code == "backward_cut_short"
+
+
+def test_outputs_beyond_the_first_hundred_are_told():
+    x = leaf(1.0)
+    with bp.probe() as rec:
+        for scale in range(103):
+            y = (x * scale).sum()
+            grad(y, x)
+    assert len(rec.output_keys) == 100
+    assert any("those of 3 calls after the first 100 outputs are not kept" in note for note in rec.notes)

@@ -80,7 +80,7 @@ TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
 IS_LIMITED, CALL = attrgetter("is_limited"), attrgetter("called", "at", "places", "has_cotangents", "asked")
-REQUIRES_GRAD, UNCLEAR = attrgetter("requires_grad"), attrgetter("is_unclear")
+REQUIRES_GRAD, UNCLEAR, VERSION = attrgetter("requires_grad"), attrgetter("is_unclear"), attrgetter("_version")
 
 
 @lru_cache(4096)
@@ -122,6 +122,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.noticed: dict[Node, None] = {}  # those at which passes have begun
         self.prehooked: set[int] = set()  # the numbers of those at whose nodes prehooks are
         self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
+        self.leaf_versions: list[int] = []  # of these, when they were looked at last
         self.is_shared = False  # do processes work together?
         self.leaves: list[SharedLeaf] = []  # if they do
         self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of something
@@ -138,7 +139,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.start = nodes_made()
         self.passing.began, self.passing.quiet = partial(self._begun, began), self.quiet
         self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
-        for handle in (*self.steps.listen(self.expose, self.look_at_exposed), *self.census.listen()):
+        steps = self.steps.listen(self.expose, self.look_at_exposed, self._look_at_leaves_written)
+        for handle in (*steps, *self.census.listen()):
             self.hooks += (handle.hooks_dict_ref(), handle.id)
         self.scaled.listen()
         self.pipelines.listen()
@@ -329,17 +331,33 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         if known is None:
             self._listen_to(capture)
         else:
-            if previous is not None:
-                known.write()
-                if known.superseded is None:
-                    known.superseded = self.passing.begun
-                known.number = self._number()
+            if previous is not None and known.version != capture.version:
+                self._advance(known, capture.version)
             capture.leaf, capture.number = known, known.number
+
+    def _advance(self, leaf: ListenedLeaf, version: int) -> None:
+        """A leaf was written: what arrives from now on is of its new version."""
+        leaf.write()
+        if leaf.superseded is None:
+            leaf.superseded = self.passing.begun
+        leaf.number, leaf.version = self._number(), version
+
+    def _look_at_leaves_written(self) -> None:
+        """An optimizer has stepped: leaves without a live name may have been written to."""
+        tensors = [*self.leaf_hooks.values()]
+        now = [*map(VERSION, tensors)]
+        if now == self.leaf_versions:
+            return
+        self.leaf_versions = now
+        for tensor, version in zip(tensors, now, strict=True):
+            leaf = self.listened[id(tensor)]
+            if leaf.version != version:
+                self._advance(leaf, version)
 
     def _listen_to(self, capture: Capture) -> None:
         tensor = capture.tensor
         capture.number = number = self._number()
-        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number)
+        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number, capture.version)
         take: Callable[..., None] = partial(self.take_of_leaf, leaf)
         if self.is_shared:
             self.leaves.append(SharedLeaf(leaf.number, tensor))

@@ -90,6 +90,7 @@ class ListenedLeaf:
 
     number: int  # of what arrives at its newest version
     first: int  # at the version that it had when it was listened to first
+    version: int  # the newest that is known
     written: int = -1
     superseded: int | None = None  # the calls of backward() before its second version
     is_fresh: bool = False  # does this pass come from uses of its newest numbers alone?

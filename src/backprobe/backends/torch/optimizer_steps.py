@@ -39,13 +39,15 @@ class Steps:
         self.last: deque[Step] = deque(maxlen=MOST)
         self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # while one steps
 
-    def listen(self, expose: Callable[[Tensor], None], look: Callable[[], None]) -> list[Any]:
-        """Hear every call from now on; what is returned ends that.
+    def listen(
+        self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]
+    ) -> list[Any]:  # fmt: skip
+        """Hear every call from now on; what is returned ends that. ``stepped`` is called after each.
 
         PyTorch does not count the writes of a fused step: ``expose`` is given before it what it will write to, and
         ``look`` is called after it.
         """
-        self.expose, self.look = expose, look
+        self.expose, self.look, self.stepped = expose, look, stepped
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
@@ -59,6 +61,7 @@ class Steps:
             versions = tuple((tensor, was, version(tensor)) for tensor, was in self.before.pop(optimizer, ()))
             if _written_uncounted(optimizer):
                 self.look()
+            self.stepped()
             place = users_line(sys._getframe(1))
             if place is not None:
                 self.last.append(Step(versions, place))
