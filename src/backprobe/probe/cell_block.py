@@ -77,8 +77,9 @@ class _Running:
             return following
         sys.settrace(self.before)
         frame.f_trace = following
-        self.block = block = CellBlock(self.probe, self.backend, frame, self.site)
+        block = CellBlock(self.probe, self.backend, frame, self.site)
         block.enter()
+        self.block = block
         return frame.f_trace
 
 
