@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count, filterfalse
 from operator import attrgetter
 from types import CodeType, FrameType
@@ -69,6 +69,7 @@ from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
+from backprobe.source.by_code import by_code
 
 UNHEARD = "what backward computes, and has no name"
 HOME = torch.__file__.removesuffix("__init__.py")
@@ -79,7 +80,7 @@ UNNUMBERED = -1
 REQUIRES_GRAD, UNCLEAR = attrgetter("requires_grad"), attrgetter("is_unclear")
 
 
-@lru_cache(4096)
+@by_code(4096)
 def _traces(code: CodeType) -> bool:
     runs_as_it_is = code.co_qualname.startswith("DisableContext")
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))

@@ -26,6 +26,7 @@ from torch.nn import functional
 from backprobe.backends.facts import Effect
 from backprobe.backends.torch.structure import structure
 from backprobe.record.containers import leaves
+from backprobe.source.by_code import by_code
 
 PYTHONS = (
     FunctionType, MethodType, BuiltinFunctionType, type, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
@@ -73,7 +74,7 @@ def _of_other(function: Any) -> Effect:
     return Effect.UNKNOWN
 
 
-@lru_cache(4096)
+@by_code(4096)
 def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
     """A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``.
 

@@ -56,7 +56,8 @@ class Guarding(Repeating):
     def __init__(self, model: Module, listener: GuardListener) -> None:
         self.model, self.listener, self.thread = model, listener, threading.get_ident()
         self.known: dict[Module, str] = {}
-        self.foreign: WeakSet[Module] = WeakSet()
+        self.foreign: WeakSet[Module] = WeakSet()  # none of the model's when they ran first
+        self.has_looked = False  # for those, since a part of the model ran: it may have put one in
         self.guarded: dict[Module, GuardedModule] = {}  # those that were called
         self.running: tuple[Module, State] | None = None  # the outermost call that runs now
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
@@ -95,10 +96,12 @@ class Guarding(Repeating):
             is_dynamo_compiling() or threading.get_ident() != self.thread
         ):  # Dynamo traces hooks, and breaks at the second
             return
-        if module not in self.known and module not in self.foreign:
+        if module not in self.known and not (module in self.foreign and self.has_looked):
             self.foreign.add(module)
+            self.has_looked = True
             self._look()
         if module in self.known:
+            self.has_looked = False
             self.running = module, State(self._guarded(module))
         if type(module).__name__ == COMPILED:
             self._stand_aside(module)

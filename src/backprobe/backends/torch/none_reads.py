@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprobe.backends.seen import Seen
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing, current_pass
 from backprobe.backends.torch.capture import Capture
@@ -49,7 +50,7 @@ class NoneReads:
         self.passing = passing
         self.reads: dict[Hashable, _Read] = {}
         self.places: dict[Hashable, int] = {}  # how many tensors were read at each
-        self.filled: set[int] = set()  # by identity: tensors that are not leaves and were given a gradient
+        self.filled = Seen()  # tensors that are not leaves and were given a gradient
 
     def __len__(self) -> int:
         return len(self.reads)
@@ -62,11 +63,11 @@ class NoneReads:
             return True
         if tensor.is_leaf or tensor.retains_grad:
             return tensor.grad is None
-        return id(tensor) not in self.filled
+        return tensor not in self.filled
 
     def assigned(self, tensor: Any) -> None:
         if type(tensor) in ORDINARY and not tensor.is_leaf:
-            self.filled.add(id(tensor))
+            self.filled.add(tensor)
 
     def note(self, tensor: Tensor, text: str, at: Source, is_item: bool) -> None:
         calls = self.passing.calls

@@ -65,7 +65,8 @@ class Updates:
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by identity
         self.awaited: list[UpdatedLeaf] = []
-        self.names: dict[int, str] = {}  # by identity of the leaf
+        self.names: dict[int, str] = {}  # by identity of a leaf or buffer that is held here
+        self.held: list[Tensor] = []  # the buffers among these
         self.judged = Judged()
         self.statements: list[Statement] = []
         self.first: dict[int, int] = {}  # of each leaf and buffer in doubt, how it was judged when it was first seen
@@ -80,7 +81,7 @@ class Updates:
             leaf.is_written = False
         doubted = [leaf for leaf in self.awaited if leaf.look >= 0 and id(leaf.tensor) not in self.names]
         if doubted:
-            self.names |= _names(list(users_frames(sys._getframe(1))))
+            self._name_leaves(list(users_frames(sys._getframe(1))))
         queue_callback(self._arrived)
 
     def _first_seen(self, named: Mapping[str, Tensor]) -> None:
@@ -89,6 +90,11 @@ class Updates:
                 look = self.judged.add(tensor)
                 if look >= 0:
                     self.first[id(tensor)], self.names[id(tensor)] = look, name
+                    self.held.append(tensor)
+
+    def _name_leaves(self, frames: Sequence[FrameType]) -> None:
+        """Of what is held alone: another object may come to lie where one of the rest was."""
+        self.names |= {at: name for at, name in _names(frames).items() if at in self.leaves}
 
     def _arrived(self) -> None:
         """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
@@ -121,7 +127,7 @@ class Updates:
         tensors = [leaf.tensor for leaf in written]
         frames = list(users_frames(sys._getframe(1)))
         if any(id(tensor) not in self.names for tensor in tensors):
-            self.names |= _names(frames)
+            self._name_leaves(frames)
         found = []
         with self.quiet(), torch.no_grad():
             for leaf in written:

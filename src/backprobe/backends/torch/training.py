@@ -16,13 +16,13 @@ from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.call_sites import Instruction, call_site, switch
+from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
@@ -75,7 +75,12 @@ class Runs:
 
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
         """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
-        return id(owner) in self.modules and id(parameter) not in self.held
+        return id(owner) in self.modules and not self.has_held(parameter)
+
+    def has_held(self, tensor: Tensor) -> bool:
+        """Did a module that ran have it as its parameter?"""
+        known = self.held.get(id(tensor))
+        return known is not None and known.tensor() is tensor
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
         """The outermost of the modules around one that the program's own code calls where the one runs as well."""
@@ -142,7 +147,7 @@ class Census:
         self.stepped: dict[Optimizer, None] = {}
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
-        self.filled: set[int] = set()
+        self.filled = Seen()
 
     def listen(self) -> list[Any]:
         """Look at every step from now on; what is returned ends that."""
@@ -155,7 +160,7 @@ class Census:
         self.stepped[optimizer] = None
         for tensor in parameters(optimizer):
             if tensor.grad is not None:
-                self.filled.add(id(tensor))
+                self.filled.add(tensor)
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
@@ -175,8 +180,7 @@ class Census:
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
         """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own."""
-        functions = Function.__subclasses__()
-        if not custom_functions.are_users(len(functions), id(functions[-1])):
+        if not custom_functions.are_users():
             return ()
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
@@ -190,7 +194,7 @@ class Census:
         ]
 
     def _is_replaced(self, one: Tensor, names: TrainedNames) -> bool:
-        if id(one) in self.runs.held:
+        if self.runs.has_held(one):
             return False
         owner = names.owner(one)
         return owner is not None and self.runs.ran_with_others(owner, one)
@@ -200,7 +204,7 @@ class Census:
     ) -> Training:  # fmt: skip
         """What became of the parameters."""
         names, reached = judged.names, judged.reached
-        trainable = [one for at, one in judged.parameters.items() if one.requires_grad or at in self.filled]
+        trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
@@ -221,7 +225,7 @@ class Census:
         """The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
         gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
         """
-        lacking = [one for one in trainable if id(one) in self.before and id(one) not in self.filled]
+        lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
         if any(reached[self.before[id(one)]].surely([one]) for one in behind):
@@ -229,7 +233,7 @@ class Census:
         return [], {id(one) for one in behind}
 
     def _lacks(self, one: Tensor) -> bool:
-        return id(one) not in self.filled and (id(one) in self.empty or one.grad is None)
+        return one not in self.filled and (id(one) in self.empty or one.grad is None)
 
     def _untrained(
         self, lacking: Sequence[Tensor], names: TrainedNames, captures: Sequence[Capture],

@@ -102,7 +102,8 @@ class TorchWatching(Watching):
         self._check()
         self.locals.refuse_compiled(given, asked)
         self.modules: dict[Module, WatchedModule] = {}
-        self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()  # none of the model's when they ran first
+        self.has_looked = False  # for those, in this step: the program may have put one in since
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, Measured] = {}  # by identity of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
@@ -185,7 +186,7 @@ class TorchWatching(Watching):
             self.listener.leave_out(place)
 
     def _step_begins(self) -> None:
-        self.is_left_out, self.is_idle = not self.listener.is_measured, False
+        self.is_left_out, self.is_idle, self.has_looked = not self.listener.is_measured, False, False
         self.hook.wake()
         if self.locals.forwards:
             if self.is_left_out:
@@ -302,9 +303,10 @@ class TorchWatching(Watching):
                     self._measure(forward, f":{name}", leaf)
 
     def _added(self, module: Module) -> WatchedModule | None:
-        if module in self.foreign:
+        if module in self.foreign and self.has_looked:
             return None
         self.foreign.add(module)
+        self.has_looked = True
         self._look()
         return self.modules.get(module)
 
