@@ -25,11 +25,18 @@ LISTS = ("RECORD", "installed-files.txt")
 
 
 class Recorded(NamedTuple):
-    """What the distributions in a folder have there."""
+    """What a distribution has in the folder or archive that it is installed in."""
 
     modules: frozenset[str]  # files beside the packages
-    folders: frozenset[str]  # with files of theirs
-    packages: frozenset[str]  # of those that say no more
+    folders: frozenset[str]  # with files of its own
+    packages: frozenset[str]  # where it says no more
+
+    def has(self, inside: str) -> bool:
+        """Is the file one of its own, or does it lie among some?"""
+        around = inside.rpartition("/")[0]
+        if not around:
+            return inside in self.modules
+        return around in self.folders or inside.partition("/")[0] in self.packages
 
 
 def in_folder(file: str) -> tuple[str, str] | None:
@@ -62,17 +69,16 @@ def recorded_package(file: str) -> str | None:
 
 @lru_cache(4)
 def _searched(entries: tuple[str, ...]) -> frozenset[str]:
-    """The folders and archives that Python has looked for modules in, as absolute paths."""
-    finders = [(entry, sys.path_importer_cache.get(entry)) for entry in entries]
-    return frozenset(os.path.abspath(getattr(finder, "path", entry)) for entry, finder in finders)
+    """The folders and archives that Python has looked for modules in, as the files in them may spell these."""
+    found = [getattr(sys.path_importer_cache.get(entry), "path", entry) for entry in entries]
+    return frozenset([*found, *map(os.path.abspath, found)])
 
 
 def _is_recorded(root: str, inside: str) -> bool:
-    """Is the file one of a distribution in this folder or archive, or does it lie among files of one?"""
-    recorded, around = _recorded(root, _changed(root)), inside.rpartition("/")[0]
-    if not around:
-        return inside in recorded.modules
-    return around in recorded.folders or inside.partition("/")[0] in recorded.packages
+    """Has a distribution in this folder or archive the file? One of the same name as the package is asked first."""
+    changed, top = _changed(root), inside.partition("/")[0].removesuffix(".py")
+    names = sorted(_names(root, changed), key=lambda name: _package(name) != top)
+    return any(_recorded(root, name, changed).has(inside) for name in names)
 
 
 def _changed(root: str) -> int:
@@ -86,16 +92,21 @@ def _changed(root: str) -> int:
 
 
 @lru_cache(256)
-def _recorded(root: str, changed: int) -> Recorded:
-    modules, folders, packages = set[str](), set[str](), set[str]()
-    for about in _distributions(root):
-        files = [*_files(about)]
-        for file in files:
-            around = file.rpartition("/")[0]
-            (folders if around else modules).add(around or file)
-        if not files and about.name.endswith(ABOUT[0]):
-            packages.update(_packages(about))
-    return Recorded(frozenset(modules), frozenset(folders), frozenset(packages))
+def _names(root: str, changed: int) -> tuple[str, ...]:
+    return tuple(about.name for about in _distributions(root))
+
+
+@lru_cache(4096)
+def _recorded(root: str, name: str, changed: int) -> Recorded:
+    about = _opened(Path(root)) / name
+    files = [*_files(about)]
+    around = [file.rpartition("/")[0] for file in files]
+    says_no_more = not files and name.endswith(ABOUT[0])
+    return Recorded(
+        frozenset(file for file, folder in zip(files, around, strict=True) if not folder),
+        frozenset(filter(None, around)),
+        frozenset(_packages(about) if says_no_more else ()),
+    )
 
 
 def _distributions(root: str) -> Iterator[Any]:
@@ -136,8 +147,13 @@ def _files(about: Any) -> Iterator[str]:
 
 def _packages(about: Any) -> Iterable[str]:
     """The packages of a distribution that does not list its files."""
-    given = _read(about, "top_level.txt").split()
-    return given or [re.sub(r"[-.]+", "_", about.name.removesuffix(ABOUT[0]).partition("-")[0])]
+    return _read(about, "top_level.txt").split() or [_package(about.name)]
+
+
+@lru_cache(4096)
+def _package(name: str) -> str:
+    """The package that a distribution has, as far as the name of its folder says."""
+    return re.sub(r"[-.]+", "_", name.partition("-")[0])
 
 
 def _read(about: Any, name: str) -> str:
