@@ -166,7 +166,9 @@ def as_librarys(monkeypatch, *classes):
 
 
 @pytest.mark.parametrize("first", [jnp.sin, jax.nn.relu, jax.nn.softplus])
-def test_an_object_that_hides_a_function_of_a_library_leaves_the_note_on_one_that_hides_the_programs(monkeypatch, first):
+def test_an_object_that_hides_a_function_of_a_library_leaves_the_note_on_one_that_hides_the_programs(
+    monkeypatch, first
+):
     as_librarys(monkeypatch, Calls)
 
     assert notes_of(Calls(first)) == []

@@ -11,7 +11,7 @@ from backprobe.backends.capabilities import Staging
 from backprobe.backends.protocol import Tape
 from backprobe.record.patterns import Selection
 from backprobe.source.copies import Copy
-from backprobe.source.followed_calls import FollowedCalls, place_of
+from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
@@ -60,7 +60,8 @@ class Following(FollowedCalls[Scope]):
     def follow_once(self, caller: Scope, function: Any) -> Any:
         """The same, as a copy that is given back as soon as it has begun."""
         plain = function.__func__ if type(function) is MethodType else function
-        if type(plain) is FunctionType and place_of(plain.__code__) in self.own and not plain.__dict__:
+        code = plain.__code__ if type(plain) is FunctionType and not plain.__dict__ else None
+        if code is not None and (code, code.co_filename) in self.own:
             copy = self.trace.plan.copies.lend(plain, self.trace.operations)
             if copy is not None:
                 copy.cell.cell_contents = partial(self._begun, copy, caller)

@@ -15,7 +15,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, place_of, plain_function, way_of
+from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, place_of, plain_function
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import (
@@ -274,7 +274,7 @@ class Scope(CodeListener):
         elif kind is type:
             key = function, flagged
         else:
-            key, is_object = way_of(kind), True
+            key, is_object = (kind, getattr(kind, "__call__", None)), True  # noqa: B004  # see ``way_of``
         known = recorder.known_calls.get(key)
         if known is None or not recorder.is_recording:
             return self._call_unknown(function, flagged, key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count, filterfalse
 from operator import attrgetter
 from types import CodeType, FrameType
@@ -69,7 +69,6 @@ from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.source.by_code import by_code
 
 UNHEARD = "what backward computes, and has no name"
 HOME = torch.__file__.removesuffix("__init__.py")
@@ -80,10 +79,10 @@ UNNUMBERED = -1
 REQUIRES_GRAD, UNCLEAR = attrgetter("requires_grad"), attrgetter("is_unclear")
 
 
-@by_code(4096)
-def _traces(code: CodeType) -> bool:
+@lru_cache(4096)
+def _traces(code: CodeType, file: str) -> bool:
     runs_as_it_is = code.co_qualname.startswith("DisableContext")
-    return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
+    return not runs_as_it_is and file.startswith(tuple(HOME + part for part in TRACERS))
 
 
 def _with_history(capture: Capture) -> Capture:
@@ -438,7 +437,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     def hides(self, code: CodeType) -> bool:
-        return code in CALLS or _traces(code)
+        return code in CALLS or _traces(code, code.co_filename)
 
     def differentiates(self, code: CodeType) -> bool:
         return code in CALLS

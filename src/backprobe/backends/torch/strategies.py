@@ -95,9 +95,9 @@ def with_leaves(
 
     Leaves that were frozen since they were used want no gradient, nor do those that are ``spared``, by identity.
     """
-    if custom_functions.are_users():
-        outcomes = {**outcomes, **_silent(captures, outcomes, Givers(reached))}
     missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
+    if missing and custom_functions.are_users():
+        outcomes = {**outcomes, **_silent(captures, outcomes, Givers(reached))}
     made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
     frozen = {at for at in missing if outcomes[at].is_leaf and not captures[at].tensor.requires_grad}
     told = {at: replace(found, leaves_reached=True) if at in frozen else found for at, found in outcomes.items()}

@@ -94,7 +94,7 @@ class TorchWatching(Watching):
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
         refuse_others(options, asked)
-        given, options, model = model, without_wrapper(options), unwrapped(model)
+        given, options, model = model, without_wrapper(options, asked), unwrapped(model)
         self.model, self.options, self.listener, self.asked = model, options, listener, asked
         self.selection = WatchedSelection(options.select, asked, has_locals=True)
         self.thread = threading.get_ident()
