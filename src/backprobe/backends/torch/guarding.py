@@ -31,6 +31,7 @@ from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.structure import parts
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_frames
 from backprobe.record.nonfinite import Update
 
@@ -188,8 +189,9 @@ class Guarding(Repeating):
         for of in {call.of: None for call in ended.calls}:
             for name, parameter in of.parameters:
                 path = f"{of.path}.{name}" if of.path else name
-                if parameter.grad is not None and self.listener.is_read(path):
-                    gradients[path] = parameter.grad
+                gradient = grad_of(parameter)
+                if gradient is not None and self.listener.is_read(path):
+                    gradients[path] = gradient
         bad = unfit(gradients)
         if bad and not is_handled(ended.roots):
             with self.repeating():

@@ -25,6 +25,7 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
 from backprobe.backends.torch.nonfinite import BADNESS, Judged
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 from backprobe.source.frames import forget, variables_in
@@ -100,7 +101,8 @@ class Updates:
         """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
         with self.quiet(), torch.no_grad():
             for leaf in self.awaited:
-                leaf.gradient = None if leaf.tensor.grad is None else self.judged.add(leaf.tensor.grad)
+                gradient = grad_of(leaf.tensor)
+                leaf.gradient = None if gradient is None else self.judged.add(gradient)
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
         """Were leaves written to? Then by the statement at this line, as far as that is known.
@@ -131,7 +133,7 @@ class Updates:
         found = []
         with self.quiet(), torch.no_grad():
             for leaf in written:
-                before, now = leaf.look, leaf.tensor.grad
+                before, now = leaf.look, grad_of(leaf.tensor)
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
                 gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # which may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))

@@ -29,6 +29,7 @@ from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import users_frames
@@ -81,6 +82,11 @@ class Runs:
         """Did a module that ran have it as its parameter?"""
         known = self.held.get(id(tensor))
         return known is not None and known.tensor() is tensor
+
+    def leaves_of(self, module: Module, name: str) -> list[Tensor]:
+        """The leaves that a module had as this parameter when it ran, as far as they are still there."""
+        held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
+        return [one for one in held if one is not None and one.is_leaf]
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
         """The outermost of the modules around one that the program's own code calls where the one runs as well."""
@@ -159,6 +165,8 @@ class Census:
             return
         self.stepped[optimizer] = None
         for tensor in parameters(optimizer):
+            if not tensor.is_leaf:  # nor is it asked for its gradient: see ``grad_of``
+                continue
             if tensor.grad is not None:
                 self.filled.add(tensor)
             elif tensor.requires_grad:
@@ -175,7 +183,8 @@ class Census:
         held: list[Iterable[Tensor]] = [parameters(one) for one in self.stepped]
         if not self.stepped and reached.is_whole:
             held = [model.parameters() for model in names.models if self.runs.has_recorded(model)]
-        found = {id(one): one for own in held for one in own if self.stepped or not self._is_replaced(one, names)}
+        leaves = (leaf for own in held for one in own for leaf in self._leaves(one, names))
+        found = {id(one): one for one in leaves if self.stepped or not self._is_replaced(one, names)}
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
@@ -184,14 +193,21 @@ class Census:
             return ()
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
-            (one, edge.node, one.grad) for one in graph.leaves(givers.of)
-            if one.grad is not None and (edge := gradient_edge(one)) is not None
+            (one, edge.node, gradient) for one in graph.leaves(givers.of)
+            if (gradient := grad_of(one)) is not None and (edge := gradient_edge(one)) is not None
         ]  # fmt: skip
         names = TrainedNames(self.runs.modules.values(), self.runs.held)
         return [
             custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, found)]))
             for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
         ]
+
+    def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
+        """A parameter, or where the program has put a result in its place, those that its module ran with before."""
+        if one.is_leaf:
+            return (one,)
+        name, owner = names.owners.get(id(one), ("", None))
+        return self.runs.leaves_of(owner, name.rpartition(".")[2]) if owner is not None else ()
 
     def _is_replaced(self, one: Tensor, names: TrainedNames) -> bool:
         if self.runs.has_held(one):
@@ -233,7 +249,7 @@ class Census:
         return [], {id(one) for one in behind}
 
     def _lacks(self, one: Tensor) -> bool:
-        return one not in self.filled and (id(one) in self.empty or one.grad is None)
+        return one not in self.filled and (id(one) in self.empty or grad_of(one) is None)
 
     def _untrained(
         self, lacking: Sequence[Tensor], names: TrainedNames, captures: Sequence[Capture],

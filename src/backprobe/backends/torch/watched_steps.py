@@ -20,7 +20,7 @@ from backprobe.backends.patching import listening
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.statistics import exponents_of, row_of
 from backprobe.backends.torch.tape import quiet
-from backprobe.backends.torch.tensors import here
+from backprobe.backends.torch.tensors import grad_of, here
 from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
 from backprobe.errors import BadOption
 from backprobe.record.statistics import scaled
@@ -123,8 +123,9 @@ class OptimizerSteps:
             return
         with quiet(), torch.no_grad():
             for one in tensors:
-                if one.grad is not None:
-                    self._add(one, kind, one.grad, factor, replaces)
+                gradient = grad_of(one)
+                if gradient is not None:
+                    self._add(one, kind, gradient, factor, replaces)
 
     def _measure_parameters(self, tensors: Any) -> None:
         with quiet(), torch.no_grad():
@@ -203,7 +204,7 @@ def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
         f"the steps of {type(wrapper).__name__} cannot be heard",
         asked=asked,
         found=f"it holds {len(held)} optimizers: {', '.join(held)}" if held else "it has no hooks on its steps",
-        why=f"{type(wrapper).__name__}.__init__ does not call that of torch.optim.Optimizer, which makes them",
+        why=f"{type(wrapper).__name__}.__init__ does not call that of torch.optim.Optimizer, which makes its hooks",
         next=f"optimizer=[{given}]" if held else "super().__init__(params, defaults) in its __init__; or leave out "
         "optimizer=, and call run.step() after each step",
     )

@@ -98,7 +98,7 @@ class Remedies:
             yield from self._cured(row, at, root)
         except FAILING as error:
             where = self.known.name(at) + self.known.at_line(at)
-            self.known.unjudged[say("remedy_unjudged", at=where, error=first_line(error))] = None
+            self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
 
     def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
         """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
