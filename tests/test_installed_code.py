@@ -5,10 +5,8 @@ import os
 import site
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -17,10 +15,10 @@ import torch
 import backprobe as bp
 from asked import leaf
 from backprobe.source.user_code import package
+from overlays import PACKAGES, linked, run
 
 INSTALLED = "def smooth(x):\n    inner = x * 2\n    return inner + 1\n"
 OWN = "def mine(x):\n    inner = x * 3\n    return inner\n"
-PACKAGES = Path(sysconfig.get_paths()["purelib"])
 
 
 class Layout:
@@ -488,23 +486,7 @@ def made_counts(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def overlay(tmp_path_factory):
-    """All that is installed here, as ``PYTHONPATH`` may have it: links in a folder of another name."""
-    folder = tmp_path_factory.mktemp("overlay")
-    for one in PACKAGES.iterdir():
-        if one.suffix != ".pth" and not one.name.startswith(("backprobe", "__editable__", "_backprobe")):
-            (folder / one.name).symlink_to(one)
-    return folder
-
-
-def run(file, folder, *before, python=None, paths=True):
-    """What a script prints, run by the Python below this environment."""
-    own = Path(bp.__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(own), *([str(folder)] if paths else [])])}
-    interpreter = sys._base_executable if python is None else python
-    done = subprocess.run(
-        [interpreter, "-W", "error", *before, str(file)], env=environment, capture_output=True, text=True, timeout=300
-    )
-    return done.stdout + done.stderr
+    return linked(tmp_path_factory.mktemp("overlay"))
 
 
 BLOCK = """

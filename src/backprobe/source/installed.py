@@ -48,10 +48,11 @@ def in_folder(file: str) -> tuple[str, str] | None:
     return None
 
 
+@lru_cache(4096)
 def is_edited(root: str, top: str) -> bool:
     """Is what lies in such a folder a link to the program's own, which its distribution says is edited?"""
     return os.path.islink(f"{root}/{top}") and any(
-        top in (*_tops(_files(about)), *_packages(about)) and _says_edited(_read(about, "direct_url.json"))
+        _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
         for about in _distributions(root)
     )
 
@@ -137,8 +138,8 @@ def _opened(root: Path) -> Any:
 def _files(about: Any) -> Iterator[str]:
     """The files of a distribution, from the folder that it is installed in."""
     for name in LISTS:
-        for row in csv.reader(_read(about, name).splitlines()):
-            file = "/".join(row[:1])
+        for row in csv.reader(_read(about, name).replace("\0", "").splitlines()):
+            file = "".join(row[:1])
             if name != LISTS[0]:
                 file = os.path.normpath(f"{about.name}/{file}")
             if file and not file.startswith(("..", "/")):
