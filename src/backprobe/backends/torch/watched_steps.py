@@ -205,7 +205,9 @@ def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
         asked=asked,
         found=f"it holds {len(held)} optimizers: {', '.join(held)}" if held else "it has no hooks on its steps",
         why=f"{type(wrapper).__name__}.__init__ does not call that of torch.optim.Optimizer, which makes its hooks",
-        next=f"optimizer=[{given}]" if held else "super().__init__(params, defaults) in its __init__; or leave out "
+        next=f"optimizer=[{given}]"
+        if held
+        else "super().__init__(params, defaults) in its __init__; or leave out "
         "optimizer=, and call run.step() after each step",
     )
 
