@@ -487,7 +487,6 @@ def test_a_saved_recording_is_read_as_the_function_would_be(folder):
     [
         (["explain", "saved", "x=3"], "x=3"), (["explain", "saved", "u", "--nonfinite"], None),
         (["health", "saved", "--wrt", "x"], "--wrt"), (["draw", "saved", "x.svg", "--partials", "true"], "--partials"),
-        (["derive", "saved", "x", "--of", "a"], "--of"),
     ],
 )  # fmt: skip
 def test_what_is_for_functions_is_refused_beside_a_recording(folder, words, given):

@@ -27,7 +27,7 @@ PUBLIC = {
     "NoGradient", "NoSource", "Nonfinite", "NotFinite", "NotInstalled", "NotSaved", "NothingMatched",
     "NothingToDifferentiate", "Overwritten",
     "BadRun", "Histogram", "Run", "RunDiffReport", "RunDivergence", "Step", "UnknownStep", "Watch", "open_run", "watch",
-    "IndirectInput", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
+    "IndirectInput", "Pass", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownAttribute", "UnknownName",
     "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",

@@ -44,6 +44,7 @@ from backprobe.provoke import Provocation, Provocations, Provoke, provoke
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
+from backprobe.record.passes import Pass
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording, load
@@ -92,6 +93,7 @@ __all__ = [
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
+    "Pass",
     "PathSums",
     "Probe",
     "Provocation",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
+from backprobe.source.by_code import by_code
 from backprobe.source.locate import covers
 
 Instruction = tuple[CodeType, int]
@@ -100,7 +101,7 @@ def _around(site: Site) -> Iterator[Switch]:
             return
 
 
-@lru_cache(1024)
+@by_code(1024)
 def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Site | None:
     """Where an instruction belongs to: the outermost node of this kind that is exactly what it computes."""
     lines = tuple(linecache.getlines(code.co_filename))

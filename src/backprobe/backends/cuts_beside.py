@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
 
-from backprobe.backends.call_sites import Instruction, mentions, site_at, source_of
+from backprobe.backends.call_sites import mentions, site_at, source_of
 from backprobe.cuts.cutting_operations import Use, names_bound, names_in, unseen_uses, use_of, uses
 from backprobe.cuts.lines import line_of
 from backprobe.record.source import Source
+from backprobe.source.by_code import by_code
 
 CUTTING = ("detach", "data", "number", "numpy", "copied", "integer")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -30,10 +30,10 @@ class CutBeside(NamedTuple):
     source: Source
 
 
-@lru_cache(256)
-def around_call(instruction: Instruction) -> tuple[CutBeside, ...]:
+@by_code(256)
+def around_call(code: CodeType, at: int) -> tuple[CutBeside, ...]:
     """Those in the function that calls a model, in statements whose results go on to a ``backward()`` there."""
-    site = site_at(*instruction)
+    site = site_at(code, at)
     if site is None or not isinstance(site.node, ast.Call) or not isinstance(site.node.func, ast.Name | ast.Attribute):
         return ()
     around: ast.AST = site.statement
@@ -44,14 +44,14 @@ def around_call(instruction: Instruction) -> tuple[CutBeside, ...]:
     items = {name.id for node in loops for name in ast.walk(node.target) if isinstance(name, ast.Name)}
     found = []
     for statement in _leading_to_backward(own):
-        source = source_of(instruction[0].co_filename, statement)
+        source = source_of(code.co_filename, statement)
         for value, use in _uses(source.statement, model, items):
             if use.kind in CUTTING and not use.is_conditional:
                 found.append(CutBeside(value, use, line_of(source, use.text)))
     return tuple(dict.fromkeys(found))
 
 
-@lru_cache(1024)
+@by_code(1024)
 def in_forward(code: CodeType, parameter: str) -> tuple[CutBeside, ...]:
     """Those in a module's forward: statements that compute something from a parameter without a gradient for it."""
     found = []

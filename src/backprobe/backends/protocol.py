@@ -69,7 +69,7 @@ class Tape(Tensors, Callables, Protocol):
 
     @property
     def partly_tensors(self) -> tuple[type, ...]:
-        """Types of which some values are tensors and others are not, as arrays of random keys."""
+        """Types of which some values are tensors and others are not, as arrays of random keys; subclasses too."""
         return ()
 
     opened: Callable[[Any], Any] | None = None

@@ -78,7 +78,10 @@ class CheckedCall:
         self.operation = operation
         self.random = numpy.random.default_rng(seed)
         self.inputs, self.values = list(operation.inputs.values()), operation.values
-        self.outputs = operation.run(self.values)
+        try:
+            self.outputs = operation.run(self.values)
+        except Exception as error:  # it has run on these values once, and has changed something
+            raise Uncheckable("raises", error=first_line(error)) from error
         self.at_rest = flat(self.outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
             raise Uncheckable("varies")

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dis import opname
-from functools import lru_cache
 from itertools import takewhile
 from operator import itemgetter
 from types import CodeType, FrameType
@@ -29,6 +28,7 @@ from backprobe.probe.block import PlainBlock
 from backprobe.probe.form import home
 from backprobe.probe.output import Output
 from backprobe.probe.request import Request
+from backprobe.source.by_code import by_code
 from backprobe.source.bytecode import events
 from backprobe.source.locate import is_module
 from backprobe.source.user_code import package
@@ -283,7 +283,7 @@ def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
     return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
 
 
-@lru_cache(4096)
+@by_code(4096)
 def _can_hold(code: CodeType) -> bool:
     """Can a block stand in this code? Not in a comprehension, the body of a class, or what has no source."""
     is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")

@@ -18,6 +18,7 @@ class GapCode(Enum):
     NO_GRADIENT = "no_gradient"
     WRITTEN = "written"
     EMPTY_GRADIENT = "empty_gradient"
+    COMPUTED = "computed"
     NOT_OPTIMIZED = "not_optimized"
     NOT_STEPPED = "not_stepped"
     REMOVED = "removed"
@@ -44,6 +45,7 @@ MEANINGS = {
     GapCode.NO_GRADIENT: "it had a value, and no gradient came back to it",
     GapCode.WRITTEN: "it is a view whose memory was written to before backward(): the gradient goes around it",
     GapCode.EMPTY_GRADIENT: "its .grad was None as the optimizer stepped",
+    GapCode.COMPUTED: "it is no leaf, since the program computed it: backward() sets the .grad of leaves only",
     GapCode.NOT_OPTIMIZED: "no watched optimizer has it",
     GapCode.NOT_STEPPED: "its optimizer did not step",
     GapCode.REMOVED: "it was no longer a part of the model",

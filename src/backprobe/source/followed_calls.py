@@ -24,6 +24,20 @@ def plain_function(function: Any) -> FunctionType | None:
     return plain if type(plain) is FunctionType and not plain.__dict__ else None
 
 
+Place = tuple[CodeType, str]
+Way = tuple[type, Any]
+
+
+def place_of(code: CodeType) -> Place:
+    """What code is remembered by: a function and its copy in another file have equal code."""
+    return code, code.co_filename
+
+
+def way_of(kind: type) -> Way:
+    """What a type of objects is remembered by: a program may give a class another ``__call__``."""
+    return kind, getattr(kind, "__call__", None)  # noqa: B004  # what it is, and not whether there is one
+
+
 class Callables(Protocol):
     """What a framework knows of the functions and objects that a program calls: as it stands here, nothing special."""
 
@@ -42,9 +56,12 @@ class Callables(Protocol):
         """For a function of the framework that calls functions given to it: what to call in its place."""
         return None
 
-    def held(self, function: Any) -> Sequence[Any]:
-        """The functions that a module of a library holds and will call, where none of them can be exchanged."""
-        return ()
+    def held(self, function: Any) -> Sequence[Any] | None:
+        """The functions that a module of a library holds and will call, where none of them can be exchanged.
+
+        None of what is no such module: another object of its type holds none either.
+        """
+        return None
 
     def hidden(self, function: Any) -> Any:
         """What an object that is not a Python function says that it wraps."""
@@ -76,8 +93,8 @@ class FollowedCalls(Generic[Caller]):
 
     def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
-        self.foreign: set[CodeType | type] = set()  # functions, and types of objects, that are not followed
-        self.own: set[CodeType] = set()  # functions that are
+        self.foreign: set[Place | Way] = set()  # functions, and types of objects, that are not followed
+        self.own: set[Place] = set()  # functions that are
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
@@ -94,12 +111,13 @@ class FollowedCalls(Generic[Caller]):
     def follow(self, caller: Caller, function: Any) -> Any:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
         kind = type(function)
-        if kind in self.foreign:
+        if way_of(kind) in self.foreign:
             return None
         if kind is FunctionType and not function.__dict__:  # nothing is wrapped in it, and it is not compiled
-            if function.__code__ in self.foreign:
+            place = place_of(function.__code__)
+            if place in self.foreign:
                 return None
-            if function.__code__ in self.own:
+            if place in self.own:
                 return self._reporting(function, caller, "", function)
         if isinstance(function, BUILTIN):
             return functools.partial(self._higher_order, caller, function) if function in HIGHER_ORDER else None
@@ -120,14 +138,16 @@ class FollowedCalls(Generic[Caller]):
             function, call = called
             inner = innermost(function)
         if inner is None or not self.is_followed(function, inner):
-            self._know_foreign(kind, called, inner, function)
-            for one in self.callables.held(given):
+            held = self.callables.held(given)
+            if held is None and self.callables.hidden(given) is None:
+                self._know_foreign(kind, called, inner, function)
+            for one in held or ():
                 self._note_held(one, given)
             return None
         if self.note_compiled(function):
             return None
         if called is None and (plain := plain_function(function)) is not None:
-            self.own.add(plain.__code__)
+            self.own.add(place_of(plain.__code__))
         followed = self._reporting(function, caller, label, inner)
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
@@ -140,11 +160,11 @@ class FollowedCalls(Generic[Caller]):
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
-                self.foreign.add(plain.__code__)
+                self.foreign.add(place_of(plain.__code__))
             return
         defines_it = called is not None and called[1] is None and inner is getattr(called[0], "__func__", None)
         if defines_it and LOCALS not in kind.__qualname__:
-            self.foreign.add(kind)
+            self.foreign.add(way_of(kind))
 
     def _reporting(self, function: Any, caller: Caller, label: str, inner: FunctionType) -> Any:
         try:

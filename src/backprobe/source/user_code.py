@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import site
+import sys
 import sysconfig
 from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import Any
+
+from backprobe.source.installed import in_folder, is_edited, recorded_package
 
 
 def innermost(function: Any) -> FunctionType | None:
@@ -30,13 +34,21 @@ _OWN = __file__.removesuffix("source/user_code.py")
 
 
 @lru_cache(1)
-def _library_roots() -> tuple[str, ...]:
+def _installed_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    installed = [paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()]
-    return tuple(dict.fromkeys(path + "/" for path in [*installed, paths["stdlib"], paths["platstdlib"]]))
+    found = [paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()]
+    return tuple(dict.fromkeys(path + "/" for path in found))
 
 
-@lru_cache(4096)
+@lru_cache(1)
+def _pythons_roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    version = f"{sys.version_info.major}{sys.version_info.minor}"
+    archive = f"{os.path.dirname(paths['stdlib'])}/python{version}.zip"
+    return tuple(dict.fromkeys(path + "/" for path in (paths["stdlib"], paths["platstdlib"], archive)))
+
+
+@lru_cache(16384)
 def package(file: str) -> str | None:
     """The installed package that a file belongs to, "" for Python's own library; None for the user's own code."""
     if file.startswith(_OWN):
@@ -45,8 +57,10 @@ def package(file: str) -> str | None:
         return ""
     if CONVERTED in file:
         return "tensorflow"
-    for root in _library_roots():
+    place = in_folder(file)
+    if place is not None:
+        return None if is_edited(*place) else place[1]
+    for root in _installed_roots():
         if file.startswith(root):
-            installed = root.endswith("-packages/")
-            return file[len(root) :].split("/")[0] if installed else ""
-    return None
+            return file[len(root) :].split("/")[0]
+    return "" if file.startswith(_pythons_roots()) else recorded_package(file)

@@ -114,7 +114,7 @@ class Codes:
         if self.tape.opened is not None:
             value = self.tape.opened(value)
         if not holds(value, is_tensor):
-            is_known = not (is_container(kind) or isinstance(value, self.tape.partly_tensors))
+            is_known = not (type(value) is not kind or is_container(kind) or issubclass(kind, self.tape.partly_tensors))
             if is_known and LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES:
                 self.bare.add(kind)
             return ()
@@ -125,7 +125,10 @@ class Codes:
 
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
         """A tensor as the only leaf of itself, or the leaves of a container that holds one."""
-        return (("", value),) if self.tape.is_tensor(value) else self._leaves(value)
+        if self.tape.is_tensor(value):
+            self.bare.discard(type(value))  # a type that holds a tensor after all
+            return (("", value),)
+        return self._leaves(value)
 
     def returned(self, kind: ScopeKind, output: Any) -> Code:
         """What a module has returned."""

@@ -317,7 +317,7 @@ class FrameObserver:
         self.tracer = Tracer(self._entered)
         self.failed: Callable[[BaseException], None] = lambda error: None
         """Called with an error of backward, in each frame that it passes through: the program may catch it."""
-        self.users: dict[CodeType, bool] = {}
+        self.users: dict[str, bool] = {}  # by file: is it of the program's own package?
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
     def start(
@@ -359,10 +359,10 @@ class FrameObserver:
         code = frame.f_code
         if code.co_name in self.tape.hears and self.trace.is_recording:
             self.tape.entered(frame)
-        users = self.users.get(code)
+        users = self.users.get(code.co_filename)
         if users is None:
-            users = self.users[code] = self._is_users(code)
-        if not users:
+            users = self.users[code.co_filename] = self._is_users(code.co_filename)
+        if not users or (code.co_freevars and self._is_probed(code)):
             return self._returning(frame) if code.co_name == DIFFERENTIATING else None
         if not self.trace.is_recording:
             return None
@@ -393,13 +393,15 @@ class FrameObserver:
         caller = self.callers.get(part)
         return None if caller is None else trace.caller_again(*caller)
 
-    def _is_users(self, code: CodeType) -> bool:
-        installed = package(code.co_filename)
-        users = installed is None or (installed != "" and installed == self.trace.home)
-        if users and is_rewritten(code):
+    def _is_users(self, file: str) -> bool:
+        installed = package(file)
+        return installed is None or (installed != "" and installed == self.trace.home)
+
+    def _is_probed(self, code: CodeType) -> bool:
+        if is_rewritten(code):
             self.trace.note("already_probed", name=code.co_qualname)
-            return False
-        return users
+            return True
+        return False
 
     def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
         """The watched frame that a frame runs in, and how many others lie between."""

@@ -63,7 +63,7 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
     """Lines that take parameters which have their gradients out of the graph, beside other uses of them."""
-    found = [one for at in dict.fromkeys(code.calls.get("", ())) for one in around_call(at)
+    found = [one for at in dict.fromkeys(code.calls.get("", ())) for one in around_call(*at)
              if package(one.source.file) is None]  # fmt: skip
     kinds = {quote_path(own): kind for own, kind in code.kinds.items()}
     for full, at in record.names.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from functools import lru_cache
 from types import CodeType, FrameType, MethodType
 from typing import Any
 
@@ -12,6 +11,7 @@ from backprobe.backends.capabilities import KeptGradients
 from backprobe.backends.user_lines import source_at
 from backprobe.errors import NoSource
 from backprobe.record.source import Source
+from backprobe.source.by_code import by_code
 from backprobe.source.followed_calls import plain_function
 from backprobe.source.frames import UNKNOWN, value_in
 from backprobe.source.locate import locate
@@ -61,7 +61,7 @@ def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
     return definition is not None and bool(parameter) and checks(definition, parameter)
 
 
-@lru_cache(256)
+@by_code(256)
 def _definition(code: CodeType) -> ast.AST | None:
     try:
         return locate(code).node

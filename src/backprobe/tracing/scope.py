@@ -15,7 +15,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, plain_function
+from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, place_of, plain_function
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import (
@@ -257,14 +257,14 @@ class Scope(CodeListener):
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
-        recorder, kind = self.recorder, type(function)
+        recorder, kind, is_object = self.recorder, type(function), False
         if kind is BuiltinFunctionType:
             owner = function.__self__
             home = type(owner)
             key: Any = owner if home in HOMES else home, function.__name__, flagged
         elif (plain := plain_function(function)) is not None:
             code = plain.__code__
-            if self.follows and code in recorder.own and recorder.is_recording:
+            if self.follows and (code, code.co_filename) in recorder.own and recorder.is_recording:
                 followed = recorder.following.follow_once(self, function)
                 if followed is not None:
                     self._say(CALLED, "")
@@ -274,13 +274,13 @@ class Scope(CodeListener):
         elif kind is type:
             key = function, flagged
         else:
-            key = kind
+            key, is_object = (kind, getattr(kind, "__call__", None)), True  # noqa: B004  # see ``way_of``
         known = recorder.known_calls.get(key)
         if known is None or not recorder.is_recording:
             return self._call_unknown(function, flagged, key)
         origin, effect = known
         recorder.say((self.number, CALLED, origin))
-        if key is not kind:
+        if not is_object:
             return function if effect is Effect.READS else self._watched(function, effect)
         effect = recorder.effect(function, flagged)  # of an object it is known what it is called, and not what it does
         watched = function if effect is Effect.READS else self._watched(function, effect)
@@ -315,15 +315,15 @@ class Scope(CodeListener):
         """Next time it is known by ``key``, unless an object of this type may be something else, or be followed."""
         known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
         if kind is FunctionType:
-            is_known = key is not FunctionType and (not self.follows or function.__code__ in foreign)
+            is_known = key[0] is not kind and (not self.follows or place_of(function.__code__) in foreign)
         elif kind is MethodType:
-            is_lasting = key is not MethodType and LOCALS not in type(function.__self__).__qualname__
-            is_known = is_lasting and (not self.follows or function.__func__.__code__ in foreign)
+            is_lasting = key[0] is not kind and LOCALS not in type(function.__self__).__qualname__
+            is_known = is_lasting and (not self.follows or place_of(function.__func__.__code__) in foreign)
         elif kind is type:
             is_known = LOCALS not in function.__qualname__ and function not in HIGHER_ORDER
-        elif key is kind:
-            is_object = key in foreign and not issubclass(key, NO_MODULES)
-            is_known = self.follows and is_object and key.__name__ not in ENDS_WITH_ITS_LAYERS
+        elif key[0] is kind:
+            is_object = key in foreign and not issubclass(kind, NO_MODULES)
+            is_known = self.follows and is_object and kind.__name__ not in ENDS_WITH_ITS_LAYERS
         else:  # classes of one metaclass share a key
             owner = function.__self__
             is_known = type(owner) is type or not isinstance(owner, type)

@@ -56,8 +56,8 @@ class JaxCallables(Callables):
             return function  # type: ignore[no-any-return]  # it is the caller's own
         return equinox_wrappers.layers(function)
 
-    def held(self, function: Any) -> Sequence[Any]:
-        return tuple(equinox_wrappers.held(function))
+    def held(self, function: Any) -> Sequence[Any] | None:
+        return tuple(equinox_wrappers.held(function)) if equinox_wrappers.may_hold(function) else None
 
     def hidden(self, function: Any) -> Any:
         inside = equinox_wrappers.hidden(function)

@@ -108,14 +108,17 @@ def hidden(value: Any) -> Any:
     )  # around which Equinox has put one that takes arrays alone
 
 
+def may_hold(value: Any) -> bool:
+    """Is it a module, or what JAX has made around one? Another of its type may hold other functions."""
+    equinox = sys.modules.get("equinox")
+    return equinox is not None and isinstance(getattr(value, "__wrapped__", value), equinox.Module)
+
+
 def held(value: Any, deeper: int = DEEPEST) -> Iterator[Any]:
     """The functions and modules that a module holds in its fields, or what JAX has made around such a module."""
-    equinox = sys.modules.get("equinox")
-    if equinox is None:
+    if not may_hold(value):
         return
-    value = getattr(value, "__wrapped__", value)
-    if not isinstance(value, equinox.Module):
-        return
+    equinox, value = sys.modules["equinox"], getattr(value, "__wrapped__", value)
     for field in dataclasses.fields(value):
         inside = getattr(value, field.name, None)
         for one in inside if isinstance(inside, tuple | list) else [inside]:

@@ -73,6 +73,9 @@ class JaxReplaces(Replaces):
     changes: dict[int, Callable[[Any], Any]]
     """What changes the gradient of a value, by the identity of what goes on."""
 
+    kept: list[Any]
+    """What stays alive, so that no other value comes to lie where it was."""
+
     tap: Callable[[Any], Any]
     capture: Callable[..., Tap]
     is_differentiated: Callable[[Any], bool]
@@ -113,6 +116,7 @@ class JaxReplaces(Replaces):
             return tensor
         made = changed(tensor, change)
         self.changes[id(made)] = change
+        self.kept.append(made)
         return made
 
     def runs_again(self) -> bool:

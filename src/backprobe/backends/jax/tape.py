@@ -45,7 +45,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     # what a tensor is
 
     is_tensor = staticmethod(is_array)
-    partly_tensors = (jax.Array,)
+    partly_tensors = (jax.Array, jax.core.Tracer)  # one traces arrays and keys, another a ``Ref`` or a token
     opened = staticmethod(models.opened)
     describe = staticmethod(describe)
 

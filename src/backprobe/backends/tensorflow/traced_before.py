@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.patching import listening
+from backprobe.backends.seen import Seen
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.tensors import identity
 
@@ -18,8 +19,8 @@ class TracedBefore:
 
     def __init__(self) -> None:
         self.first = private.graph_number(tf.Graph())
-        self.ran: dict[int, Any] = {}  # by identity
-        self.is_training: dict[int, bool] = {}
+        self.ran: dict[int, Any] = {}  # by identity: those that train
+        self.others = Seen()  # those that did not when they ran last
 
     def listening(self, ran: Callable[[Any], None]) -> AbstractContextManager[None]:
         """Within this context calls are heard of; ``ran`` is told after one of such a function."""
@@ -28,19 +29,20 @@ class TracedBefore:
             if private.graph_number(function.graph) >= self.first:
                 return following(function, tensor_inputs, captured_inputs)
             result = following(function, tensor_inputs, captured_inputs)
-            self.is_training[id(function)] = self._is_training(function, captured_inputs)
-            if self.is_training[id(function)]:
+            if self._is_training(function, captured_inputs):
                 self.ran[id(function)] = function
                 ran(function)
+            else:
+                self.others.add(function)
             return result
 
         return listening(*private.CALLED_FUNCTION, called)
 
     def _is_training(self, function: Any, captured: Any) -> bool:
         """Did a tape follow this call, or is there one in the function?"""
-        if self.is_training.get(id(function)) or private.is_followed_by_a_tape(*captured):
+        if id(function) in self.ran or private.is_followed_by_a_tape(*captured):
             return True
-        return id(function) not in self.is_training and private.has_gradients(function.graph)
+        return function not in self.others and private.has_gradients(function.graph)
 
     def around(self, parts: Mapping[str, Any]) -> tuple[str, str] | None:
         """A function that has run with one of these layers, by path, and that path."""

@@ -25,7 +25,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.capture import ListenedLeaf, version
-from backprobe.backends.torch.tensors import ORDINARY
+from backprobe.backends.torch.tensors import ORDINARY, grad_of
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
@@ -467,12 +467,12 @@ class SharedLeaf:
     def begin(self, is_first: bool = False) -> None:
         """A pass begins. Where the program has changed ``.grad`` since the last, it adds to something else."""
         if is_first or not self.is_untouched:
-            self.earlier, self.had = self.added, _copied(self.tensor.grad)
+            self.earlier, self.had = self.added, _copied(grad_of(self.tensor))
             self.seen = self._state()
 
     def take(self) -> Tensor | None:
         """What all passes have added, now that one is over; None where none has come here."""
-        grad = self.tensor.grad
+        grad = grad_of(self.tensor)
         if grad is not None and not self.is_untouched:
             now = grad.detach().clone()
             new = now if self.had is None else now - self.had
@@ -487,7 +487,7 @@ class SharedLeaf:
         return grad is now and counts == counted
 
     def _state(self) -> tuple[Tensor | None, int, int]:
-        grad = self.tensor.grad
+        grad = grad_of(self.tensor)
         if grad is None:
             return None, 0, 0
         return grad, version(grad), version(getattr(grad, "_local_tensor", grad))  # FSDP writes to this process's part

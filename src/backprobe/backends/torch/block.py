@@ -84,9 +84,9 @@ REQUIRES_GRAD, UNCLEAR, VERSION = attrgetter("requires_grad"), attrgetter("is_un
 
 
 @lru_cache(4096)
-def _traces(code: CodeType) -> bool:
+def _traces(code: CodeType, file: str) -> bool:
     runs_as_it_is = code.co_qualname.startswith("DisableContext")
-    return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
+    return not runs_as_it_is and file.startswith(tuple(HOME + part for part in TRACERS))
 
 
 def _with_history(capture: Capture) -> Capture:
@@ -443,7 +443,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     def hides(self, code: CodeType) -> bool:
-        return code in CALLS or _traces(code)
+        return code in CALLS or _traces(code, code.co_filename)
 
     def differentiates(self, code: CodeType) -> bool:
         return code in CALLS

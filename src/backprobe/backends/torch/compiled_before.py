@@ -10,6 +10,7 @@ from typing import Any
 from torch.nn import Module
 
 from backprobe.backends.torch.dynamo import WRAPPED_FORWARD, OptimizedModule, compiled_codes, has_compiled
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.torch.watched_selection import watched_parts
 
 
@@ -50,7 +51,7 @@ def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
     """Has it gradients, which the step has left, and was nothing inside of it heard?"""
     if any(part in heard for part in module.modules() if part is not module):
         return False
-    return any(parameter.grad is not None for parameter in module.parameters())
+    return any(grad_of(parameter) is not None for parameter in module.parameters())
 
 
 def _living(kind: type) -> Iterator[Any]:

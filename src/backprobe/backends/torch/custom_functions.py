@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from types import CodeType
 from typing import Any
+from weakref import ref
 
 from torch import Tensor
 from torch.autograd import Function
@@ -75,15 +76,28 @@ def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
     return Reason(code, {"functions": ", ".join(f"{one.name}()" for one in functions), **place, **fields})
 
 
-@lru_cache(1)
-def are_users(count: int, last: int) -> bool:
+_KNOWN: list[tuple[int, ref[type], bool]] = []
+"""How many classes there were when they were looked through last, the last of them, and what was found."""
+
+
+def are_users() -> bool:
     """Are there functions of the program's own among those with a backward in Python?
 
-    They are looked through again where there are others than before: by their number, and the identity of the last.
+    They are looked through again where there are others than before. A class that is made comes last, and one that is
+    gone is missing in their number.
     """
-    others = [made for made in Function.__subclasses__() if not made.__module__.startswith("torch.")]
-    codes = [getattr(getattr(made, "forward", None), "__code__", None) for made in others]
-    return any(code is not None and package(code.co_filename) is None for code in codes)
+    every = Function.__subclasses__()
+    for count, last, found in _KNOWN:
+        if count == len(every) and last() is every[-1]:
+            return found
+    found = any(map(_is_users, every))
+    _KNOWN[:] = [(len(every), ref(every[-1]), found)]
+    return found
+
+
+def _is_users(made: type) -> bool:
+    code = getattr(getattr(made, "forward", None), "__code__", None)
+    return not made.__module__.startswith("torch.") and code is not None and package(code.co_filename) is None
 
 
 def zero_by_hand(

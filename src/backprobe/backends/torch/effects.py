@@ -48,7 +48,8 @@ HARMLESS = frozenset({
 def effect(function: Any, flagged: bool) -> Effect:
     """What calling ``function`` may do; ``flagged`` if it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
     if type(function) is FunctionType:
-        found = _of_function(function.__code__, function.__module__, function.__name__)
+        code = function.__code__
+        found = _of_function(code, code.co_filename, function.__module__, function.__name__)
         return (Effect.AS_ASKED if found in (Effect.READS, Effect.AS_ASKED) else Effect.WRITES) if flagged else found
     if isinstance(function, partial):
         return effect(function.func, flagged or not function.keywords.keys().isdisjoint(FLAGS))
@@ -74,7 +75,7 @@ def _of_other(function: Any) -> Effect:
 
 
 @lru_cache(4096)
-def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
+def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Effect:
     """A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``.
 
     Those of ``torch.nn.functional`` write to nothing else, but for a few.
@@ -84,7 +85,7 @@ def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if _writes(named) or named in EXPOSING:
         return Effect.WRITES
-    is_its_own = code.co_filename == functional.__file__  # what others put around it has its module and its name
+    is_its_own = file == functional.__file__  # what others put around it has its module and its name
     is_pure = is_its_own and THROUGH_OTHERS.isdisjoint(takes)
     if "inplace" in takes:
         return Effect.AS_ASKED if is_pure else Effect.WRITES

@@ -31,6 +31,7 @@ from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.structure import parts
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_frames
 from backprobe.record.nonfinite import Update
 
@@ -56,7 +57,8 @@ class Guarding(Repeating):
     def __init__(self, model: Module, listener: GuardListener) -> None:
         self.model, self.listener, self.thread = model, listener, threading.get_ident()
         self.known: dict[Module, str] = {}
-        self.foreign: WeakSet[Module] = WeakSet()
+        self.foreign: WeakSet[Module] = WeakSet()  # none of the model's when they ran first
+        self.has_looked = False  # for those, since a part of the model ran: it may have put one in
         self.guarded: dict[Module, GuardedModule] = {}  # those that were called
         self.running: tuple[Module, State] | None = None  # the outermost call that runs now
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
@@ -95,10 +97,12 @@ class Guarding(Repeating):
             is_dynamo_compiling() or threading.get_ident() != self.thread
         ):  # Dynamo traces hooks, and breaks at the second
             return
-        if module not in self.known and module not in self.foreign:
+        if module not in self.known and not (module in self.foreign and self.has_looked):
             self.foreign.add(module)
+            self.has_looked = True
             self._look()
         if module in self.known:
+            self.has_looked = False
             self.running = module, State(self._guarded(module))
         if type(module).__name__ == COMPILED:
             self._stand_aside(module)
@@ -185,8 +189,9 @@ class Guarding(Repeating):
         for of in {call.of: None for call in ended.calls}:
             for name, parameter in of.parameters:
                 path = f"{of.path}.{name}" if of.path else name
-                if parameter.grad is not None and self.listener.is_read(path):
-                    gradients[path] = parameter.grad
+                gradient = grad_of(parameter)
+                if gradient is not None and self.listener.is_read(path):
+                    gradients[path] = gradient
         bad = unfit(gradients)
         if bad and not is_handled(ended.roots):
             with self.repeating():

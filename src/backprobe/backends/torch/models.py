@@ -149,7 +149,8 @@ class _Reporter:
         self.put_back = put_back
         self.call, self.observer, self.thread = call, observer, threading.get_ident()
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
-        self.foreign: WeakSet[Module] = WeakSet()  # those that are none of this model's
+        self.foreign: WeakSet[Module] = WeakSet()  # those that were none of this model's when they ran first
+        self.has_looked = False  # for those, since the model ran: it may have put one in
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
@@ -182,11 +183,14 @@ class _Reporter:
             return output
         if "inplace" in vars(module) and vars(module)["inplace"]:
             self.observer.written(args)
+        if module is self.call.model:
+            self.has_looked = False
         paths = self.paths.get(module)
         if paths is None:
-            if module in self.known or module in self.foreign:
+            if module in self.known or (module in self.foreign and self.has_looked):
                 return output
             self.foreign.add(module)
+            self.has_looked = True
             self.look()
             paths = self.paths.get(module, [])
         if self.calls is not None:

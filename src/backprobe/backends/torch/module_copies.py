@@ -30,6 +30,31 @@ GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
 """How the names start under which PyTorch keeps the hooks of every module."""
 
 
+class Buffers:
+    """The buffers of a module and of those in it, as they were at first: calls may put others in their places."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.parts = [(part, dict(part._buffers)) for part in module.modules()]
+        self.first = {id(own): own.clone() for _, held in self.parts for own in held.values() if own is not None}
+
+    def put_back(self, double: bool) -> None:
+        for part, held in self.parts:
+            filled = {name: None if own is None else self._filled(own, double) for name, own in held.items()}
+            part._buffers.clear()
+            part._buffers.update(filled)
+
+    def _filled(self, own: Tensor, double: bool) -> Tensor:
+        """The very tensor, which the module may hold elsewhere too; another where a call has made that a result."""
+        first = self.first[id(own)]
+        dtype = torch.float64 if double and first.is_floating_point() else first.dtype
+        if own.grad_fn is not None:
+            return first.to(dtype, copy=True)
+        if own.shape == first.shape and own.dtype == dtype:
+            return own.copy_(first)
+        own.data = first.to(dtype, copy=True)
+        return own
+
+
 class ModuleCopy:
     """A copy of a module, taken before it was called."""
 
@@ -38,8 +63,8 @@ class ModuleCopy:
         self.own: dict[int, Tensor] = {
             id(of): own for of, own in zip(original.parameters(), module.parameters(), strict=True)
         }
-        self.buffers = {path: buffer.clone() for path, buffer in module.named_buffers()}
-        self.dtypes = {path: held.dtype for path, held in (*module.named_parameters(), *module.named_buffers())}
+        self.buffers, self.double = Buffers(module), False
+        self.dtypes = {path: held.dtype for path, held in module.named_parameters()}
 
     @classmethod
     def of(cls, original: torch.nn.Module) -> ModuleCopy | Reason:
@@ -60,8 +85,9 @@ class ModuleCopy:
 
     def become(self, double: bool) -> None:
         """Compute in double precision, or in its own."""
+        self.double = double
         with torch.no_grad():
-            for path, held in (*self.module.named_parameters(), *self.module.named_buffers()):
+            for path, held in self.module.named_parameters():
                 if held.is_floating_point():
                     held.data = held.data.to(torch.float64 if double else self.dtypes[path])
 
@@ -74,8 +100,7 @@ class ModuleCopy:
         with torch.no_grad():
             for key, own in filled.items():
                 own.copy_(values[key])
-            for path, buffer in self.module.named_buffers():
-                buffer.copy_(self.buffers[path])
+            self.buffers.put_back(self.double)
         return filled
 
     def call(self, held: Any, /, *args: Any, **kwargs: Any) -> Any:

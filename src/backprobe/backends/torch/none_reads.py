@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.capabilities import KeptGradients
+from backprobe.backends.seen import Seen
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passing, current_pass
 from backprobe.backends.torch.capture import Capture
@@ -68,7 +69,7 @@ class NoneReads(KeptGradients):
         self.reads: dict[Hashable, _Read] = {}
         self.places: dict[Hashable, int] = {}  # how many tensors were read at each
         self.cleared: dict[Hashable, _Clear] = {}  # by the line, the last one at the end
-        self.filled: set[int] = set()  # by identity: tensors that are not leaves and were given a gradient
+        self.filled = Seen()  # tensors that are not leaves and were given a gradient
         self.count = 0
 
     def __len__(self) -> int:
@@ -87,7 +88,7 @@ class NoneReads(KeptGradients):
             return True
         if tensor.is_leaf or tensor.retains_grad:
             return tensor.grad is None
-        return id(tensor) not in self.filled
+        return tensor not in self.filled
 
     def clears(self, owner: Any, at: Source) -> None:
         self.cleared.pop(at, None)
@@ -98,7 +99,7 @@ class NoneReads(KeptGradients):
             if type(tensor) not in ORDINARY:
                 return
             if not (tensor.is_leaf or tensor.retains_grad):
-                self.filled.add(id(tensor))
+                self.filled.add(tensor)
             elif tensor.grad is None:
                 self.clears(tensor, at)
 

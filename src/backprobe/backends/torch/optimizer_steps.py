@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.torch.capture import memory, version
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
@@ -70,7 +71,7 @@ class Steps:
 def _written_uncounted(optimizer: Optimizer) -> list[Tensor]:
     """The parameters that a step writes to without a new version."""
     fused = [group for group in optimizer.param_groups if group.get("fused")]
-    return [tensor for group in fused for tensor in group["params"] if tensor.grad is not None]
+    return [tensor for group in fused for tensor in group["params"] if grad_of(tensor) is not None]
 
 
 def parameters(optimizer: Optimizer) -> list[Tensor]:

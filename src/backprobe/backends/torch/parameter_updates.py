@@ -25,6 +25,7 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
 from backprobe.backends.torch.nonfinite import BADNESS, Judged
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 from backprobe.source.frames import forget, variables_in
@@ -65,7 +66,8 @@ class Updates:
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by identity
         self.awaited: list[UpdatedLeaf] = []
-        self.names: dict[int, str] = {}  # by identity of the leaf
+        self.names: dict[int, str] = {}  # by identity of a leaf or buffer that is held here
+        self.held: list[Tensor] = []  # the buffers among these
         self.judged = Judged()
         self.statements: list[Statement] = []
         self.first: dict[int, int] = {}  # of each leaf and buffer in doubt, how it was judged when it was first seen
@@ -80,7 +82,7 @@ class Updates:
             leaf.is_written = False
         doubted = [leaf for leaf in self.awaited if leaf.look >= 0 and id(leaf.tensor) not in self.names]
         if doubted:
-            self.names |= _names(list(users_frames(sys._getframe(1))))
+            self._name_leaves(list(users_frames(sys._getframe(1))))
         queue_callback(self._arrived)
 
     def _first_seen(self, named: Mapping[str, Tensor]) -> None:
@@ -89,12 +91,18 @@ class Updates:
                 look = self.judged.add(tensor)
                 if look >= 0:
                     self.first[id(tensor)], self.names[id(tensor)] = look, name
+                    self.held.append(tensor)
+
+    def _name_leaves(self, frames: Sequence[FrameType]) -> None:
+        """Of what is held alone: another object may come to lie where one of the rest was."""
+        self.names |= {at: name for at, name in _names(frames).items() if at in self.leaves}
 
     def _arrived(self) -> None:
         """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
         with self.quiet(), torch.no_grad():
             for leaf in self.awaited:
-                leaf.gradient = None if leaf.tensor.grad is None else self.judged.add(leaf.tensor.grad)
+                gradient = grad_of(leaf.tensor)
+                leaf.gradient = None if gradient is None else self.judged.add(gradient)
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
         """Were leaves written to? Then by the statement at this line, as far as that is known.
@@ -121,11 +129,11 @@ class Updates:
         tensors = [leaf.tensor for leaf in written]
         frames = list(users_frames(sys._getframe(1)))
         if any(id(tensor) not in self.names for tensor in tensors):
-            self.names |= _names(frames)
+            self._name_leaves(frames)
         found = []
         with self.quiet(), torch.no_grad():
             for leaf in written:
-                before, now = leaf.look, leaf.tensor.grad
+                before, now = leaf.look, grad_of(leaf.tensor)
                 leaf.version, leaf.look, leaf.is_written = version(leaf.tensor), self.judged.add(leaf.tensor), True
                 gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # which may be clipped
                 found.append((id(leaf.tensor), before, gradient, leaf.look))

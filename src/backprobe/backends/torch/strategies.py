@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward, Options, Outcome
@@ -77,8 +76,7 @@ def differentiate(
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
     there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
     notes = (*found.notes, *hooks_noted(captures, there, 1 if options.strategy == "hooks" else 0))
-    functions = Function.__subclasses__()
-    if custom_functions.are_users(len(functions), id(functions[-1])):
+    if custom_functions.are_users():
         begun = [at for at in there if not inputs[at]]
         notes = (*notes, *_zeros(captures, begun, gradients, Givers([root.node])))
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
@@ -97,10 +95,9 @@ def with_leaves(
 
     Leaves that were frozen since they were used want no gradient, nor do those that are ``spared``, by identity.
     """
-    functions = Function.__subclasses__()
-    if custom_functions.are_users(len(functions), id(functions[-1])):
-        outcomes = {**outcomes, **_silent(captures, outcomes, Givers(reached))}
     missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
+    if missing and custom_functions.are_users():
+        outcomes = {**outcomes, **_silent(captures, outcomes, Givers(reached))}
     made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
     frozen = {at for at in missing if outcomes[at].is_leaf and not captures[at].tensor.requires_grad}
     told = {at: replace(found, leaves_reached=True) if at in frozen else found for at, found in outcomes.items()}

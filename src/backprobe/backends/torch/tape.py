@@ -67,7 +67,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.has_subclasses = False  # is one of them of a type that may answer for itself?
         self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
-        self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
+        self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last write seen
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: dict[Capture, None] = {}
         self.exposed_now: list[Capture] = []  # by the statement that is running
@@ -288,7 +288,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     def writing(self, tensor: Tensor) -> None:
         self._place()
         place = memory(tensor)
-        if self.known_versions.setdefault(place, self.version(tensor)) != self.version(tensor):
+        if self.known_versions.get(place, self.version(tensor)) != self.version(tensor):
             self.known_versions[place] = UNSEEN
         self.pending.append((tensor, _view_nodes(tensor), self._kept(tensor)))
 
@@ -297,7 +297,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
             if target is tensor:
                 del self.pending[at]
                 place = memory(tensor)
-                if self.known_versions[place] != UNSEEN:
+                if self.known_versions.get(place, UNSEEN) != UNSEEN:  # memory of no capture may be another's soon
                     self.known_versions[place] = self.version(tensor)
                 self._after_write(tensor, nodes, current)
                 return

@@ -61,6 +61,14 @@ def is_there(tensor: Tensor) -> bool:
         return True
 
 
+def grad_of(tensor: Tensor) -> Tensor | None:
+    """Its ``.grad``; None of a result that retains none, for PyTorch warns whoever reads that of one.
+
+    A module may hold results in the place of its parameters, as of a step that is differentiated.
+    """
+    return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
+
+
 def is_floating(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 

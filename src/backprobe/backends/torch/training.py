@@ -16,19 +16,20 @@ from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.call_sites import Instruction, call_site, switch
+from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import users_frames
@@ -75,7 +76,17 @@ class Runs:
 
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
         """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
-        return id(owner) in self.modules and id(parameter) not in self.held
+        return id(owner) in self.modules and not self.has_held(parameter)
+
+    def has_held(self, tensor: Tensor) -> bool:
+        """Did a module that ran have it as its parameter?"""
+        known = self.held.get(id(tensor))
+        return known is not None and known.tensor() is tensor
+
+    def leaves_of(self, module: Module, name: str) -> list[Tensor]:
+        """The leaves that a module had as this parameter when it ran, as far as they are still there."""
+        held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
+        return [one for one in held if one is not None and one.is_leaf]
 
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
         """The outermost of the modules around one that the program's own code calls where the one runs as well."""
@@ -142,7 +153,7 @@ class Census:
         self.stepped: dict[Optimizer, None] = {}
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
-        self.filled: set[int] = set()
+        self.filled = Seen()
 
     def listen(self) -> list[Any]:
         """Look at every step from now on; what is returned ends that."""
@@ -154,8 +165,10 @@ class Census:
             return
         self.stepped[optimizer] = None
         for tensor in parameters(optimizer):
+            if not tensor.is_leaf:  # nor is it asked for its gradient: see ``grad_of``
+                continue
             if tensor.grad is not None:
-                self.filled.add(id(tensor))
+                self.filled.add(tensor)
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
@@ -170,18 +183,18 @@ class Census:
         held: list[Iterable[Tensor]] = [parameters(one) for one in self.stepped]
         if not self.stepped and reached.is_whole:
             held = [model.parameters() for model in names.models if self.runs.has_recorded(model)]
-        found = {id(one): one for own in held for one in own if self.stepped or not self._is_replaced(one, names)}
+        leaves = (leaf for own in held for one in own for leaf in self._leaves(one, names))
+        found = {id(one): one for one in leaves if self.stepped or not self._is_replaced(one, names)}
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
         """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own."""
-        functions = Function.__subclasses__()
-        if not custom_functions.are_users(len(functions), id(functions[-1])):
+        if not custom_functions.are_users():
             return ()
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
-            (one, edge.node, one.grad) for one in graph.leaves(givers.of)
-            if one.grad is not None and (edge := gradient_edge(one)) is not None
+            (one, edge.node, gradient) for one in graph.leaves(givers.of)
+            if (gradient := grad_of(one)) is not None and (edge := gradient_edge(one)) is not None
         ]  # fmt: skip
         names = TrainedNames(self.runs.modules.values(), self.runs.held)
         return [
@@ -189,8 +202,15 @@ class Census:
             for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
         ]
 
+    def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
+        """A parameter, or where the program has put a result in its place, those that its module ran with before."""
+        if one.is_leaf:
+            return (one,)
+        name, owner = names.owners.get(id(one), ("", None))
+        return self.runs.leaves_of(owner, name.rpartition(".")[2]) if owner is not None else ()
+
     def _is_replaced(self, one: Tensor, names: TrainedNames) -> bool:
-        if id(one) in self.runs.held:
+        if self.runs.has_held(one):
             return False
         owner = names.owner(one)
         return owner is not None and self.runs.ran_with_others(owner, one)
@@ -200,7 +220,7 @@ class Census:
     ) -> Training:  # fmt: skip
         """What became of the parameters."""
         names, reached = judged.names, judged.reached
-        trainable = [one for at, one in judged.parameters.items() if one.requires_grad or at in self.filled]
+        trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
@@ -221,7 +241,7 @@ class Census:
         """The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
         gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
         """
-        lacking = [one for one in trainable if id(one) in self.before and id(one) not in self.filled]
+        lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
         if any(reached[self.before[id(one)]].surely([one]) for one in behind):
@@ -229,7 +249,7 @@ class Census:
         return [], {id(one) for one in behind}
 
     def _lacks(self, one: Tensor) -> bool:
-        return id(one) not in self.filled and (id(one) in self.empty or one.grad is None)
+        return one not in self.filled and (id(one) in self.empty or grad_of(one) is None)
 
     def _untrained(
         self, lacking: Sequence[Tensor], names: TrainedNames, captures: Sequence[Capture],

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_selection import watched_parameters, watched_parts
 from backprobe.backends.watches import GRADIENT, VALUE, StepListener, WatchOptions
@@ -97,7 +98,7 @@ class WatchedGaps:
             return GapCode.NO_GRAD
         if module in self.elsewhere:
             return GapCode.OTHER_THREAD
-        used = any(one.grad is not None for one in module.parameters(recurse=False))
+        used = any(grad_of(one) is not None for one in module.parameters(recurse=False))
         return GapCode.UNHEARD if used else GapCode.NOT_CALLED
 
     def _why_local(self, path: str, kind: str, has_no_value: bool, is_called: bool) -> GapCode | None:
@@ -112,6 +113,8 @@ class WatchedGaps:
         return GapCode.OTHER_FORWARD if is_called else None
 
     def _why_parameter(self, parameter: Tensor, stepped: Container[int]) -> GapCode:
+        if not parameter.is_leaf:
+            return GapCode.COMPUTED
         if self.options.optimizers and id(parameter) not in self.held:
             return GapCode.NOT_OPTIMIZED
         if self.options.optimizers and id(parameter) not in stepped:

@@ -20,7 +20,7 @@ from backprobe.backends.patching import listening
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.statistics import exponents_of, row_of
 from backprobe.backends.torch.tape import quiet
-from backprobe.backends.torch.tensors import here
+from backprobe.backends.torch.tensors import grad_of, here
 from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
 from backprobe.errors import BadOption
 from backprobe.record.statistics import scaled
@@ -123,8 +123,9 @@ class OptimizerSteps:
             return
         with quiet(), torch.no_grad():
             for one in tensors:
-                if one.grad is not None:
-                    self._add(one, kind, one.grad, factor, replaces)
+                gradient = grad_of(one)
+                if gradient is not None:
+                    self._add(one, kind, gradient, factor, replaces)
 
     def _measure_parameters(self, tensors: Any) -> None:
         with quiet(), torch.no_grad():
@@ -178,17 +179,37 @@ def _found_overflow(optimizer: Optimizer) -> bool:
     return found is not None and bool(found)
 
 
-def without_wrapper(options: WatchOptions) -> WatchOptions:
-    """The options with the optimizers, and the scaler, that Accelerate has wrapped: hooks of wrappers never run."""
+def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
+    """The options with the optimizers, and the scaler, that others have wrapped, as Accelerate does.
+
+    A wrapper whose ``__init__`` has not called that of ``Optimizer`` has no hooks, or they never run.
+    """
     scaler, found = options.scaler, []
     for optimizer in options.optimizers:
-        while "_optimizer_step_pre_hooks" not in vars(optimizer) and isinstance(
-            getattr(optimizer, "optimizer", None), Optimizer
-        ):
-            scaler = getattr(optimizer, "scaler", None) if scaler is None else scaler
-            optimizer = optimizer.optimizer
+        while "_optimizer_step_pre_hooks" not in vars(optimizer):
+            own = getattr(optimizer, "scaler", None)
+            scaler = own if scaler is None and isinstance(own, GradScaler) else scaler
+            optimizer = _only_inside(optimizer, asked)
         found.append(optimizer)
     return replace(options, optimizers=tuple(found), scaler=scaler)
+
+
+def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
+    """The optimizer that another one holds. Raises BadOption if it does not hold exactly one."""
+    held = {name: one for name, one in vars(wrapper).items() if isinstance(one, Optimizer)}
+    if len({*map(id, held.values())}) == 1:
+        return next(iter(held.values()))
+    given = ", ".join(f"optimizer.{name}" for name in held)
+    raise BadOption(
+        f"the steps of {type(wrapper).__name__} cannot be heard",
+        asked=asked,
+        found=f"it holds {len(held)} optimizers: {', '.join(held)}" if held else "it has no hooks on its steps",
+        why=f"{type(wrapper).__name__}.__init__ does not call that of torch.optim.Optimizer, which makes its hooks",
+        next=f"optimizer=[{given}]"
+        if held
+        else "super().__init__(params, defaults) in its __init__; or leave out "
+        "optimizer=, and call run.step() after each step",
+    )
 
 
 def refuse_others(options: WatchOptions, asked: str) -> None:

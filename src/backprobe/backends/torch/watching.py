@@ -95,7 +95,7 @@ class TorchWatching(Watching):
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
         refuse_others(options, asked)
-        given, options, model = model, without_wrapper(options), unwrapped(model)
+        given, options, model = model, without_wrapper(options, asked), unwrapped(model)
         self.model, self.options, self.listener, self.asked = model, options, listener, asked
         self.selection = WatchedSelection(options.select, asked, has_locals=True)
         self.thread = threading.get_ident()
@@ -103,7 +103,8 @@ class TorchWatching(Watching):
         self._check()
         self.locals.refuse_compiled(given, asked)
         self.modules: dict[Module, WatchedModule] = {}
-        self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()  # none of the model's when they ran first
+        self.has_looked = False  # for those, in this step: the program may have put one in since
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, Measured] = {}  # by identity of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
@@ -202,7 +203,7 @@ class TorchWatching(Watching):
             self.listener.leave_out(place)
 
     def _step_begins(self) -> None:
-        self.is_left_out, self.is_idle = not self.listener.is_measured, False
+        self.is_left_out, self.is_idle, self.has_looked = not self.listener.is_measured, False, False
         self.hook.wake()
         if self.locals.forwards:
             if self.is_left_out:
@@ -319,9 +320,10 @@ class TorchWatching(Watching):
                     self._measure(forward, f":{name}", leaf)
 
     def _added(self, module: Module) -> WatchedModule | None:
-        if module in self.foreign:
+        if module in self.foreign and self.has_looked:
             return None
         self.foreign.add(module)
+        self.has_looked = True
         self._look()
         return self.modules.get(module)
 

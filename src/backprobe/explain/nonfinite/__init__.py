@@ -7,7 +7,9 @@ from dataclasses import replace
 from operator import itemgetter
 
 from backprobe.backends.discover import load_arrays
+from backprobe.errors import BackprobeError
 from backprobe.explain.nonfinite import diverging
+from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.forward_births import ForwardPass
@@ -19,11 +21,24 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Record
 from backprobe.record.graph import Graph, reached
 from backprobe.record.names import COUNT
+from backprobe.record.quoted_errors import first_line
 
 
 def explain_nonfinite(record: Record) -> Report:
-    """The births first, in the order in which they happened, then what was healed and what they spread to."""
+    """The births first, in the order in which they happened, then what was healed and what they spread to.
+
+    Where a line cannot be evaluated again, that is said, and the rest is given.
+    """
     known = Evidence(record, load_arrays(record.backend))
+    try:
+        return _explained(record, known)
+    except FAILING as error:
+        if isinstance(error, BackprobeError):
+            raise
+        return Report(say("births_unjudged"), tuple(_unexplained(known)), (say("failed", error=first_line(error)),))
+
+
+def _explained(record: Record, known: Evidence) -> Report:
     forward = ForwardPass(known)
     backward = BackwardPass(forward)
     spoiled = backward.spoiled()
@@ -32,7 +47,7 @@ def explain_nonfinite(record: Record) -> Report:
     found = sorted([*forward.births(born, spoiled), *backward.births()], key=itemgetter(0))
     births = with_updates([one for _, one in found], record) or list(_unexplained(known))
     is_late = not known.was_asked and _clean(known) != say("unread")
-    notes = [*forward.notes(forward.origins.keys() - harming), *([say("late")] if is_late else [])]
+    notes = [*forward.notes(forward.origins.keys() - harming), *known.unjudged, *([say("late")] if is_late else [])]
     if not births:
         return Report(_clean(known), (), tuple(notes))
     began = Graph.of(record).positions.get(births[0].name, 0)

@@ -14,6 +14,9 @@ import numpy
 
 Array = Any
 
+FAILING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What Python and NumPy raise of a line that was read as another than it is."""
+
 MOST = 1_000_000
 """Numbers in an operand: larger ones are not evaluated again."""
 

@@ -52,6 +52,7 @@ class Evidence:
         self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
         self._terms: dict[int, Term] = {}
         self._examples: dict[int, tuple[int, ...]] = {}
+        self.unjudged: dict[str, None] = {}  # sentences on what could not be judged, each once
 
     @cached_property
     def bad_values(self) -> set[int]:

@@ -16,6 +16,7 @@ import numpy
 
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.operation_names import MODULES
+from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
@@ -25,6 +26,7 @@ from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, say
 from backprobe.findings.phrasing import shorten
 from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.quoted_errors import first_line
 from backprobe.source.sites import operation as operation_of
 from backprobe.source.user_code import package
 
@@ -91,6 +93,14 @@ class Remedies:
         return found
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
+        """A formula in a term, if the other one is finite at the numbers there; none where they cannot be computed."""
+        try:
+            yield from self._cured(row, at, root)
+        except FAILING as error:
+            where = self.known.name(at) + self.known.at_line(at)
+            self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
+
+    def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
         """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
         computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text

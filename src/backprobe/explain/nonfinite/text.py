@@ -196,6 +196,9 @@ SENTENCES = {
     "harmless_healed": "{word} at {at} does no harm: finite again at {healers}",
     "overflow_healed": "{word} at {at} ({why}) is finite again at {healers}: no output and no gradient holds it, but "
                        "what is computed from it need not be right",
+    "births_unjudged": "where NaN or Inf begins could not be judged",
+    "failed": "evaluating the recorded lines again failed: {error}",
+    "remedy_unjudged": "not every remedy could be tried at {at}: evaluating the line again failed ({error})",
     "by_op": "{name}, by {op}",
 }  # fmt: skip
 

@@ -1,0 +1,37 @@
+"""What is worked out once for each piece of code.
+
+Equal functions of two files have equal code, as a library's and the program's own copy of it: Python compares neither
+the files nor the texts. What depends on these is remembered by the file as well.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import CodeType
+from typing import Concatenate, ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def by_code(
+    most: int,
+) -> Callable[[Callable[Concatenate[CodeType, Given], Found]], Callable[Concatenate[CodeType, Given], Found]]:
+    """As ``functools.lru_cache``, for functions of code whose file matters.
+
+    >>> here, there = (compile("1", file, "eval") for file in ("here.py", "there.py"))
+    >>> here == there, by_code(8)(lambda code: code.co_filename)(there)
+    (True, 'there.py')
+    """
+
+    def remembering(function: Callable[..., Found]) -> Callable[..., Found]:
+        known = functools.lru_cache(most)(lambda file, code, *given: function(code, *given))
+
+        @functools.wraps(function)
+        def of(code: CodeType, *given: object) -> Found:
+            return known(code.co_filename, code, *given)
+
+        return of
+
+    return remembering

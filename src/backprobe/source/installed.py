@@ -1,0 +1,172 @@
+"""Which installed package a file belongs to, wherever it lies.
+
+A file is installed if it lies in a folder for that, or if a distribution beside its package says in its ``RECORD`` that
+it is its own: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an overlay or an archive may add any folder to
+``sys.path``. What is installed so that it can be edited is the program's own.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDERS = ("site-packages", "dist-packages")
+EGG = ".egg"
+ABOUT = (".dist-info", ".egg-info")
+"""What the folder is called that says what a distribution is."""
+LISTS = ("RECORD", "installed-files.txt")
+"""The files in it that list the files of the distribution, the second from that folder on."""
+
+
+class Recorded(NamedTuple):
+    """What a distribution has in the folder or archive that it is installed in."""
+
+    modules: frozenset[str]  # files beside the packages
+    folders: frozenset[str]  # with files of its own
+    packages: frozenset[str]  # where it says no more
+
+    def has(self, inside: str) -> bool:
+        """Is the file one of its own, or does it lie among some?"""
+        around = inside.rpartition("/")[0]
+        if not around:
+            return inside in self.modules
+        return around in self.folders or inside.partition("/")[0] in self.packages
+
+
+def in_folder(file: str) -> tuple[str, str] | None:
+    """The folder for installed packages that a file lies in, and the package or the module's file there."""
+    parts = file.split("/")
+    for at, part in enumerate(parts[1:-1], 1):
+        if part in FOLDERS or part.endswith(EGG):
+            return "/".join(parts[: at + 1]), parts[at + 1]
+    return None
+
+
+@lru_cache(4096)
+def is_edited(root: str, top: str) -> bool:
+    """Is what lies in such a folder a link to the program's own, which its distribution says is edited?"""
+    return os.path.islink(f"{root}/{top}") and any(
+        _says_edited(_read(about, "direct_url.json")) and top in (*_tops(_files(about)), *_packages(about))
+        for about in _distributions(root)
+    )
+
+
+def recorded_package(file: str) -> str | None:
+    """The same package or module where a distribution says so, in any folder or archive that modules come from."""
+    parts = file.split("/")
+    searched = _searched(tuple(sys.path_importer_cache))
+    for at in range(len(parts) - 1, 0, -1):
+        root = "/".join(parts[:at])
+        if root in searched and _is_recorded(root, "/".join(parts[at:])):
+            return parts[at]
+    return None
+
+
+@lru_cache(4)
+def _searched(entries: tuple[str, ...]) -> frozenset[str]:
+    """The folders and archives that Python has looked for modules in, as the files in them may spell these."""
+    found = [getattr(sys.path_importer_cache.get(entry), "path", entry) for entry in entries]
+    return frozenset([*found, *map(os.path.abspath, found)])
+
+
+def _is_recorded(root: str, inside: str) -> bool:
+    """Has a distribution in this folder or archive the file? One of the same name as the package is asked first."""
+    changed, top = _changed(root), inside.partition("/")[0].removesuffix(".py")
+    names = sorted(_names(root, changed), key=lambda name: _package(name) != top)
+    return any(_recorded(root, name, changed).has(inside) for name in names)
+
+
+def _changed(root: str) -> int:
+    """When something was put into a folder or archive last: more may be installed there while the program runs."""
+    for place in (root, *map(str, Path(root).parents)):  # a folder in an archive has no time of its own
+        try:
+            return os.stat(place).st_mtime_ns
+        except OSError:
+            continue
+    return 0
+
+
+@lru_cache(256)
+def _names(root: str, changed: int) -> tuple[str, ...]:
+    return tuple(about.name for about in _distributions(root))
+
+
+@lru_cache(4096)
+def _recorded(root: str, name: str, changed: int) -> Recorded:
+    about = _opened(Path(root)) / name
+    files = [*_files(about)]
+    around = [file.rpartition("/")[0] for file in files]
+    says_no_more = not files and name.endswith(ABOUT[0])
+    return Recorded(
+        frozenset(file for file, folder in zip(files, around, strict=True) if not folder),
+        frozenset(filter(None, around)),
+        frozenset(_packages(about) if says_no_more else ()),
+    )
+
+
+def _distributions(root: str) -> Iterator[Any]:
+    """The folders that say what the distributions in a folder or archive are."""
+    opened = _opened(Path(root))
+    try:
+        yield from [one for one in opened.iterdir() if one.name.endswith(ABOUT)] if opened is not None else ()
+    except OSError:
+        return
+
+
+def _opened(root: Path) -> Any:
+    """A folder, or one in an archive, as a path."""
+    if root.is_dir():
+        return root
+    outer = next((one for one in (root, *root.parents) if one.is_file()), None)
+    if outer is None:
+        return None
+    import zipfile  # here, because most programs need none
+
+    try:
+        inside = "" if outer == root else f"{root.relative_to(outer)}/"
+        return zipfile.Path(str(outer), inside)
+    except (OSError, zipfile.BadZipFile):
+        return None
+
+
+def _files(about: Any) -> Iterator[str]:
+    """The files of a distribution, from the folder that it is installed in."""
+    for name in LISTS:
+        for row in csv.reader(_read(about, name).replace("\0", "").splitlines()):
+            file = "".join(row[:1])
+            if name != LISTS[0]:
+                file = os.path.normpath(f"{about.name}/{file}")
+            if file and not file.startswith(("..", "/")):
+                yield file
+
+
+def _packages(about: Any) -> Iterable[str]:
+    """The packages of a distribution that does not list its files."""
+    return _read(about, "top_level.txt").split() or [_package(about.name)]
+
+
+@lru_cache(4096)
+def _package(name: str) -> str:
+    """The package that a distribution has, as far as the name of its folder says."""
+    return re.sub(r"[-.]+", "_", name.partition("-")[0])
+
+
+def _read(about: Any, name: str) -> str:
+    try:
+        return str((about / name).read_text(encoding="utf-8", errors="replace"))
+    except (OSError, KeyError):  # of a folder, or an archive that has no such file
+        return ""
+
+
+def _tops(files: Iterable[str]) -> set[str]:
+    return {file.partition("/")[0] for file in files}
+
+
+def _says_edited(direct_url: str) -> bool:
+    return re.search(r'"editable"\s*:\s*true', direct_url) is not None
