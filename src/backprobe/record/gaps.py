@@ -13,6 +13,9 @@ class GapCode(Enum):
     OTHER_THREAD = "other_thread"
     UNHEARD = "unheard"
     NOT_RETURNED = "not_returned"
+    NO_TENSOR = "no_tensor"
+    PARTIAL = "partial"
+    UNREADABLE = "unreadable"
     NOT_BOUND = "not_bound"
     OTHER_FORWARD = "other_forward"
     NO_GRADIENT = "no_gradient"
@@ -39,11 +42,16 @@ MEANINGS = {
     GapCode.UNHEARD: "no call of it was seen, and its parameters have gradients: its forward() or its parameters were "
     "used directly, or its code was compiled before it was watched",
     GapCode.NOT_RETURNED: "it was called, and did not return this tensor",
+    GapCode.NO_TENSOR: "it was called, and returned no tensor and no container of tensors: None, or an object of "
+    "another class, which is not opened",
+    GapCode.PARTIAL: "each process had only its part of it, which was not reduced yet (a DTensor that is Partial)",
+    GapCode.UNREADABLE: "it was there, and its numbers could not be read: a meta tensor, a tensor whose memory was "
+    "freed, or one of a class of its own",
     GapCode.NOT_BOUND: "the forward ran, and bound it to no floating-point tensor",
     GapCode.OTHER_FORWARD: "its module was called, and another forward ran in place of its own, as within bp.probe",
     GapCode.NO_GRADIENT: "it had a value, and no gradient came back to it",
     GapCode.WRITTEN: "it is a view whose memory was written to before backward(): the gradient goes around it",
-    GapCode.EMPTY_GRADIENT: "its .grad was None as the optimizer stepped",
+    GapCode.EMPTY_GRADIENT: "its .grad was None as the optimizer stepped, or at run.step()",
     GapCode.NOT_OPTIMIZED: "no watched optimizer has it",
     GapCode.NOT_STEPPED: "its optimizer did not step",
     GapCode.REMOVED: "it was no longer a part of the model",

@@ -6,7 +6,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count, filterfalse
@@ -76,6 +76,7 @@ AROUND = -1  # in the place of an output: what a CopySlices node lets pass aroun
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
+OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
 REQUIRES_GRAD, UNCLEAR = attrgetter("requires_grad"), attrgetter("is_unclear")
 
 
@@ -199,7 +200,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         """The program is about to run backward."""
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
-                self.partials.take()
+                self.partials.take(self.is_shared)
 
     # gradients that the program reads
 
@@ -418,6 +419,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
             added = leaf.take()
             if added is not None:
                 self.passing.arrived[leaf.number] = added
+            if leaf.is_apart:
+                self.passing.output.apart.add(leaf.number)
         self.passing.count += 1
 
     def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
@@ -525,7 +528,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""
-        captures, touched = columns.captures, output.touched()
+        captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
+        touched |= dict.fromkeys(output.apart, APART)
         if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
             return columns
         found = [
@@ -574,11 +578,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd, KeptGradients
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
-    def _judged(self, capture: Capture, touched: Collection[int]) -> Capture:
-        """A capture as backward left it. One whose gradient was written into after it arrived is opaque."""
+    def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
+        """A capture as backward left it: opaque where what has arrived at its number is not its gradient, and why."""
         if capture.is_rare or capture.leaf is not None:
             capture = _with_history(capture)
-        return capture.but(opaque=Reason("gradient_overwritten")) if capture.number in touched else capture
+        return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
         """Of a leaf that was written later, or got its name when a backward() was over: why this version has none."""

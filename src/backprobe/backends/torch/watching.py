@@ -34,7 +34,7 @@ from backprobe.backends.torch.compiled_statistics import (
     without_warning_of_hooks,
 )
 from backprobe.backends.torch.module_hook import ModuleHook
-from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
+from backprobe.backends.torch.statistics import exponents_of, fetched, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
@@ -169,9 +169,8 @@ class TorchWatching(Watching):
         self.locals.refuse_seen(self.asked)
         self._leave_out_written()
         self.gaps.step_ends(
-            self.modules, self.parameters, self.selection.wants_module, self.steps.stepped_parameters, self.locals,
-            self.written,
-        )  # fmt: skip
+            self.modules, self.parameters, self.selection.wants_module, self.steps, self.locals, self.written
+        )
         for held in (self.seen, self.passes, self.views, self.written):
             held.clear()
         self.leaf_hooks.close()
@@ -343,11 +342,14 @@ class TorchWatching(Watching):
             self._await(seen, tensor)
         if places is None:
             return
+        self.gaps.came.update(places)
         if self.options.values:
             seen.row = row_of(tensor.detach()) if seen.row is None else seen.row
             if seen.row is not None:
                 self.listener.add(places[0], seen.row)
                 self._count([places[0]], tensor)
+            else:
+                self.gaps.unread[places[0]] = why_unread(tensor)
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
@@ -398,10 +400,12 @@ class TorchWatching(Watching):
             return
         with quiet():
             row = row_of(gradient.detach())
-            if row is not None:
-                for place in places:
-                    self.listener.add(place, row)
-                self._count(places, gradient)
+            if row is None:
+                self.gaps.unread.update(dict.fromkeys(places, why_unread(gradient)))
+                return
+            for place in places:
+                self.listener.add(place, row)
+            self._count(places, gradient)
 
     def _count(self, places: Sequence[int], tensor: Tensor) -> None:
         """Magnitudes, in the steps in which they are counted."""
