@@ -29,6 +29,11 @@ def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: s
     )  # fmt: skip
 
 
+def is_full(error: Exception) -> bool:
+    """Does an error say that there is no room?"""
+    return _number(error) in FULL
+
+
 def _next(number: int | None, target: Path, call: str, smaller: str) -> str:
     if number in FULL:
         return f"make room on the disk, or {smaller}"

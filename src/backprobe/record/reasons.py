@@ -128,6 +128,7 @@ SENTENCES = {
     "assigned": "it was written into a Variable, and no gradient flows through an assignment",
     "block_not_over": "the block has not ended",
     "block_raised": "the block was left by {error}",
+    "block_forked": "the block was left by a forked process, which cannot differentiate it",
     # of TensorFlow's graphs
     "not_needed": "nothing on the way to the output needs it, so the run does not compute it",
     "output_without": "the output is not computed from it",
