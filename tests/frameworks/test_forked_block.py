@@ -33,8 +33,10 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("computed", COMPUTED.values(), ids=COMPUTED)
-def test_a_child_that_leaves_a_block_does_not_differentiate(computed):
-    code, out, errors = python("-W", "default", "-c", FORKED.format(computed=computed))
+def test_a_child_that_leaves_a_block_does_not_differentiate(tmp_path, computed):
+    script = tmp_path / "forks.py"
+    script.write_text(FORKED.format(computed=computed))
+    code, out, errors = python("-W", "default", script)
     assert code == 0, errors
     left, _, child = out.partition("\n")
     assert left == "backward_not_run - the block was left by a forked process, which cannot differentiate it"

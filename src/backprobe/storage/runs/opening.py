@@ -110,6 +110,14 @@ def of_system(error: Exception) -> OSError | None:
     return OSError(str(error)) if code in OF_SYSTEM else None
 
 
+def closed(path: Path, asked: str) -> BadRun:
+    """The error for a file that is read after it was closed."""
+    return BadRun(
+        f"this run of {path.parent} is closed", asked=asked, found="a use of it after run.close(), or after its block",
+        next=f"with {asked} as run: around all that reads it",
+    )  # fmt: skip
+
+
 def not_a_run(path: Path, asked: str, error: Exception) -> BadRun:
     """The error for a file that cannot be read."""
     return BadRun(
