@@ -48,17 +48,6 @@ def test_a_column_that_there_is_not_is_no_damage(folder):
     file.close()
 
 
-def test_no_memory_for_the_result_is_no_damage(folder, monkeypatch):
-    def nothing(*args):
-        raise MemoryError
-
-    with bp.open_run(folder) as run:
-        run.series("a", "grad.rms")
-        monkeypatch.setattr("backprobe.storage.runs.reader.nothing", nothing)
-        with pytest.raises(MemoryError):
-            run.series("a", "grad.rms")
-
-
 READS = {
     "series": lambda run: run.series("a", "grad.rms"),
     "grid": lambda run: run.grid("grad.rms"),

@@ -86,7 +86,7 @@ def find_backend(
     Where values are ``mixed``, those of other frameworks are values that nothing is known of.
 
     Where several are imported (TensorFlow imports JAX), it is the only one that a function or frame among the values
-    mentions, or that the module it stands in does.
+    mentions, that a frame is about to import, or that the module it stands in mentions.
     """
     if name is not None:
         if not isinstance(name, str):
@@ -105,13 +105,15 @@ def find_backend(
             found=f"values of {', '.join(owner.name for owner in owners)}",
             next=" or ".join(spelled.format(f'backend="{owner.name}"') for owner in owners),
         )
-    for mentioned in (_mentioned(values, used_only=True), _mentioned(values, used_only=False)):
-        known = [backend for backend in imported if backend.name in mentioned]
-        if len(known) == 1:
-            return known[0]
-    about = _about_to_import(values)
+    mentioned, about = _mentioned(values, used_only=True), _about_to_import(values)
+    known = [backend for backend in imported if backend.name in mentioned]
+    if len(known) == 1:
+        return known[0]
     if len(about) == 1:
         return load_backend(about.pop())
+    known = [backend for backend in imported if backend.name in _mentioned(values, used_only=False)]
+    if len(known) == 1:
+        return known[0]
     if len(imported) == 1:
         return imported[0]
     there = [name for name in BACKENDS if find_spec(name) is not None] if not imported else []
@@ -142,7 +144,9 @@ def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
 def _about_to_import(values: Sequence[Any]) -> set[str]:
     """The frameworks that the code of frames imports itself, as where the imports stand in a block."""
     codes = [value.f_code for value in values if isinstance(value, FrameType)]
-    named = {one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT}
+    named = {
+        one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT
+    }
     return {name for name in named & BACKENDS.keys() if find_spec(name) is not None}
 
 
