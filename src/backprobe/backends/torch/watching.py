@@ -34,6 +34,7 @@ from backprobe.backends.torch.compiled_statistics import (
     without_warning_of_hooks,
 )
 from backprobe.backends.torch.module_hook import ModuleHook
+from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.statistics import exponents_of, fetched, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
@@ -111,7 +112,7 @@ class TorchWatching(Watching):
         self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
         self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
         self.before = CompiledBefore()
-        self.hook = ModuleHook(self._after)
+        self.hook, self.own_calls = ModuleHook(self._after), OwnCalls(self._called)
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
@@ -137,6 +138,7 @@ class TorchWatching(Watching):
         with self.installed:
             self.installed.enter_context(without_warning_of_hooks())
             self.installed.enter_context(self.hook)
+            self.installed.enter_context(self.own_calls.listening(self.modules))
             self.installed.enter_context(self.steps.listening())
             self.installed.callback(self.leaf_hooks.close)
             self.installed.callback(self.locals.rest)
@@ -254,7 +256,13 @@ class TorchWatching(Watching):
         elif not (self.is_idle or torch.compiler.is_compiling()):
             self.run_after(module, output)
 
+    def _called(self, module: Module, args: Any, output: Any) -> Any:
+        """After a call that runs no hooks."""
+        self._after(module, args, output)
+        return output
+
     def _run_after(self, module: Module, output: Any) -> None:
+        self.own_calls.heard(module)
         if threading.get_ident() != self.thread:
             self.gaps.elsewhere.add(module)
             return
