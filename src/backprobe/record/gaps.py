@@ -27,6 +27,7 @@ class GapCode(Enum):
     # of whole steps
     NO_BACKWARD = "no_backward"
     SKIPPED = "skipped"
+    SKIPPED_NAN = "skipped_nan"
     NOT_WRITTEN = "not_written"
     CUT_SHORT = "cut_short"
 
@@ -56,7 +57,9 @@ MEANINGS = {
     GapCode.NOT_STEPPED: "its optimizer did not step",
     GapCode.REMOVED: "it was no longer a part of the model",
     GapCode.NO_BACKWARD: "backward() did not run through the model",
-    GapCode.SKIPPED: "the GradScaler skipped the step for an overflow",
+    GapCode.SKIPPED: "the GradScaler skipped the step, since it found Inf or NaN in gradients",
+    GapCode.SKIPPED_NAN: "the GradScaler skipped the step, and the forward had NaN already: no scale of the loss makes "
+    "that",
     GapCode.NOT_WRITTEN: "nothing of them is in the run: start_step= left them out, or nothing in them was measured",
     GapCode.CUT_SHORT: "the run was not closed: the training was killed, still runs, or could no longer be written",
 }

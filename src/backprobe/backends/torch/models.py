@@ -138,7 +138,7 @@ def observing(
     ]  # fmt: skip
     with ExitStack() as installed:
         installed.enter_context(replaced(rewritten, is_dynamo_compiling))
-        installed.enter_context(reporter.own_calls.listening(reporter.known))
+        installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
             reporter.hooked[module] = paths = reporter.paths.pop(module)
             installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
@@ -157,7 +157,7 @@ class _Reporter:
         self.foreign: WeakSet[Module] = WeakSet()  # those that are none of this model's
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
         self.hooked: dict[Module, list[str]] = {}  # and of those that are heard by hooks of their own
-        self.own_calls = OwnCalls(self.called)
+        self.own_calls = OwnCalls()
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
         self.calls, self.executed = observer.calls, observer.executed

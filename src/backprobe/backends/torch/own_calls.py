@@ -13,6 +13,8 @@ from torch.nn import Module
 from backprobe.backends.patching import patched
 
 CALL = "__call__"
+Over = Callable[[Module, Any, Any], Any]
+"""(the module, what it was given, what it returned) -> what the program gets."""
 
 
 def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -34,24 +36,26 @@ def _owner(kind: type) -> type | None:
 
 
 class OwnCalls:
-    """Such calls, each given to ``over`` with its result, unless the hooks have heard it before."""
+    """Such calls, each given to ``over`` with its result, unless the hooks have heard it before.
 
-    def __init__(self, over: Callable[[Module, Any, Any], Any]) -> None:
-        self.over = over
+    Whoever has this may be who hears them: it is not held here.
+    """
+
+    def __init__(self) -> None:
         self.running: list[tuple[Module, list[bool]]] = []  # the innermost last, each with what the hooks heard of it
 
-    def listening(self, modules: Iterable[Module]) -> AbstractContextManager[None]:
-        return around_own_calls(modules, self._around)
+    def listening(self, modules: Iterable[Module], over: Over) -> AbstractContextManager[None]:
+        return around_own_calls(modules, partial(self._around, over))
 
     def heard(self, module: Module) -> None:
         """A hook has heard a call of this module."""
         if self.running and self.running[-1][0] is module:
             self.running[-1][1].append(True)
 
-    def _around(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+    def _around(self, over: Over, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
         self.running.append((module, []))
         try:
             output = following(module, *args, **kwargs)
         finally:
             _, is_heard = self.running.pop()
-        return output if is_heard else self.over(module, args, output)
+        return output if is_heard else over(module, args, output)

@@ -112,7 +112,7 @@ class TorchWatching(Watching):
         self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
         self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
         self.before = CompiledBefore()
-        self.hook, self.own_calls = ModuleHook(self._after), OwnCalls(self._called)
+        self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
@@ -138,7 +138,7 @@ class TorchWatching(Watching):
         with self.installed:
             self.installed.enter_context(without_warning_of_hooks())
             self.installed.enter_context(self.hook)
-            self.installed.enter_context(self.own_calls.listening(self.modules))
+            self.installed.enter_context(self.own_calls.listening(self.modules, self._called))
             self.installed.enter_context(self.steps.listening())
             self.installed.callback(self.leaf_hooks.close)
             self.installed.callback(self.locals.rest)
