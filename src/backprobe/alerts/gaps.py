@@ -34,8 +34,10 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
     every = max(int(one.facts.get("every", 1)) for one in attempts)
     is_measured = info["step"] % every == 0
     skipped = info["skipped"] > 0
+    has_nan = numpy.isin(info["step"], _with_nan(reader)) if skipped.any() else skipped
     for code, mask in (
-        (GapCode.SKIPPED, skipped),
+        (GapCode.SKIPPED, skipped & ~has_nan),
+        (GapCode.SKIPPED_NAN, skipped & has_nan),
         (GapCode.NO_BACKWARD, is_measured & ~skipped & (info["backwards"] == 0)),
     ):
         if mask.any():
@@ -46,6 +48,13 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
             yield _gap("", GapCode.NOT_WRITTEN, between, ())
     if "ended" not in attempts[-1].facts:
         yield _gap("", GapCode.CUT_SHORT, [steps[-1] + 1 if steps else 0], ())
+
+
+def _with_nan(reader: RunReader) -> Any:
+    """The steps in which the forward gave NaN."""
+    names = [name for name, kind in reader.rows() if kind == "value"]
+    steps, table = reader.field(names, "value.nan")
+    return steps[(numpy.nan_to_num(table) > 0).any(axis=0)]
 
 
 def _of_names(reader: RunReader) -> Iterator[Gap]:

@@ -86,7 +86,7 @@ def find_backend(
     Where values are ``mixed``, those of other frameworks are values that nothing is known of.
 
     Where several are imported (TensorFlow imports JAX), it is the only one among the values, or that a function or
-    frame among them mentions, or that the module it stands in does.
+    frame among them mentions, that a frame is about to import, or that the module it stands in mentions.
     """
     if name is not None:
         if not isinstance(name, str):
@@ -105,13 +105,16 @@ def find_backend(
             found=f"values of {', '.join(owner.name for owner in owners)}",
             next=" or ".join(spelled.format(f'backend="{owner.name}"') for owner in owners),
         )
-    for mentioned in (_modules(values), _mentioned(values, used_only=True), _mentioned(values, used_only=False)):
+    for mentioned in (_modules(values), _mentioned(values, used_only=True)):
         known = [backend for backend in imported if backend.name in mentioned]
         if len(known) == 1:
             return known[0]
     about = _about_to_import(values)
     if len(about) == 1:
         return load_backend(about.pop())
+    known = [backend for backend in imported if backend.name in _mentioned(values, used_only=False)]
+    if len(known) == 1:
+        return known[0]
     if len(imported) == 1:
         return imported[0]
     there = [name for name in BACKENDS if find_spec(name) is not None] if not imported else []

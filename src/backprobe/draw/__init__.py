@@ -22,7 +22,7 @@ from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
-from backprobe.record.disk import unwritable
+from backprobe.record.disk import unwritable, write_whole
 from backprobe.record.graph import Graph
 from backprobe.record.several import of_output
 from backprobe.recording import Recording, refuse_several
@@ -133,7 +133,7 @@ class Drawing:
         return png(self._drawn.circuit, self._drawn.direction)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.svg``, ``.png`` or ``.html`` file, replacing one that is there.
+        """Write an ``.svg``, ``.png`` or ``.html`` file, replacing one that is there when it is whole.
 
         Raises BadOption for another ending.
         """
@@ -141,7 +141,7 @@ class Drawing:
         target, ending = Path(path), _ending(path)
         data = self.png() if ending == ".png" else (self.page if ending == ".html" else self.svg).encode()
         try:
-            target.write_bytes(data)
+            write_whole(target, data)
         except OSError as error:
             raise unwritable(
                 "the drawing", target, error, asked=f"path={str(path)!r}", call="path={!r}", smaller="another disk"

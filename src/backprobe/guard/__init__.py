@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from backprobe.backends.discover import find_backend, is_model
+from backprobe.backends.discover import find_backend, imported_backends, is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.user_lines import users_frames
 from backprobe.errors import BadOption, NoBackend
+from backprobe.guard import text
 from backprobe.guard.allowed import Allowed
 from backprobe.guard.block_guard import BlockGuard
 from backprobe.guard.gradient_guard import GradientGuard
@@ -72,7 +74,7 @@ class Guard:
 
     def __init__(self, model: Any, allowed: Allowed) -> None:
         self.model, self.allowed = model, allowed
-        self.open: list[AbstractContextManager[object]] = []
+        self.open: list[tuple[AbstractContextManager[object], FrameType, Backend | None]] = []
 
     def __repr__(self) -> str:
         return f"<Guard of {self._about()}>"
@@ -85,9 +87,10 @@ class Guard:
 
     def __enter__(self) -> None:
         frame = users_frame(sys._getframe(1))
-        opened = self._around_model() if self.model is not None else self._around_block(frame)
+        backend = _backend_of(frame) if self.model is None else None
+        opened = self._around_model() if backend is None else self._around_block(frame, backend)
         opened.__enter__()
-        self.open.append(opened)
+        self.open.append((opened, frame, backend))
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """A guard is a block, and is not called as a probe is. Raises BadOption."""
@@ -106,7 +109,10 @@ class Guard:
                 "this guard is not open", asked="guard.__exit__(...)", found="a guard that was never entered",
                 next="with bp.guard():",
             )  # fmt: skip
-        self.open.pop().__exit__(kind, error, trace)
+        opened, frame, backend = self.open.pop()
+        opened.__exit__(kind, error, trace)
+        if error is None and backend is not None:
+            _warn_of_others(opened, frame, backend)
 
     def _around_model(self) -> AbstractContextManager[object]:
         asked = f"with bp.guard({name_of(self.model)}):"
@@ -120,9 +126,8 @@ class Guard:
         guards = backend.guards or refuse(backend, "guards", asked)
         return guards.listening(self.model, ModelGuard(self.model, backend, self.allowed).listener())
 
-    def _around_block(self, frame: FrameType) -> AbstractContextManager[object]:
+    def _around_block(self, frame: FrameType, backend: Backend) -> AbstractContextManager[object]:
         asked = "with bp.guard():"
-        backend = _backend_of(frame)
         guards = backend.guards or refuse(backend, "guards", asked)
         if guards.blocks is None and guards.functions is not None:
             return guards.functions(GradientGuard(backend, self.allowed).listener())
@@ -130,16 +135,32 @@ class Guard:
         return BlockGuard(backend, blocks(), self.allowed, frame)
 
 
+def _held(frame: FrameType) -> list[Any]:
+    """What the names hold that a frame's code reads."""
+    return [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
+
+
+def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
+    """The block is over. It may have been with another framework that it computed, imported as it ran."""
+    if isinstance(opened, BlockGuard) and opened.has_passed:
+        return
+    held = _held(frame)
+    owners = [one for one in imported_backends() if any(one.arrays.is_tensor(value) for value in held)]
+    if owners and guarded not in owners:
+        warnings.warn(text.unheard([one.title for one in owners], guarded.title), UserWarning, stacklevel=3)
+
+
 def _backend_of(frame: FrameType) -> Backend:
     """That of the values that the block can read, or that its function or one that called it mentions."""
     for one in users_frames(frame):
-        held = [leaf for name in names_loaded(one.f_code) for _, leaf in leaves(name_in(one, name))]
+        held = _held(one)
         with suppress(NoBackend):
             return find_backend(None, [*held, one], mixed=False)
     raise NoBackend(
         "cannot infer the framework of this block", asked="with bp.guard():",
         found="several frameworks, or none, are imported, and no function that runs mentions one",
-        why="a guard listens to one framework", next="with bp.guard(model):, or the framework's import in this file",
+        why="a guard listens to one framework",
+        next="the block in a function that mentions one framework alone, or with bp.guard(model):",
     )  # fmt: skip
 
 

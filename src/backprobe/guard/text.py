@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from backprobe.backends.guards import Found, GuardedCall, GuardedGradient
 from backprobe.findings.phrasing import listed, quoted
@@ -55,6 +55,15 @@ def in_block(report: Report) -> str:
 def unseen(names: Iterable[str], instead: str) -> str:
     """What ran compiled."""
     return f"bp.guard() saw no gradient: {listed([*names])} ran compiled, and is not looked at. {instead} lets it be."
+
+
+def unheard(others: Sequence[str], guarded: str) -> str:
+    """The block has computed with frameworks that a guard did not listen to."""
+    computed = listed(others)
+    return (
+        f"bp.guard() listened to {guarded}, and what the block holds is of {computed}: nothing of that was looked at. "
+        f"Import {computed} in this file, or in the function that the block stands in, before the block begins."
+    )
 
 
 def came_in(call: GuardedCall, came: Found) -> Report:

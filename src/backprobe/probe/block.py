@@ -6,6 +6,7 @@ long as the block, and differentiates one of its variables when the block ends.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -57,6 +58,7 @@ class BlockRun(Form):
         self.summed: dict[int, None] = {}  # of these, what it runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
+        self.process = os.getpid()
         self.caught = CaughtErrors()
         self.recording = BlockRecording(self._record, self._progress)
 
@@ -114,7 +116,9 @@ class BlockRun(Form):
                 self.trace.note(missed.code, **missed.fields)
             try:
                 if isinstance(self.tape, Differentiator) and not self.outputs:  # else the program has done so itself
-                    if error is None or self.has_taken_gradients(self.tape):
+                    if os.getpid() != self.process:  # no thread of the framework's is in a forked child: it would wait
+                        self.tape.give_up(Reason("block_forked"))
+                    elif error is None or self.has_taken_gradients(self.tape):
                         self.differentiate(self.tape)
                     else:
                         self.tape.give_up(Reason("block_raised", {"error": type(error).__name__}))

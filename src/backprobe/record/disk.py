@@ -5,12 +5,38 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 from pathlib import Path
 
 from backprobe.errors import BadOption
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NUMBERED = re.compile(r"\(os error (\d+)\)")  # how libraries in Rust tell the system's errors
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, or leave what is there: it is written under another name beside it, which is then renamed.
+
+    What is no file, such as a pipe, is written into. Raises OSError.
+    """
+    target = Path(os.path.realpath(path))  # a link stays one
+    if os.path.lexists(target) and not target.is_file():
+        target.write_bytes(data)
+        return
+    mode = None
+    if target.exists():
+        target.open("ab").close()  # may it be written to?
+        mode = target.stat().st_mode & 0o777
+    beside = target.parent / f".backprobe-{secrets.token_hex(4)}"
+    try:
+        with beside.open("xb") as opened:
+            opened.write(data)
+        if mode is not None:
+            beside.chmod(mode)
+        beside.replace(target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
 
 
 def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: str, smaller: str) -> BadOption:
@@ -27,6 +53,11 @@ def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: s
         f"{what} cannot be written to {target}", asked=asked,
         found=found if nearest.is_dir() else f"{nearest} is a file", next=_next(number, target, call, smaller),
     )  # fmt: skip
+
+
+def is_full(error: Exception) -> bool:
+    """Does an error say that there is no room?"""
+    return _number(error) in FULL
 
 
 def _next(number: int | None, target: Path, call: str, smaller: str) -> str:

@@ -96,6 +96,8 @@ SENTENCES = {
     "grad_held_before": "its .grad was not empty before the block, and backprobe cannot separate what this backward() "
                         "added: select a module's output as well",
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
+    "gradients_lie_apart": "several gradients came to it, as DTensors of different placements or parts of a maximum: "
+                           "to add them up, the processes would have to wait for each other",
     "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "first_gradients": "these are of the first iteration of the script that takes gradients; it was stopped in the "
@@ -131,6 +133,7 @@ SENTENCES = {
     "assigned": "it was written into a Variable, and no gradient flows through an assignment",
     "block_not_over": "the block has not ended",
     "block_raised": "the block was left by {error}",
+    "block_forked": "the block was left by a forked process, which cannot differentiate it",
     # of TensorFlow's graphs
     "not_needed": "nothing on the way to the output needs it, so the run does not compute it",
     "output_without": "the output is not computed from it",
@@ -216,6 +219,7 @@ SENTENCES = {
     "no_gradient_to_replace": "replace_grad= changed nothing here, as no gradient arrives ({status})",
     "steps": "it was computed in {computed} of {of} steps; in the others it is 0 here",
     "block_too_large": "a Jacobian block of {elements} elements was not computed: the limit is {most}",
+    "partials_wait": "its local partials are missing: to take them, several processes would wait for each other",
     "partials_missing": "it is not connected, and its local partials are missing: {error}",
 }  # fmt: skip
 """The sentence of each code. A field in braces is filled in with what the code was reported with."""

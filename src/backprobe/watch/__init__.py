@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -14,8 +15,9 @@ from backprobe.errors import BackprobeError, BadOption, NotFinite
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
+from backprobe.record.disk import is_full
 from backprobe.record.stamp import stamp
-from backprobe.watch.saying import say
+from backprobe.watch.saying import say, stopped
 from backprobe.watch.sinks import check
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
@@ -183,6 +185,7 @@ class Watch:
         except BaseException:
             self._close()
             raise
+        atexit.register(self._end_with_interpreter)
         return self
 
     def _target(self, asked: str) -> Watched:
@@ -216,11 +219,9 @@ class Watch:
             raise
         except (OSError, ValueError) as error:  # ValueError of a NUL in the path
             raise BadOption(
-                f"{self.folder} cannot be written",
-                asked=asked,
-                found=_obstacle(self.folder) or str(error),
-                next="a folder that can be written",
-            ) from error
+                f"{self.folder} cannot be written", asked=asked, found=_obstacle(self.folder) or str(error),
+                next=f"{'make room on the disk, or ' * is_full(error)}a folder that can be written",
+            ) from error  # fmt: skip
         try:
             listener.start(writer.next_step if self._start is None else self._start)
             if self._sinks and rank == 0:
@@ -250,6 +251,7 @@ class Watch:
                 "this watch is not open", asked="run.__exit__(...)", found="a watch that was never entered",
                 next="with bp.watch(model, folder) as run:",
             )  # fmt: skip
+        atexit.unregister(self._end_with_interpreter)
         if isinstance(error, NotFinite):
             self._listener.end()  # the step that it ended, as far as it came
         try:
@@ -257,6 +259,8 @@ class Watch:
         finally:
             self._listener.stop()
             self._close()
+        if not self._background.is_here:  # a forked child: the run is its parent's
+            return
         self._warn()
         if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
             say(
@@ -349,6 +353,12 @@ class Watch:
         if self._feeding is not None:
             self._feeding.close()
 
+    def _end_with_interpreter(self) -> None:
+        """The interpreter ends, and nothing has left the block: what there is of the run is written."""
+        self._listener.stop()
+        self._close()
+        self._warn()
+
     def _functional(self, asked: str) -> FunctionWatching:
         self._open(asked)
         if self._function is None:
@@ -376,10 +386,7 @@ class Watch:
         self._warned = True
         self._watching.stop()
         self._listener.is_stopped = True
-        say(
-            f"bp.watch has stopped: {self.folder} can no longer be written ({failure}). Steps up to "
-            f"{self.acknowledged} are on disk. The training goes on."
-        )
+        say(stopped(self.folder, failure, self.acknowledged))
 
     def _facts(self) -> dict[str, Any]:
         known = stamp()

@@ -1,17 +1,19 @@
 """The thread that writes a run, while the training goes on.
 
 Steps wait for it in a queue. Where it falls far behind, the training waits for it: no step is lost. Where it fails, as
-on a full disk, the watching ends and the training goes on.
+on a full disk, the watching ends and the training goes on. A forked child does not have the thread, and writes nothing.
 """
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backprobe.storage.runs.layout import RowKey, StepData
+from backprobe.storage.runs.presence import Deleted
 from backprobe.storage.runs.writer import RunWriter
 
 MOST_WAITING = 1000  # steps
@@ -42,6 +44,7 @@ class Background:
 
     def __init__(self, writer: RunWriter, flush_every: int, feed: Feed | None = None) -> None:
         self.writer, self.flush_every, self.feed = writer, flush_every, feed
+        self.process = os.getpid()
         self.rows: list[RowKey] = []
         self.failure: BaseException | None = None
         self.acknowledged = -1
@@ -51,20 +54,28 @@ class Background:
         self.thread = threading.Thread(target=self._run, name="backprobe-watch", daemon=True)
         self.thread.start()
 
+    @property
+    def is_here(self) -> bool:
+        """Is this the process that the thread runs in?"""
+        return os.getpid() == self.process
+
     def put(self, step: Waiting) -> None:
-        if self.failure is None:
+        if self.failure is None and self.is_here:
             self.waiting.put(step)
 
     def flush(self, is_last: bool = False) -> None:
         """Return when all that was put is on disk, or could not be written."""
+        if not self.is_here:
+            return
         flush = Flush(is_last=is_last)
         self.waiting.put(flush)
         flush.done.wait()
 
     def close(self) -> None:
         """Write what waits, end the thread, and let others write."""
-        self.flush(is_last=True)
-        self.thread.join()
+        if self.is_here:
+            self.flush(is_last=True)
+            self.thread.join()
 
     # in the thread
 
@@ -93,6 +104,8 @@ class Background:
             work()
         except BaseException as error:  # noqa: BLE001  # a training must neither fail nor wait for ever for being watched
             self.failure = error
+            if isinstance(error, Deleted):
+                self.acknowledged = -1
             self.writer.abandon()
 
     def _write(self, step: Waiting) -> None:

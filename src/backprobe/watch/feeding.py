@@ -6,6 +6,7 @@ behind, steps are left out of the sinks and never of the run.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -90,7 +91,7 @@ class Feeding:
 
     def __init__(self, sinks: Sequence[Sink], folder: Path, first: int) -> None:
         self.fed = [Fed(sink) for sink in sinks]
-        self.folder, self.first = folder, first
+        self.folder, self.first, self.process = folder, first, os.getpid()
         self.offered, self.taken, self.next_look, self.is_over = 0, 0, FIRST_LOOK, False
         self.alerted: set[tuple[str, int, str]] = set()
         self.waiting: queue.SimpleQueue[tuple[StepData, Sequence[RowKey]] | None] = queue.SimpleQueue()
@@ -106,7 +107,12 @@ class Feeding:
             self.waiting.put((step, keys))
 
     def close(self) -> None:
-        """The run is written: what waits is sent, for so long as the training may wait for it."""
+        """The run is written: what waits is sent, for so long as the training may wait for it.
+
+        The sinks are those of the process that opened them: a forked child does not close them.
+        """
+        if os.getpid() != self.process:
+            return
         self.waiting.put(None)
         self.thread.join(LAST_WAIT)
         self.is_over = True

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import sys
 import warnings
+from pathlib import Path
+
+from backprobe.backends.user_lines import callers
+from backprobe.source.user_code import package
+
+
+def stopped(folder: Path, failure: BaseException, acknowledged: int) -> str:
+    """What is said where a run can no longer be written."""
+    kept = f"Steps up to {acknowledged} are on disk" if acknowledged >= 0 else "No step of it is on disk"
+    return f"bp.watch has stopped: {folder} can no longer be written ({failure}). {kept}. The training goes on."
 
 
 def say(message: str) -> None:
-    """Warn; where warnings are errors (``-W error``), write it to standard error instead."""
+    """Warn, of the user's line that runs; where warnings are errors (``-W error``), write to standard error instead."""
+    above = enumerate(callers(sys._getframe(1)), 2)
+    level = next((at for at, frame in above if package(frame.f_code.co_filename) is None), 2)
     try:
-        warnings.warn(message, RuntimeWarning, stacklevel=4)
+        warnings.warn(message, RuntimeWarning, stacklevel=level)
     except RuntimeWarning:
         if sys.stderr is not None:
             sys.stderr.write(f"RuntimeWarning: {message}\n")

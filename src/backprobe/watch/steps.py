@@ -140,6 +140,8 @@ class Steps(StepListener):
 
     def hand_on(self) -> None:
         """The step that ended last gets nothing more."""
+        if os.getpid() != self.process:
+            return
         ended, self.ended = self.ended, None
         if ended is None or ended.is_empty:
             return

@@ -25,7 +25,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.capture import ListenedLeaf, version
-from backprobe.backends.torch.tensors import ORDINARY, grad_of
+from backprobe.backends.torch.tensors import ORDINARY, combined, copied, grad_of
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
@@ -132,6 +132,7 @@ class Output:
     is_grad: bool = False  # are they calls of ``grad()``?
     batch: int = 0  # for how many cotangents at once they run; 0 for one
     captures: dict[Any, None] = field(default_factory=dict)  # of what the calls began at
+    apart: set[int] = field(default_factory=set)  # places where what came cannot be added up in one process
 
     @property
     def is_cut_short(self) -> bool:
@@ -243,7 +244,7 @@ class Passing:
         """A hook or prehook of a node: note the gradient at one of its places."""
         gradient = gradients[at]
         if gradient is not None and (current_pass() == self.running or self._counts()):
-            self.take_early(number, gradient.clone() if is_users else gradient)
+            self.take_early(number, copied(gradient) if is_users else gradient)
 
     def take_early(self, number: int, gradient: Tensor | None) -> None:
         """A hook of an edge, which is taken off where the user has hooks on the tensor: see ``EdgeHooks``.
@@ -259,7 +260,7 @@ class Passing:
         if self.asked and number in self.asked:
             self.returned[id(gradient)] = ref(gradient)
         if (self.seeds and id(gradient) in self.seeds) or (self.asked and number in self.asked):
-            gradient = gradient.detach().clone() if not self.keeps_history else gradient.clone()
+            gradient = copied(gradient if self.keeps_history else gradient.detach())
         if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
             self.add(number, gradient)
             return
@@ -285,7 +286,7 @@ class Passing:
             return
         if number != leaf.first and not leaf.is_fresh:
             leaf.is_unclear = True
-        own = gradient if number in self.arrived else gradient.clone()
+        own = gradient if number in self.arrived else copied(gradient)
         if id(gradient) in self.held:
             self._let_go(gradient)
         self.add(number, own)
@@ -297,7 +298,7 @@ class Passing:
 
     def _let_go(self, gradient: Tensor) -> None:
         """Hold a copy in its place."""
-        own = gradient.clone()
+        own = copied(gradient)
         for number, one in self.arrived.items():
             if one is gradient and self.is_untouched(number):
                 self.arrived[number], self.written[number] = own, own._version
@@ -311,7 +312,7 @@ class Passing:
         if self.batch:
             gradient = _unbatched(gradient, self.batch)
         self.returned[id(gradient)] = ref(gradient)
-        self.offered[number] = gradient.detach().clone() if not self.keeps_history else gradient.clone()
+        self.offered[number] = copied(gradient if self.keeps_history else gradient.detach())
 
     def has_returned(self, tensor: Tensor) -> bool:
         """Is a tensor a gradient that ``grad()`` returned to the program?"""
@@ -333,9 +334,13 @@ class Passing:
         before = self.arrived.get(number)
         if before is not None:
             is_dense = before.layout is STRIDED  # PyTorch adds sparse numbers to dense ones, and not the other way
-            gradient = before + gradient if is_dense else gradient + before
+            total = combined(torch.add, *((before, gradient) if is_dense else (gradient, before)))
+            if total is None:
+                self.output.apart.add(number)
+                return
+            gradient = total
         elif gradient.layout is not STRIDED:
-            gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
+            gradient = copied(gradient)  # a leaf whose gradient others hold takes a copy, and cannot of every layout
         self.arrived[number] = gradient
         self.written[number] = gradient._version
         self.count += 1
@@ -453,7 +458,7 @@ def _ignore(call: BackwardCall) -> None:
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
-    return None if gradient is None else gradient.detach().clone()
+    return None if gradient is None else copied(gradient.detach())
 
 
 class SharedLeaf:
@@ -462,6 +467,7 @@ class SharedLeaf:
     def __init__(self, number: int, tensor: Tensor) -> None:
         self.number, self.tensor = number, tensor
         self.added: Tensor | None = None  # in all passes so far
+        self.is_apart = False  # can that not be told in one process?
         self.begin(is_first=True)
 
     def begin(self, is_first: bool = False) -> None:
@@ -474,9 +480,10 @@ class SharedLeaf:
         """What all passes have added, now that one is over; None where none has come here."""
         grad = grad_of(self.tensor)
         if grad is not None and not self.is_untouched:
-            now = grad.detach().clone()
-            new = now if self.had is None else now - self.had
-            self.added = new if self.earlier is None else self.earlier + new
+            now = copied(grad.detach())
+            new = now if self.had is None else combined(torch.sub, now, self.had)
+            both = new if new is None or self.earlier is None else combined(torch.add, self.earlier, new)
+            self.added, self.is_apart = self.added if both is None else both, both is None
             self.seen = self._state()
         return self.added
 

@@ -6,7 +6,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count, filterfalse
@@ -80,6 +80,7 @@ TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
 IS_LIMITED, CALL = attrgetter("is_limited"), attrgetter("called", "at", "places", "has_cotangents", "asked")
+OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
 REQUIRES_GRAD, UNCLEAR, VERSION = attrgetter("requires_grad"), attrgetter("is_unclear"), attrgetter("_version")
 
 
@@ -209,7 +210,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         """The program is about to run backward."""
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
-                self.partials.take()
+                self.partials.take(self.is_shared)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -424,6 +425,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             added = leaf.take()
             if added is not None:
                 self.passing.arrived[leaf.number] = added
+            if leaf.is_apart:
+                self.passing.output.apart.add(leaf.number)
         self.passing.count += 1
 
     def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
@@ -545,7 +548,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
         """The captures as the calls of one output left them."""
-        captures, touched = columns.captures, output.touched()
+        captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
+        touched |= dict.fromkeys(output.apart, APART)
         if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
             return columns
         found = [
@@ -594,11 +598,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
-    def _judged(self, capture: Capture, touched: Collection[int]) -> Capture:
-        """A capture as backward left it. One whose gradient was written into after it arrived is opaque."""
+    def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
+        """A capture as backward left it: opaque where what has arrived at its number is not its gradient, and why."""
         if capture.is_rare or capture.leaf is not None:
             capture = _with_history(capture)
-        return capture.but(opaque=Reason("gradient_overwritten")) if capture.number in touched else capture
+        return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
         """Of a leaf that was written later, or got its name when a backward() was over: why this version has none."""

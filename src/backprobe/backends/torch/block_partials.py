@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.immutable import largest
 from backprobe.backends.random_states import put_back
-from backprobe.backends.torch import graph
+from backprobe.backends.torch import graph, tensors
 from backprobe.backends.torch.capture import Capture, with_edges
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, by_edge, key
@@ -27,6 +28,8 @@ from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
+
+WAIT = Reason("partials_wait")
 
 
 @dataclass
@@ -45,8 +48,11 @@ class BlockPartials:
         self.captures: list[Capture] = []
         self.known: dict[Key, Local] = {}
 
-    def take(self) -> None:
-        """The program is about to run backward: take those of what it has computed since."""
+    def take(self, is_shared: bool) -> None:
+        """The program is about to run backward: take those of what it has computed since.
+
+        ``is_shared``: processes work together.
+        """
         captures = with_edges([capture for capture in self.captures if capture.is_followed])
         recorded = by_edge(captures)
         new = [positions[0] for edge, positions in recorded.items() if edge not in self.known]
@@ -55,6 +61,9 @@ class BlockPartials:
                 edge = captures[at].edge
                 assert edge is not None
                 sources = [captures[one] for one in graph.inputs(edge, recorded)]
+                if is_shared and may_wait(edge, [captures[at], *sources], recorded):
+                    self.known[key(edge)] = Local({}, [WAIT] if sources else [])
+                    continue
                 self.known[key(edge)] = self._of(Pass(captures[at], sources, stop, False)) if sources else Local()
 
     def _of(self, run: Pass) -> Local:
@@ -82,6 +91,16 @@ class BlockPartials:
             if edge is not None and sources:
                 found.add(at, sources, self.known.get(key(edge), Local()))
         return found
+
+
+def may_wait(edge: GradientEdge, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> bool:
+    """Would processes have to go back from this edge together?
+
+    What PyTorch computes of tensors that lie in this process alone does not communicate. A ``DTensor`` may, and a
+    backward that is written in Python, as all are that communicate.
+    """
+    is_distributed = any(tensors.is_distributed(capture.tensor) for capture in captures)
+    return is_distributed or any(map(graph.is_custom, graph.between(edge, recorded)))
 
 
 @dataclass

@@ -62,6 +62,18 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
     return sorted(found)
 
 
+def between(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> set[Node]:
+    """The nodes that a gradient goes through on its way from an edge to the recorded values that flow into it."""
+    visited = {edge.node}
+    pending = [edge.node]
+    while pending:
+        for follower, output in pending.pop().next_functions:
+            if follower is not None and follower not in visited and (follower, output) not in recorded:
+                visited.add(follower)
+                pending.append(follower)
+    return visited
+
+
 def all_inputs(
     edges: Sequence[GradientEdge | None], recorded: Mapping[Key, int], leaves: Mapping[int, int]
 ) -> list[tuple[int, ...]]:

@@ -18,7 +18,7 @@ from backprobe.backends.torch.models import is_compiled
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.torch.structure import structure
-from backprobe.backends.torch.tensors import is_floating
+from backprobe.backends.torch.tensors import copied, is_floating
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.reasons import Reason
 
@@ -45,7 +45,7 @@ class GuardedModule:
                 if buffer is not None and not is_lazy(buffer):
                     kept = known.get(id(buffer))
                     if kept is None or kept[1] != version(buffer):
-                        kept = buffer, version(buffer), buffer.detach().clone()
+                        kept = buffer, version(buffer), copied(buffer.detach())
                     self.copies[id(buffer)] = kept
                     found.append((part, name, kept[2]))
         return found
@@ -75,7 +75,7 @@ class State:
                 entered.enter_context(torch.autocast(kind, dtype, is_enabled))
             entered.enter_context(self.random.restored())
             try:
-                _set(training=self.training, buffers=[(part, name, copy.clone()) for part, name, copy in self.buffers])
+                _set(training=self.training, buffers=[(part, name, copied(copy)) for part, name, copy in self.buffers])
                 yield
             finally:
                 _set(training=training, buffers=buffers)

@@ -29,6 +29,7 @@ from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import COMPILED, GuardedModule, State, TorchGuardedCall, floating
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
+from backprobe.backends.torch.own_calls import around_own_calls
 from backprobe.backends.torch.parameter_updates import held_now
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tensors import grad_of
@@ -71,6 +72,17 @@ class Guarding(Repeating):
             register_module_forward_pre_hook(self._before),
             register_module_forward_hook(self._after, with_kwargs=True, always_call=True),
         ]
+
+    def around(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        """A call that need not run hooks. Where it does, they hear the same call once more, and it counts once."""
+        self._before(module, args)
+        try:
+            output = following(module, *args, **kwargs)
+        except BaseException:
+            self._after(module, args)
+            raise
+        self._after(module, args, kwargs, output)
+        return output
 
     def rest(self) -> None:
         for handle in self.handles:
@@ -238,6 +250,7 @@ class TorchGuards(Guards):
         with scales_noted():
             guarding.listen()
             try:
-                yield
+                with around_own_calls(guarding.known, guarding.around):
+                    yield
             finally:
                 guarding.stop()

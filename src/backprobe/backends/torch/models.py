@@ -22,14 +22,18 @@ from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from backprobe.backends import patching
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import Patched, original, replaced
+from backprobe.backends.torch import own_calls
+from backprobe.backends.torch.own_calls import OwnCalls
 from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
+BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
 HOOKS, PRE_HOOKS = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
@@ -134,9 +138,10 @@ def observing(
     ]  # fmt: skip
     with ExitStack() as installed:
         installed.enter_context(replaced(rewritten, is_dynamo_compiling))
+        installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
-            handle = module.register_forward_hook(partial(reporter.returned, reporter.paths.pop(module)))
-            installed.callback(handle.remove)
+            reporter.hooked[module] = paths = reporter.paths.pop(module)
+            installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
         installed.callback(reporter.rest)
         reporter.listen()
         yield
@@ -152,6 +157,8 @@ class _Reporter:
         self.foreign: WeakSet[Module] = WeakSet()  # those that were none of this model's when they ran first
         self.has_looked = False  # for those, since the model ran: it may have put one in
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
+        self.hooked: dict[Module, list[str]] = {}  # and of those that are heard by hooks of their own
+        self.own_calls = OwnCalls()
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
         self.calls, self.executed = observer.calls, observer.executed
@@ -193,6 +200,7 @@ class _Reporter:
             self.has_looked = True
             self.look()
             paths = self.paths.get(module, [])
+        self.own_calls.heard(module)
         if self.calls is not None:
             frame: FrameType | None = sys._getframe(3)  # this, and two functions of PyTorch at least, are above it
             while frame is not None and frame.f_code.co_filename == CALLED_IN:
@@ -204,6 +212,11 @@ class _Reporter:
             self.executed.add(path)
             output = self.observer.returned(path, output)
         return output
+
+    def called(self, module: Module, args: Any, output: Any) -> Any:
+        """A call that runs no hooks is over."""
+        paths = self.hooked.get(module) or self.paths.get(module, [])
+        return self.returned(paths, module, args, output)
 
     def exchange(self, path: str, parameter: Parameter, instead: Any) -> None:
         """The model goes on with another tensor in the place of a parameter, until the program was differentiated."""
@@ -252,8 +265,9 @@ class _Reporter:
 
     def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> Any:
         if not is_dynamo_compiling() and threading.get_ident() == self.thread:
+            self.own_calls.heard(module)
             frame: FrameType | None = sys._getframe(1)
-            while frame is not None and frame.f_code.co_filename == CALLED_IN:
+            while frame is not None and frame.f_code.co_filename in BETWEEN:
                 frame = frame.f_back
             for path in paths:
                 if self.calls is not None and frame is not None:

@@ -25,7 +25,7 @@ from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import LEAF, Key, key
-from backprobe.backends.torch.tensors import numbers
+from backprobe.backends.torch.tensors import is_distributed, numbers
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
@@ -274,6 +274,11 @@ def _is_hooked(capture: Capture) -> bool:
     return len(capture.tensor._backward_hooks or ()) > (capture.leaf is not None)
 
 
+def _is_odd(arrived: Tensor) -> bool:
+    """Can its numbers not be added up as those of other tensors?"""
+    return arrived.is_mkldnn or arrived.is_meta or arrived.is_nested or is_distributed(arrived)
+
+
 def compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
     flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
@@ -290,7 +295,7 @@ def compare(
         if arrived is None or all(captures[at].opaque for at in positions):
             continue
         hooked = any(_is_hooked(captures[at]) for at in positions)
-        if hooked or first in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
+        if hooked or first in unknown or _is_odd(arrived):
             unjudged += positions
             continue
         parts = [numbers(flow).reshape(arrived.shape) for flow in flowing.get(first, ())]

@@ -16,6 +16,7 @@ from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.arguments import alias
 from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.tensors import copied
 from backprobe.backends.user_lines import callers
 
 CHECKPOINT = CodeOf(torch.utils.checkpoint, "checkpoint")
@@ -44,7 +45,7 @@ class TorchReplaces(Replaces):
     """The edges of the tensors whose gradients are changed."""
 
     def handed(self, tensor: Tensor) -> Tensor:
-        return tensor.clone()
+        return copied(tensor)
 
     def as_tensor(self, new: Any, like: Tensor) -> Tensor | None:
         if isinstance(new, Tensor):
@@ -58,11 +59,11 @@ class TorchReplaces(Replaces):
     def instead(self, new: Tensor, original: Tensor, is_given: bool) -> Tensor:
         is_differentiated = new.requires_grad or not original.requires_grad or not torch.is_grad_enabled()
         if not is_differentiated:
-            return alias(new.detach().clone())  # a leaf could not be written to
-        return new.clone() if is_given else new
+            return alias(copied(new.detach()))  # a leaf could not be written to
+        return copied(new) if is_given else new
 
     def mixed(self, new: Tensor, original: Tensor, index: tuple[Any, ...]) -> Tensor:
-        made = original.clone()
+        made = copied(original)
         made[index] = new[index]
         return made
 
@@ -70,12 +71,12 @@ class TorchReplaces(Replaces):
         return torch.as_tensor(numpy.array(array)).to(tensor.device, tensor.dtype)
 
     def with_numbers(self, new: Tensor, original: Tensor) -> Tensor:
-        made = original.clone()
+        made = copied(original)
         with torch.no_grad():
             return made.copy_(new)
 
     def original_value(self, tensor: Tensor) -> Callable[[], Tensor]:
-        value = tensor.detach().clone()
+        value = copied(tensor.detach())
         return lambda: value
 
     def with_gradient(self, tensor: Tensor, change: Callable[[Any], Any]) -> Tensor:

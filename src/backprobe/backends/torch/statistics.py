@@ -14,6 +14,7 @@ from torch import Tensor
 from backprobe.backends.torch.summaries import chunks
 from backprobe.backends.torch.tensors import here, is_floating, is_partial, is_there
 from backprobe.record.exponents import NONE, Exponents, exponents, merged_exponents
+from backprobe.record.gaps import GapCode
 from backprobe.record.statistics import CHUNK, NOTHING, PART, Row, measured, merged, repeated
 
 PLAIN = frozenset({torch.float32, torch.float64})
@@ -34,6 +35,11 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         return _row(*_numbers(tensor))
     except (RuntimeError, TypeError, NotImplementedError):  # a subclass that has none, or bits that are not numbers
         return None
+
+
+def why_unread(tensor: Tensor) -> GapCode:
+    """Why a floating tensor has no row."""
+    return GapCode.PARTIAL if is_partial(tensor) else GapCode.UNREADABLE
 
 
 def _row(numbers: Tensor, zeros: int) -> Row | Tensor:

@@ -35,7 +35,7 @@ from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.replaced_values import TorchReplaces
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
-from backprobe.backends.torch.tensors import ORDINARY, Geometry, describe, is_floating, is_there, same_content
+from backprobe.backends.torch.tensors import ORDINARY, Geometry, copied, describe, is_floating, is_there, same_content
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -139,7 +139,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         capture = Capture(tensor, now, tensor.detach())
         capture.calls = self.passing.begun
         if self.copies:
-            capture.snapshot = capture.alias.clone()  # type: ignore[union-attr]  # a capture that is written has its alias
+            capture.snapshot = copied(capture.alias)  # type: ignore[arg-type]  # a capture that is written has its alias
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if capture.edge is None and capture.leaf is None:
@@ -354,7 +354,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
         for capture in held:
             if capture.snapshot is None and capture.alias is not None:
-                capture.snapshot = capture.alias.clone()
+                capture.snapshot = copied(capture.alias)
         return list(held)
 
     # what acts while the program runs: strategies, and the block form

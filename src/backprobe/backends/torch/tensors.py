@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,6 +21,53 @@ def here(tensor: Tensor) -> Tensor:
     """What of a tensor lies in this process: of a sharded one (DTensor) its own part, detached."""
     own = tensor.detach()
     return own if type(own) is Tensor else getattr(own, "_local_tensor", own)
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy, for which no process waits for another.
+
+    ``clone()`` of a ``DTensor`` adds up the parts of a sum: all processes have to take part, and where only one has a
+    probe, it waits for ever. A conversion to the same dtype leaves the parts as they are, and keeps the history.
+    """
+    if not is_distributed(tensor):
+        return tensor.clone()
+    return tensor.to(tensor.dtype, copy=True) if tensor.requires_grad else _here_alone(torch.clone, tensor)
+
+
+def combined(operation: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor) -> Tensor | None:
+    """A sum or a difference for which no process waits for another; None where there is none."""
+    if not (is_distributed(one) or is_distributed(other)):
+        return operation(one, other)
+    if not _lie_alike(one, other):
+        return None
+    has_history = one.requires_grad or other.requires_grad
+    return operation(one, other) if has_history else _here_alone(operation, one, other)
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Is it a ``DTensor``, of which a part lies in this process?"""
+    return type(tensor) not in ORDINARY and hasattr(tensor, "_local_tensor")
+
+
+def _lie_alike(one: Any, other: Any) -> bool:
+    """Do the processes have the same parts of both, which can be added part by part? Parts of a maximum cannot."""
+    if not (is_distributed(one) and is_distributed(other)) or one.placements != other.placements:
+        return False
+    return one.device_mesh == other.device_mesh and all(
+        getattr(each, "reduce_op", "sum") in ("sum", "avg") for each in one.placements
+    )
+
+
+def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
+    """An operation on what lies in this process, in the wrapper that the tensors have."""
+    first = tensors[0].detach()
+    own = {}
+    for name in (found := first.__tensor_flatten__())[0]:
+        parts = [getattr(one, name) for one in tensors]
+        is_part = isinstance(parts[0], Tensor)  # newer releases list the mesh too
+        own[name] = operation(*[part.detach() for part in parts]) if is_part else parts[0]
+    made: Tensor = type(first).__tensor_unflatten__(own, found[1], first.shape, first.stride())
+    return made
 
 
 def held(tensor: Tensor) -> Tensor:

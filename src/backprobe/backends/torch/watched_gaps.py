@@ -9,10 +9,12 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
+from backprobe.backends.torch.compiled_statistics import NONE
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_selection import watched_parameters, watched_parts
+from backprobe.backends.torch.watched_steps import OptimizerSteps
 from backprobe.backends.watches import GRADIENT, VALUE, StepListener, WatchOptions
 from backprobe.record.gaps import GapCode
 from backprobe.record.names import quote_path, split
@@ -27,6 +29,8 @@ class WatchedGaps:
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener) -> None:
         self.model, self.options, self.listener = model, options, listener
         self.called: set[int] = set()  # modules, by identity
+        self.came: set[int] = set()  # the places of tensors that were there, whether they have a row or not
+        self.unread: dict[int, GapCode] = {}  # by place: why it has none
         self.without_grad: weakref.WeakSet[Module] = weakref.WeakSet()
         self.elsewhere: weakref.WeakSet[Module] = weakref.WeakSet()
         self.last: dict[Key, None] = {}
@@ -41,15 +45,14 @@ class WatchedGaps:
         heard: Mapping[Module, Any],  # of each module, what has ``path`` and ``places``
         names: Mapping[Tensor, str],
         wants: Callable[[str], bool],
-        stepped: Container[int],
+        steps: OptimizerSteps,
         locals: WatchedLocals,
         written: Container[int],
     ) -> None:
-        """All that has no row is said to the listener. ``stepped``: parameters that optimizers stepped, by identity.
-
-        ``written``: the places of gradients of views that were written to.
+        """All that has no row is said to the listener. ``written``: the places of gradients of views that were written
+        to.
         """
-        self.written = written
+        self.written, self.steps = written, steps
         self.forwards = {quote_path(one.path): one for one in locals.forwards.values()}
         never = ((name, kind) for _, name in locals.never_bound() for kind in self._kinds())
         missing = dict.fromkeys([*self.listener.missing(), *self._never(heard, names, wants), *never])
@@ -57,9 +60,11 @@ class WatchedGaps:
             self.modules = {quote_path(path): part for path, part in watched_parts(self.model)}
             self.own = {quote_path(path): one for path, one in watched_parameters(self.model)}
             self.held = {id(each) for one in self.options.optimizers for each in parameters(one)}
+        self.silent = {quote_path(one.path) for one in heard.values() if not one.places} if missing else set()
         self.last = missing
-        self.listener.gaps([(name, kind, self._why(name, kind, missing, stepped)) for name, kind in missing])
-        self.called.clear()
+        self.listener.gaps([(name, kind, self._why(name, kind, missing)) for name, kind in missing])
+        for noted in (self.called, self.came, self.unread):
+            noted.clear()
         self.without_grad.clear()
         self.elsewhere.clear()
 
@@ -79,21 +84,26 @@ class WatchedGaps:
     def _kinds(self) -> list[str]:
         return [VALUE] * self.options.values + [GRADIENT] * self.options.gradients
 
-    def _why(self, name: str, kind: str, missing: Container[Key], stepped: Container[int]) -> GapCode:
+    def _why(self, name: str, kind: str, missing: Container[Key]) -> GapCode:
         if name in self.own:
-            return self._why_parameter(self.own[name], stepped)
-        if self.listener.has(name, kind) and self.listener.place(name, kind) in self.written:
+            return self.steps.unread.get((name, kind)) or self._why_parameter(self.own[name])
+        place = self._place(name, kind)
+        if place in self.written:
             return GapCode.WRITTEN
+        if place in self.unread:
+            return self.unread[place]
         path = "" if name.partition(".")[0] == "return" else split(name)[0]
         module = self.modules.get(path)
         if module is None:
             return GapCode.REMOVED
         if ":" in name and not (split(name)[1] or "return").startswith("return"):
-            found = self._why_local(path, kind, (name, VALUE) in missing, id(module) in self.called)
+            found = self._why_local(path, kind == GRADIENT and self._came(name, missing), id(module) in self.called)
             if found is not None:
                 return found
-        elif id(module) in self.called or (kind == GRADIENT and self.options.values and (name, VALUE) not in missing):
-            return GapCode.NO_GRADIENT if kind == GRADIENT else GapCode.NOT_RETURNED
+        elif kind == GRADIENT and self._came(name, missing):
+            return GapCode.NO_GRADIENT
+        elif id(module) in self.called:
+            return GapCode.NO_TENSOR if path in self.silent else GapCode.NOT_RETURNED
         if module in self.without_grad:
             return GapCode.NO_GRAD
         if module in self.elsewhere:
@@ -101,22 +111,31 @@ class WatchedGaps:
         used = any(grad_of(one) is not None for one in module.parameters(recurse=False))
         return GapCode.UNHEARD if used else GapCode.NOT_CALLED
 
-    def _why_local(self, path: str, kind: str, has_no_value: bool, is_called: bool) -> GapCode | None:
+    def _place(self, name: str, kind: str) -> int:
+        return self.listener.place(name, kind) if self.listener.has(name, kind) else NONE
+
+    def _came(self, name: str, missing: Container[Key]) -> bool:
+        """Was the tensor there in this step, of which a gradient is missing?"""
+        has_row = self.options.values and (name, VALUE) not in missing  # as from code that was compiled
+        place = self._place(name, GRADIENT)
+        return has_row or (place != NONE and place in self.came)
+
+    def _why_local(self, path: str, has_no_gradient: bool, is_called: bool) -> GapCode | None:
         """Why a local of a forward has no row; None where the forward did not run."""
         forward = self.forwards.get(path)
         if forward is None:
             return GapCode.REMOVED
-        if kind == GRADIENT and self.options.values and not has_no_value:
+        if has_no_gradient:
             return GapCode.NO_GRADIENT
         if forward.hearer.entered and is_called:
             return GapCode.NOT_BOUND
         return GapCode.OTHER_FORWARD if is_called else None
 
-    def _why_parameter(self, parameter: Tensor, stepped: Container[int]) -> GapCode:
+    def _why_parameter(self, parameter: Tensor) -> GapCode:
         if not parameter.is_leaf:
             return GapCode.COMPUTED
         if self.options.optimizers and id(parameter) not in self.held:
             return GapCode.NOT_OPTIMIZED
-        if self.options.optimizers and id(parameter) not in stepped:
+        if self.options.optimizers and id(parameter) not in self.steps.stepped_parameters:
             return GapCode.NOT_STEPPED
         return GapCode.EMPTY_GRADIENT

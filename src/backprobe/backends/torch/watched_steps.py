@@ -18,11 +18,12 @@ from torch.optim import Optimizer
 
 from backprobe.backends.patching import listening
 from backprobe.backends.torch.optimizer_steps import parameters
-from backprobe.backends.torch.statistics import exponents_of, row_of
+from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, here
 from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
 from backprobe.errors import BadOption
+from backprobe.record.gaps import GapCode
 from backprobe.record.statistics import scaled
 
 FUSED = ("grad_scale", "found_inf")
@@ -44,6 +45,7 @@ class OptimizerSteps:
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
         self.stepped = False
         self.stepped_parameters: set[int] = set()  # in this step, by identity
+        self.unread: dict[tuple[str, str], GapCode] = {}  # in this step: what was there, by name and kind
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -110,6 +112,7 @@ class OptimizerSteps:
         if self.listener.is_measured:
             self.ending()
             self.stepped_parameters.clear()
+            self.unread.clear()
         self.listener.end(skipped=skipped, scale=scale)
         self.ended()
 
@@ -145,6 +148,7 @@ class OptimizerSteps:
     ) -> None:  # fmt: skip
         row = row_of(numbers.detach())
         if row is None:
+            self.unread[self.names[parameter], kind] = why_unread(numbers)
             return
         if factor != 1.0 and isinstance(row, tuple):
             row = scaled(row, factor)

@@ -34,7 +34,8 @@ from backprobe.backends.torch.compiled_statistics import (
     without_warning_of_hooks,
 )
 from backprobe.backends.torch.module_hook import ModuleHook
-from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
+from backprobe.backends.torch.own_calls import OwnCalls
+from backprobe.backends.torch.statistics import exponents_of, fetched, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
 from backprobe.backends.torch.untrained_parameters import untrained
@@ -114,7 +115,7 @@ class TorchWatching(Watching):
         self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
         self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
         self.before = CompiledBefore()
-        self.hook = ModuleHook(self._after)
+        self.hook, self.own_calls = ModuleHook(self._after), OwnCalls()
         self.hook.may_rest &= not self.before.codes
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
@@ -140,6 +141,7 @@ class TorchWatching(Watching):
         with self.installed:
             self.installed.enter_context(without_warning_of_hooks())
             self.installed.enter_context(self.hook)
+            self.installed.enter_context(self.own_calls.listening(self.modules, self._called))
             self.installed.enter_context(self.steps.listening())
             self.installed.callback(self.leaf_hooks.close)
             self.installed.callback(self.locals.rest)
@@ -175,9 +177,8 @@ class TorchWatching(Watching):
         self.locals.refuse_seen(self.asked)
         self._leave_out_written()
         self.gaps.step_ends(
-            self.modules, self.parameters, self.selection.wants_module, self.steps.stepped_parameters, self.locals,
-            self.written,
-        )  # fmt: skip
+            self.modules, self.parameters, self.selection.wants_module, self.steps, self.locals, self.written
+        )
         for held in (self.seen, self.passes, self.views, self.written):
             held.clear()
         self.leaf_hooks.close()
@@ -273,7 +274,13 @@ class TorchWatching(Watching):
         elif not (self.is_idle or torch.compiler.is_compiling()):
             self.run_after(module, output)
 
+    def _called(self, module: Module, args: Any, output: Any) -> Any:
+        """After a call that runs no hooks."""
+        self._after(module, args, output)
+        return output
+
     def _run_after(self, module: Module, output: Any) -> None:
+        self.own_calls.heard(module)
         if threading.get_ident() != self.thread:
             self.gaps.elsewhere.add(module)
             return
@@ -362,11 +369,14 @@ class TorchWatching(Watching):
             self._await(seen, tensor)
         if places is None:
             return
+        self.gaps.came.update(places)
         if self.options.values:
             seen.row = row_of(tensor.detach()) if seen.row is None else seen.row
             if seen.row is not None:
                 self.listener.add(places[0], seen.row)
                 self._count([places[0]], tensor)
+            else:
+                self.gaps.unread[places[0]] = why_unread(tensor)
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
@@ -420,6 +430,7 @@ class TorchWatching(Watching):
         with quiet():
             row = row_of(gradient.detach())
             if row is None:
+                self.gaps.unread.update(dict.fromkeys(places, why_unread(gradient)))
                 return
             if self.passes[running]:
                 for place in places:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from backprobe.errors import BadRun, Unsupported
 
-HELD: set[Path] = set()
-"""The locks of this process: the system's lock is the process's, and would be given to it twice."""
+HELD: dict[Path, int] = {}
+"""The locks of this process: the system's lock is the process's, and would be given to it twice. A forked child has
+this from its parent, by whose number it knows that they are not its own."""
 
 
 class WriteLock:
@@ -27,7 +28,7 @@ class WriteLock:
                 "a run cannot be written on this system", asked=asked, found=str(error),
                 why="one writer is kept by fcntl's locks", next="watch on Linux or macOS; reading works here",
             ) from error  # fmt: skip
-        if self.path in HELD:
+        if HELD.get(self.path) == os.getpid():
             raise self._taken(asked, "this process, in a watch that is still open")
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -36,10 +37,14 @@ class WriteLock:
             owner = os.read(descriptor, 64).decode(errors="replace").strip()
             os.close(descriptor)
             raise self._taken(asked, f"process {owner}" if owner else "another process") from error
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except OSError:  # a full disk
+            os.close(descriptor)
+            raise
         self.descriptor = descriptor
-        HELD.add(self.path)
+        HELD[self.path] = os.getpid()
 
     def _taken(self, asked: str, by: str) -> BadRun:
         return BadRun(
@@ -51,4 +56,4 @@ class WriteLock:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
-            HELD.discard(self.path)
+            HELD.pop(self.path, None)

@@ -7,6 +7,8 @@ copy.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -19,6 +21,10 @@ from backprobe.errors import BadRun
 from backprobe.storage.runs.layout import APPLICATION, VERSION
 
 BUSY = 30.0  # seconds
+OF_SYSTEM = frozenset({
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
+})  # fmt: skip
 
 
 def opened(path: Path, asked: str) -> tuple[sqlite3.Connection, str]:
@@ -94,6 +100,22 @@ def check_version(connection: sqlite3.Connection, path: Path, asked: str) -> Non
             found=f"layout {version}, and this backprobe has layout {VERSION}",
             next="pip install -U backprobe" if version > VERSION else "read it with the backprobe that wrote it",
         )  # fmt: skip
+
+
+def of_system(error: Exception) -> OSError | None:
+    """The system's error behind one of SQLite; None for one that is about what the file holds."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what newer codes add to it
+    if code == sqlite3.SQLITE_FULL:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return OSError(str(error)) if code in OF_SYSTEM else None
+
+
+def closed(path: Path, asked: str) -> BadRun:
+    """The error for a file that is read after it was closed."""
+    return BadRun(
+        f"this run of {path.parent} is closed", asked=asked, found="a use of it after run.close(), or after its block",
+        next=f"with {asked} as run: around all that reads it",
+    )  # fmt: skip
 
 
 def not_a_run(path: Path, asked: str, error: Exception) -> BadRun:

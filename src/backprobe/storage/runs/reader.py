@@ -7,17 +7,18 @@ import os
 import sqlite3
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 from numpy.typing import NDArray
 
 from backprobe.record.exponents import Exponents
+from backprobe.record.gaps import GapCode
 from backprobe.record.statistics import COLUMNS, merge_columns
 from backprobe.storage.runs.layout import (
     INFO,
@@ -31,11 +32,14 @@ from backprobe.storage.runs.layout import (
     unsealed,
     unsealed_row,
 )
-from backprobe.storage.runs.opening import not_a_run, opened
+from backprobe.storage.runs.opening import closed, not_a_run, opened
 from backprobe.storage.schema import UNFIT
 
 Places = dict[int, dict[tuple[str, str], int]]  # by attempt, of name and kind
 Keys = dict[tuple[str, str], RowKey]
+Found = TypeVar("Found")
+DAMAGED = (sqlite3.DatabaseError, *(kind for kind in UNFIT if kind is not MemoryError))
+"""What reading a damaged file raises."""
 FEW = 8  # rows: so many are read one by one from a chunk, and more with all that lies between
 
 
@@ -114,22 +118,36 @@ class RankFile:
 
     @contextmanager
     def reading(self) -> Iterator[Index]:
-        """Within this context the file is as it is at one moment, whatever is written."""
+        """Within this context the file is as it is at one moment, whatever is written.
+
+        What is raised in it is raised: what reads in it is ``_sound``.
+        """
         if not self.kept_open:
             self._open()
+        elif self._closing is None or not self._closing.alive:
+            raise closed(self.path, self.asked)
         try:
-            changed = self._changed()
-            self.connection.execute("BEGIN")
-            try:
-                self._refresh(changed)
-                yield self._index
-            finally:
-                if self.connection.in_transaction:
-                    self.connection.execute("COMMIT")
-                if not self.kept_open:
-                    self.close()
-        except (sqlite3.Error, *UNFIT) as error:
+            self._sound(self._begin)
+            yield self._index
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("COMMIT")
+            if not self.kept_open:
+                self.close()
+
+    def _sound(self, read: Callable[..., Found], *given: Any) -> Found:
+        """What is read of the file. Raises BadRun where that does not hold what was written."""
+        try:
+            return read(*given)
+        except sqlite3.ProgrammingError:  # of whoever has closed it
+            raise
+        except DAMAGED as error:
             raise not_a_run(self.path, self.asked, error) from error
+
+    def _begin(self) -> None:
+        changed = self._changed()
+        self.connection.execute("BEGIN")
+        self._refresh(changed)
 
     def _changed(self) -> Any:
         """Another value when the file has been written."""
@@ -210,7 +228,7 @@ class RankFile:
     def _read(self, stored: Stored, rows: Rows, wanted: Sequence[str]) -> Iterator[tuple[str, Any, Matrix]]:
         """Some rows of steps that lie together."""
         if not stored.is_chunk:
-            matrix = self._step(stored)
+            matrix = self._sound(self._step, stored)
             rows = rows.below(matrix.shape[1])
             for column in wanted:
                 yield column, rows.to, matrix[COLUMNS.index(column)][rows.places][:, None]
@@ -219,10 +237,11 @@ class RankFile:
         for column in wanted:
             if len(rows.to) > FEW:
                 to, places = rows.regular
-                yield column, to, self._column(stored, column)[places]
+                yield column, to, self._sound(self._column, stored, column)[places]
             else:
                 for number, place in zip(rows.to, rows.places, strict=True):
-                    yield column, slice(number, number + 1), self._one_row(stored, column, int(place))
+                    row = self._sound(self._one_row, stored, column, int(place))
+                    yield column, slice(number, number + 1), row
 
     def _step(self, stored: Stored) -> Matrix:
         data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
@@ -232,7 +251,7 @@ class RankFile:
         """A column of a chunk: rows × steps, or rows × 1 where it does not change."""
         at = column_id(stored.id, column)
         data = self.connection.execute("SELECT data FROM columns WHERE id = ?", (at,)).fetchone()[0]
-        return unsealed(data, stored.height)
+        return _of_steps(stored, unsealed(data, stored.height))
 
     def _one_row(self, stored: Stored, column: str, place: int) -> Matrix:
         """One row of it, without the others."""
@@ -242,7 +261,7 @@ class RankFile:
                 blob.seek(start)
                 return blob.read(size)
 
-            return unsealed_row(read, len(blob), stored.height, place)
+            return _of_steps(stored, unsealed_row(read, len(blob), stored.height, place))
 
     def at(self, step: int) -> tuple[Any, int, dict[tuple[str, str], tuple[float, ...]]] | None:
         """The info of a step, its attempt, and its rows by name and kind; None where it is not there."""
@@ -255,7 +274,7 @@ class RankFile:
                 if within < len(stored.info):
                     break
                 within -= len(stored.info)
-            matrix = self._matrix(stored, within).T.tolist()
+            matrix = self._sound(self._matrix, stored, within).T.tolist()
             places = index.places.get(stored.attempt, {})
             rows = {
                 key: tuple(matrix[place]) for key, place in places.items() if place < len(matrix) and matrix[place][0]
@@ -264,34 +283,43 @@ class RankFile:
 
     def exponents(self, key: tuple[str, str]) -> dict[int, Exponents]:
         """The histograms of a name and kind, by step."""
-        found = {}
         with self.reading() as index:
-            read = dict(zip(index.info["step"].tolist(), index.attempt_of.tolist(), strict=True))
-            for attempt, places in index.places.items():
-                rows = self.connection.execute(
-                    "SELECT step, low, smallest, counts FROM exponents WHERE attempt = ? AND place = ?",
-                    (attempt, places.get(key, -1)),
-                )
-                for step, low, smallest, counts in rows:
-                    if read.get(step) == attempt:
-                        found[step] = Exponents(low, unsealed(counts, 1, numpy.int64)[0], smallest)
+            return self._sound(self._exponents, index, key)
+
+    def _exponents(self, index: Index, key: tuple[str, str]) -> dict[int, Exponents]:
+        found = {}
+        read = dict(zip(index.info["step"].tolist(), index.attempt_of.tolist(), strict=True))
+        for attempt, places in index.places.items():
+            rows = self.connection.execute(
+                "SELECT step, low, smallest, counts FROM exponents WHERE attempt = ? AND place = ?",
+                (attempt, places.get(key, -1)),
+            )
+            for step, low, smallest, counts in rows:
+                if read.get(step) == attempt:
+                    found[step] = Exponents(low, unsealed(counts, 1, numpy.int64)[0], smallest)
         return found
 
     def gaps(self) -> Iterator[tuple[int, Missing]]:
         """The names and kinds without a row, with the step, in each measured step that had a backward."""
         with self.reading() as index:
-            said = self.connection.execute("SELECT attempt, step, gaps FROM gaps ORDER BY attempt, step").fetchall()
+            by_attempt = self._sound(self._gaps)
         every = {one.number: int(one.facts.get("every", 1)) for one in index.attempts}
         attempts = index.attempt_of.tolist()
         steps, has_passed = index.info["step"].tolist(), (index.info["backwards"] > 0) & (index.info["skipped"] == 0)
-        by_attempt: dict[int, list[tuple[int, list[Missing]]]] = {}
-        for attempt, step, text in said:
-            by_attempt.setdefault(attempt, []).append((step, [tuple(one) for one in json.loads(text)]))
         for step, attempt, passed in zip(steps, attempts, has_passed.tolist(), strict=True):
             if passed and step % every[attempt] == 0:
                 known = by_attempt.get(attempt, [])
                 at = bisect_right(known, step, key=lambda one: one[0])
                 yield from ((step, one) for one in (known[at - 1][1] if at else ()))
+
+    def _gaps(self) -> dict[int, list[tuple[int, list[Missing]]]]:
+        """What is said by attempt, each with the step from which on that holds."""
+        found: dict[int, list[tuple[int, list[Missing]]]] = {}
+        said = self.connection.execute("SELECT attempt, step, gaps FROM gaps ORDER BY attempt, step")
+        for attempt, step, text in said:
+            missing = [(name, kind, GapCode(code).value) for name, kind, code in json.loads(text)]
+            found.setdefault(attempt, []).append((step, missing))
+        return found
 
     def _matrix(self, stored: Stored, within: int) -> Matrix:
         """Columns × rows of one of the steps that lie together."""
@@ -326,6 +354,13 @@ class Rows:
     def regular(self) -> tuple[Any, Any]:
         """Both as slices where they can be: nothing need be copied to take these."""
         return _regular(self.to), _regular(self.places)
+
+
+def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
+    """The numbers of rows of a chunk. Raises ValueError where they are those of other steps."""
+    if numbers.shape[-1] not in (1, len(stored.info)):
+        raise ValueError(f"it has the numbers of {numbers.shape[-1]} steps, and {len(stored.info)} steps")
+    return numbers
 
 
 def _regular(numbers: NDArray[numpy.int64]) -> Any:

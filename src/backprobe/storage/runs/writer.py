@@ -33,7 +33,8 @@ from backprobe.storage.runs.layout import (
     unsealed,
 )
 from backprobe.storage.runs.lock import WriteLock
-from backprobe.storage.runs.opening import check_version, not_a_run
+from backprobe.storage.runs.opening import check_version, not_a_run, of_system
+from backprobe.storage.runs.presence import Presence
 
 BUSY = 30.0  # seconds that a reader may hold the file, where there is no write-ahead log
 
@@ -41,7 +42,8 @@ BUSY = 30.0  # seconds that a reader may hold the file, where there is no write-
 class RunWriter:
     """The one writer of a rank's file, from its making to ``close``. Its methods are called by one thread at a time.
 
-    ``next_step`` is the number after the last step of all attempts so far. Raises BadRun and OSError.
+    ``next_step`` is the number after the last step of all attempts so far. Raises BadRun, and OSError where nothing can
+    be written, as on a full disk.
     """
 
     def __init__(self, folder: Path, rank: int, facts: Mapping[str, Any], asked: str) -> None:
@@ -55,6 +57,7 @@ class RunWriter:
             )  # fmt: skip
             try:
                 self._open(facts, asked)
+                self.presence = Presence(self.path)
             except BaseException:
                 self.connection.close()
                 raise
@@ -81,7 +84,7 @@ class RunWriter:
             self._begin_attempt({**facts, "journal": self.journal})
             run("COMMIT")
         except (sqlite3.DatabaseError, ValueError) as error:
-            raise not_a_run(self.path, asked, error) from error
+            raise of_system(error) or not_a_run(self.path, asked, error) from error
 
     def _journal(self) -> str:
         """A write-ahead log where there can be one: it needs memory that processes share, as network folders lack."""
@@ -121,7 +124,8 @@ class RunWriter:
 
         After the last one no step is left outside of the chunks.
 
-        Raises sqlite3.Error, as where the disk is full; then nothing of it was written, and it can be tried again.
+        Raises sqlite3.Error, as where the disk is full; then nothing of it was written, and it can be tried again. And
+        Deleted where the files are no longer there.
         """
         height = self.height + len(self.new_rows)
         size, waiting = steps_in_chunk(height), [*self.tail, *self.pending]
@@ -148,6 +152,7 @@ class RunWriter:
         self.next_chunk += -(-old // size)
         self.new_rows, self.new_aliases, self.pending = [], {}, []
         self.tail, self.gaps = waiting[old:], gaps
+        self.presence.check()
 
     def _write_gaps(self) -> Sequence[Missing] | None:
         """What is said of the last step, which is not said again where the next has the same."""
@@ -219,6 +224,7 @@ class RunWriter:
         try:
             self.connection.close()
         finally:
+            self.presence.close()
             self.lock.release()
 
 

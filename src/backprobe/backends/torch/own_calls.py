@@ -1,0 +1,61 @@
+"""Modules whose class has a ``__call__`` of its own: it need not run the hooks through which all others are heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from torch.compiler import is_dynamo_compiling
+from torch.nn import Module
+
+from backprobe.backends.patching import patched
+
+CALL = "__call__"
+Over = Callable[[Module, Any, Any], Any]
+"""(the module, what it was given, what it returned) -> what the program gets."""
+
+
+def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Within this context, such calls in this thread are around(the call, module, *args, **kwargs).
+
+    PyTorch's own classes run the hooks. So may the program's: then the hooks come first, and with another result, where
+    that is changed behind them.
+    """
+    owners = dict.fromkeys(map(_owner, dict.fromkeys(map(type, modules))))
+    return patched(
+        [(owner, CALL, partial(partial, around)) for owner in owners if owner is not None], aside=is_dynamo_compiling
+    )
+
+
+def _owner(kind: type) -> type | None:
+    """The class that defines how modules of a class are called; None for one of PyTorch's."""
+    owner = next(one for one in kind.__mro__ if CALL in vars(one))
+    return None if owner.__module__.partition(".")[0] == "torch" else owner
+
+
+class OwnCalls:
+    """Such calls, each given to ``over`` with its result, unless the hooks have heard it before.
+
+    Whoever has this may be who hears them: it is not held here.
+    """
+
+    def __init__(self) -> None:
+        self.running: list[tuple[Module, list[bool]]] = []  # the innermost last, each with what the hooks heard of it
+
+    def listening(self, modules: Iterable[Module], over: Over) -> AbstractContextManager[None]:
+        return around_own_calls(modules, partial(self._around, over))
+
+    def heard(self, module: Module) -> None:
+        """A hook has heard a call of this module."""
+        if self.running and self.running[-1][0] is module:
+            self.running[-1][1].append(True)
+
+    def _around(self, over: Over, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        self.running.append((module, []))
+        try:
+            output = following(module, *args, **kwargs)
+        finally:
+            _, is_heard = self.running.pop()
+        return output if is_heard else over(module, args, output)
