@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from typing import Any
 from weakref import ref
 
 
-class Seen:
+class Seen(dict[int, "ref[Any]"]):
     """A set of objects. Another that comes to lie where one of them was is not in it.
 
     >>> seen = Seen()
@@ -16,12 +15,9 @@ class Seen:
     (True, False)
     """
 
-    def __init__(self) -> None:
-        self.held: MutableMapping[int, ref[Any]] = {}
-
     def add(self, one: Any) -> None:
-        self.held[id(one)] = ref(one)
+        self[id(one)] = ref(one)
 
     def __contains__(self, one: Any) -> bool:
-        known = self.held.get(id(one))
+        known = self.get(id(one))
         return known is not None and known() is one

@@ -48,12 +48,15 @@ class BlockRun(Form):
 
     tape: BlockTape
     schema: Schema
+    has_own_options = False  # are they those of a cell's magic, or of a command?
     takes_partials = False  # is each call of the framework that differentiates heard of before it does?
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
-        self.refuse_options()
+        if not self.has_own_options:
+            is_run_backward = isinstance(self.tape, Differentiator)
+            refuse_options_of_block(probe, is_run_backward, self.takes_partials and not is_run_backward)
         self.outputs: list[int] = []  # the numbers of what the program takes gradients of
         self.summed: dict[int, None] = {}  # of these, what it runs backward from
         self.versions: Versions = {}
@@ -61,11 +64,6 @@ class BlockRun(Form):
         self.process = os.getpid()
         self.caught = CaughtErrors()
         self.recording = BlockRecording(self._record, self._progress)
-
-    def refuse_options(self) -> None:
-        """Raise BadOption for an option that a block cannot take."""
-        is_run_backward = isinstance(self.tape, Differentiator)
-        refuse_options_of_block(self.probe, is_run_backward, self.takes_partials and not is_run_backward)
 
     def opened(self) -> BlockTape:
         refuse_options(self.backend, self.probe.options)

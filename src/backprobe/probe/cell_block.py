@@ -119,15 +119,13 @@ class CellBlock(OfCell, PlainBlock):
     """The block around a cell."""
 
     observer_type = CellObserver
+    has_own_options = True
     has_raised = False
     result: Any = None
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType, end: Site | None) -> None:
         super().__init__(probe, backend, frame)
         self.end = end  # the site of its last expression
-
-    def refuse_options(self) -> None:
-        """The magic has those that a cell can have."""
 
     def read(self) -> dict[str, Any]:
         held = {name: self.cell.value(name) for name in self.cell.names.read}

@@ -72,6 +72,8 @@ def frameworks_of(file: str, asked: str | None) -> list[str]:
 class ScriptBlock(Part):
     """One of the blocks that a script is recorded in, of which its writer knows nothing."""
 
+    has_own_options = True
+
     passed: Callable[[FrameType], None]
     """Called with the frame that runs backward, when it has."""
 
@@ -84,9 +86,6 @@ class ScriptBlock(Part):
 
     def _heard(self, targets: Sequence[Any], gradients: Any) -> None:
         self.passed(sys._getframe(1))
-
-    def refuse_options(self) -> None:
-        """The command line has those that a script can have."""
 
     def subject(self) -> str:
         return "the script"

@@ -1,4 +1,4 @@
-"""What is worked out once for each piece of code.
+"""Memory by code: results that are worked out once for each piece of code.
 
 Equal functions of two files have equal code, as a library's and the program's own copy of it: Python compares neither
 the files nor the texts. What depends on these is remembered by the file as well.

@@ -452,11 +452,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return code in CALLS
 
     def not_followed(self) -> Sequence[Reason]:
-        return [*self._not_kept(), *self.pipelines.seen(), *self.census.zeros(self.passing.calls)]
-
-    def _not_kept(self) -> list[Reason]:
-        left = self.passing.left
-        return [Reason("outputs_not_kept", {"count": str(left), "most": str(MOST_OUTPUTS)})] if left else []
+        left = str(self.passing.left)
+        lost = [] if left == "0" else [Reason("outputs_not_kept", {"count": left, "most": str(MOST_OUTPUTS)})]
+        return [*lost, *self.pipelines.seen(), *self.census.zeros(self.passing.calls)]
 
     def cut_short(self) -> Sequence[Source | None]:
         return [call.at for call in self.passing.calls if not call.is_over]
@@ -527,7 +525,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             notes = (*notes, (begun_at[0], Reason("grads_batched", {"count": str(output.batch)})))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         visited = self._in_order(there, numbers, arrived)
-        own = OwnPass(begun_at, not output.is_grad, self._calls(output, captures)) if output.calls else None
+        is_limited = any(map(IS_LIMITED, output.calls))
+        calls = self._calls(output, captures) if is_limited else [*map(CALL, output.calls)]
+        own = OwnPass(begun_at, not output.is_grad, calls) if calls else None
         passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
                           none_reads=self.kept_gradients.found(captures), own=own)  # fmt: skip
         if self.partials is not None:
@@ -540,10 +540,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     def _calls(self, output: Output, captures: Sequence[Capture]) -> Sequence[OwnCall]:
         """The calls of an output with what they asked for."""
-        if any(map(IS_LIMITED, output.calls)):
-            at = {id(capture.tensor): position for position, capture in enumerate(captures)}
-            for call in output.calls:
-                call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
+        at = {id(capture.tensor): position for position, capture in enumerate(captures)}
+        for call in output.calls:
+            call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
         return [*map(CALL, output.calls)]
 
     def _settled(self, columns: Columns, output: Output) -> Columns:

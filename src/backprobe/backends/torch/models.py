@@ -138,7 +138,8 @@ def observing(
     ]  # fmt: skip
     with ExitStack() as installed:
         installed.enter_context(replaced(rewritten, is_dynamo_compiling))
-        installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
+        if own_calls.has_own_calls(reporter.known):
+            installed.enter_context(reporter.own_calls.listening(reporter.known, reporter.called))
         for module in [module for module in reporter.paths if module._forward_hooks]:
             reporter.hooked[module] = paths = reporter.paths.pop(module)
             installed.callback(module.register_forward_hook(partial(reporter.returned, paths)).remove)
@@ -200,7 +201,8 @@ class _Reporter:
             self.has_looked = True
             self.look()
             paths = self.paths.get(module, [])
-        self.own_calls.heard(module)
+        if self.own_calls.running:
+            self.own_calls.heard(module)
         if self.calls is not None:
             frame: FrameType | None = sys._getframe(3)  # this, and two functions of PyTorch at least, are above it
             while frame is not None and frame.f_code.co_filename == CALLED_IN:
@@ -265,7 +267,8 @@ class _Reporter:
 
     def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> Any:
         if not is_dynamo_compiling() and threading.get_ident() == self.thread:
-            self.own_calls.heard(module)
+            if self.own_calls.running:
+                self.own_calls.heard(module)
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename in BETWEEN:
                 frame = frame.f_back

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from torch.compiler import is_dynamo_compiling
@@ -12,9 +13,14 @@ from torch.nn import Module
 
 from backprobe.backends.patching import patched
 
-CALL = "__call__"
+CALL, CALLED = "__call__", attrgetter("__call__")
 Over = Callable[[Module, Any, Any], Any]
 """(the module, what it was given, what it returned) -> what the program gets."""
+
+
+def has_own_calls(modules: Iterable[Module]) -> bool:
+    """Is there such a module? Nearly always there is none."""
+    return {CALLED(kind) for kind in {*map(type, modules)}} != {Module.__call__}
 
 
 def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -23,7 +29,8 @@ def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> A
     PyTorch's own classes run the hooks. So may the program's: then the hooks come first, and with another result, where
     that is changed behind them.
     """
-    owners = dict.fromkeys(map(_owner, dict.fromkeys(map(type, modules))))
+    kinds = [kind for kind in {*map(type, modules)} if kind.__call__ is not Module.__call__]
+    owners = dict.fromkeys(map(_owner, kinds))
     return patched(
         [(owner, CALL, partial(partial, around)) for owner in owners if owner is not None], aside=is_dynamo_compiling
     )
@@ -41,8 +48,8 @@ class OwnCalls:
     Whoever has this may be who hears them: it is not held here.
     """
 
-    def __init__(self) -> None:
-        self.running: list[tuple[Module, list[bool]]] = []  # the innermost last, each with what the hooks heard of it
+    running: Sequence[tuple[Module, list[bool]]] = ()
+    """The innermost last, each with what the hooks heard of it."""
 
     def listening(self, modules: Iterable[Module], over: Over) -> AbstractContextManager[None]:
         return around_own_calls(modules, partial(self._around, over))
@@ -53,9 +60,10 @@ class OwnCalls:
             self.running[-1][1].append(True)
 
     def _around(self, over: Over, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
-        self.running.append((module, []))
+        before, heard = self.running, list[bool]()
+        self.running = (*before, (module, heard))
         try:
             output = following(module, *args, **kwargs)
         finally:
-            _, is_heard = self.running.pop()
-        return output if is_heard else over(module, args, output)
+            self.running = before
+        return output if heard else over(module, args, output)
