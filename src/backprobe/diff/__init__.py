@@ -36,6 +36,7 @@ def diff(
     a: Recording, b: Recording | Folder, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport: ...  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def diff(
     a: Folder, b: Recording, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport: ...  # fmt: skip
 
 
@@ -52,6 +54,7 @@ def diff(
     a: Folder, b: Folder, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Run | Folder | Sequence[Recording | Run | Folder] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport | RunDiffReport: ...  # fmt: skip
 
 
@@ -62,6 +65,7 @@ def diff(
     rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: Any = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport | RunDiffReport:
     """Compare two recordings of what should be one computation: a reference, and a port of it.
 
@@ -100,9 +104,11 @@ def diff(
     from backprobe.diff.trainings_run import diff_runs, is_run
 
     if is_run(a) or is_run(b):
-        return diff_runs(a, b, rename, layout, noise)
+        return diff_runs(a, b, rename, layout, noise, convention)
     first, second = _taken(a, "first"), _taken(b, "second")
-    return report_of(compared(first.record, second.record, rename, layout, noise_of(noise, first)))
+    return report_of(
+        compared(first.record, second.record, rename, layout, noise_of(noise, first), convention=convention)
+    )
 
 
 def _taken(given: Any, which: str) -> Recording:

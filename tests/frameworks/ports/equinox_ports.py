@@ -154,7 +154,6 @@ BERT = "https://docs.kidger.site/equinox/examples/bert/"
 EQUINOX = (
     Port("equinox-mlp", mlp, "a weight that is transposed", ("linear2.weight",)),
     Port("equinox-cnn", cnn, "the axes of a window exchanged", ("conv2.weight",), is_whole=False, address=MNIST),
-    Port("equinox-lstm", recurrent, "a bias that is left out", ("cell.bias_ih", "cell#0:return.0", "cell:return.0"),
-         is_whole=False, address=RNN),
+    Port("equinox-lstm", recurrent, "a bias that is left out", ("cell.bias_ih",), address=RNN),
     Port("equinox-attention", transformer, "another epsilon", ("ln_1",), is_whole=False, address=BERT),
 )  # fmt: skip

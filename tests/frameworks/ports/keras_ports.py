@@ -190,5 +190,5 @@ KERAS = (
     Port("keras-batch-norm", residual, "another epsilon", ("bn1",), is_whole=False),
     Port("keras-lstm", lstm, "two gates exchanged", ("lstm.weight_ih_l0",), is_whole=False, address=IMDB),
     Port("keras-attention", attention, "another epsilon", ("ln_2",), is_whole=False, address=TEXT),
-    Port("keras-separate", separate, "q and k exchanged", ("attn.q.weight",)),
+    Port("keras-separate", separate, "q and k exchanged", ("attn.q.weight",), is_whole=False),
 )  # fmt: skip
