@@ -43,8 +43,17 @@ class Divergences:
         agree = [one for one in uses if not one.gradient.is_passed_on]
         cut = [self.rows[one] for one in sorted(comparison.uses_in_first_only(at))]
         facts = [text.evidence(agree, "gradient") if len(agree) == len(uses) else "", text.cut(cut) or text.uses(uses)]
+        facts += self._given_to(at)
         near = cut if cut else uses if len(uses) == 1 else [row]
         return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward")
+
+    def _given_to(self, at: int) -> Iterator[str]:
+        """The arguments and parameters that have another gradient, too."""
+        names = [repr(self.rows[one].a.name) for one in self.blame.gradients
+                 if self.comparison.is_leaf(one) and one != at]  # fmt: skip
+        if names:
+            yield f"of arguments and parameters, the gradient{'s' * (len(names) > 1)} of " \
+                  f"{listed(names, text.MOST)} differ{'s' * (len(names) == 1)}, too"  # fmt: skip
 
     def _made(
         self, at: int, judged: Judged, of: str, source: Source | None, facts: Sequence[str], direction: str

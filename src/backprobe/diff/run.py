@@ -117,11 +117,15 @@ def _rounded(comparison: Comparison) -> Iterator[str]:
 
 def _refuse_unlike(a: Side, b: Side) -> None:
     names = [quoted([entry.name for entry in side.entries], 4) or "nothing" for side in (a, b)]
+    last = [side.entries[-1].name for side in (a, b) if side.entries]
+    renamed = f"bp.diff(a, b, rename={{{last[0]!r}: {last[1]!r}}}), if these belong together" if len(last) == 2 else (
+        "recordings of the same program"
+    )  # fmt: skip
     raise BadOption(
         "these recordings have nothing in common", asked="bp.diff(a, b)",
         found=f"{names[0]} in the first, {names[1]} in the second",
         why="entries belong together by their names, by rename=, or by their shapes and what they are computed from",
-        next="bp.diff(a, b, rename={'name in a': 'name in b'}), or recordings of the same program",
+        next=renamed,
     )  # fmt: skip
 
 

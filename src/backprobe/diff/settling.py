@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from backprobe.backends.rows import Rows
 from backprobe.diff.arranging import Arrangement
 from backprobe.diff.comparison import Comparison
 from backprobe.diff.matches import Match
@@ -49,15 +50,26 @@ def names_of(comparison: Comparison, match: Match) -> Names:
 
 def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]:
     """Other arrangements of weights in which they agree, where all that is computed from them agrees, too."""
-    rows = comparison.rows
-    for at, row in enumerate(rows):
-        uses = comparison.uses(at) if row.value.kind == VALUE and comparison.is_parameter(at) else ()
-        read = comparison.read(at, comparison.held(at, "forward"))
-        if not uses or any(rows[use].value.kind for use in uses) or read is None or row.value.floor is None:
-            continue
-        for one in comparison.orders.fitting(row.match, (row.a, row.b), is_parameter=True, rows=read)[1:]:
-            if row.value.floor.excess(measure(read[0], one.apply(read[1]))) <= 1:
+    for at, row in enumerate(comparison.rows):
+        if row.value.kind == VALUE and row.value.floor is not None and _is_used_right(comparison, at):
+            read = comparison.read(at, comparison.held(at, "forward"))
+            for one in _others(comparison, row, read):
                 yield names_of(comparison, row.match), one
+
+
+def _is_used_right(comparison: Comparison, at: int) -> bool:
+    """Is it a parameter, and do all values that are computed from it agree?"""
+    uses = comparison.uses(at) if comparison.is_parameter(at) else ()
+    return bool(uses) and not any(comparison.rows[use].value.kind for use in uses)
+
+
+def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) -> Iterator[Arrangement]:
+    """The other arrangements in which the values of a pair agree."""
+    if read is None or row.value.floor is None:
+        return
+    for one in comparison.orders.fitting(row.match, (row.a, row.b), is_parameter=True, rows=read)[1:]:
+        if row.value.floor.excess(measure(read[0], one.apply(read[1]))) <= 1:
+            yield one
 
 
 def _unlike(comparison: Comparison) -> Sequence[int]:

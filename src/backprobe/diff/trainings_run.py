@@ -85,7 +85,8 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
             "these runs have nothing in common", asked="bp.diff(a, b)",
             found=f"{_about(a)} in the first, {_about(b)} in the second",
             why="names belong together if they are equal, or by rename=; steps by their numbers",
-            next="bp.diff(a, b, rename={'name in a': 'name in b'})" if len(shared) else "runs with steps in common",
+            next=f"bp.diff(a, b, rename={{{a.names[-1]!r}: {b.names[-1]!r}}}), if these belong together"
+            if len(shared) and a.names and b.names else "runs with steps in common",
         )  # fmt: skip
     _refuse_other_noise(a, noise)
     kinds = list(_kinds_of_one(a, b, names))
