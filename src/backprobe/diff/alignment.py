@@ -91,7 +91,7 @@ class _Aligning:
         if not self._is_same_part(full, same[0]):
             return None
         if len(own) == len(others):
-            return found
+            return None if self.versions.is_unlike(full, same[0], self.found) else found
         is_alike = self.a.entries[at].shape == self.b.entries[found].shape and at not in self.a.record.outputs
         if self.versions.is_rebound(full, same[0]):
             is_alike = is_alike and own.index(full) == 0 and self.a.is_leaf(at) and self.b.is_leaf(found)
@@ -105,11 +105,11 @@ class _Aligning:
         return self.returned[0].parts(calls[0]) == self.returned[1].parts(calls[1])
 
     def _rebound(self) -> None:
-        """Match names that one program binds more often than the other."""
+        """Match bindings of names that are bound several times, of which there is no partner yet."""
         each = list(self.versions.rebound(lambda full: self.names[full][0] if full in self.names else strip(full)))
         for find in (self.versions.by_sources, self.versions.lasts, self.versions.by_sources):
             for one in each:
-                for at, other, how in find(one, {at: match.b for at, match in self.found.items()}, self.taken):
+                for at, other, how in list(find(one, self.found, self.taken)):
                     self._add(at, other, how)
 
     def by_path(self) -> None:
@@ -177,7 +177,7 @@ class _Aligning:
         for at, entry in enumerate(a.entries):
             if at in self.found or a.is_leaf(at) or not waiting[kind(entry)]:
                 continue
-            partners = {self.found[source].b if source in self.found else -1 for source in a.sources(at)}
+            partners = self.versions.partners(at, self.found)
             fits = [one for one in waiting[kind(entry)] if one not in self.taken and b.sources(one) == partners]
             if partners and len(fits) == 1:
                 self._add(at, fits[0], BY_PLACE)

@@ -102,13 +102,17 @@ class Comparison:
         return found
 
     def _is_from_equal(self, at: int, found: Sequence[Judged]) -> bool:
-        """Is all that a value is computed from, in either recording, equal bit for bit?"""
+        """Is all that a value is computed from, in either recording, equal bit for bit, or the first's?"""
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
             indirect = {one.at for one in side.entries[position].indirect}
             for source in side.sources(position) | indirect:
-                equal |= {found[one].is_equal for one in numbers.get(source, ())} or {False}
+                equal |= {found[one].is_equal or self._is_given(one) for one in numbers.get(source, ())} or {False}
         return not self.is_leaf(at) and equal == {True}
+
+    def _is_given(self, at: int) -> bool:
+        """Did the second program go on with the value that the first has?"""
+        return self.given is not None and self.pairs[at].b in self.given[0]
 
     def _by_rounding(self, at: int, floor: Floor, eps: float, sizes: Mapping[int, Size]) -> Floor:
         inputs = [one for one in self.sources(at) if one in sizes and eps_of(self.entries(one)[0].dtype)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
 from backprobe.diff.conventions import COLLECTIONS, role
@@ -59,6 +59,14 @@ class Modules:
             yield path
         for child in self.children.get(path, ()):
             yield from self.below(child)
+
+    def held(self, paths: Set[Path]) -> Mapping[Path, set[Path]]:
+        """Which of these modules each module holds that has no parameters itself."""
+        found: dict[Path, set[Path]] = {}
+        for path in (child for each in self.children.values() for child in each):
+            if path not in self.leaves:
+                found[path] = {one for one in self.below(path) if one in paths}
+        return found
 
     def weight(self, path: Path) -> int:
         """How many numbers the weights of a module have, with all that is in it: however they lie, and are packed."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from backprobe.diff.conventions import BIAS, WEIGHT, plain_segment
@@ -34,9 +33,11 @@ class Partners:
         self._pair((), (), BY_PATH)
         self._within((), ())
         self._left()
+        while around := self._around():
+            for pair in around:
+                self._within(*pair)
         for path, (other, how) in list(self.of.items()):
             self._leaves(path, other, how)
-        self._around()
 
     def _pair(self, path: Path, other: Path, how: str) -> bool:
         if path in self.of or other in self.taken:
@@ -91,24 +92,17 @@ class Partners:
         for pair in _paired(self.a.in_order(own), self.b.in_order(others), key, other_key, most):
             self._pair(*pair, how)
 
-    def _around(self) -> None:
-        """Pair modules around what has a partner: those that hold the same modules."""
-        within = [self._held(modules) for modules in (self.a, self.b)]
-        for path in sorted(within[0], key=len, reverse=True):
-            if path in self.of:
-                continue
-            inner = within[0][path]
-            if not inner <= self.of.keys():
-                continue
-            partners = {self.of[one][0] for one in inner}
+    def _around(self) -> list[tuple[Path, Path]]:
+        """Pair modules around those that have partners: two that hold the same ones, as far as these have any."""
+        within = self.a.held(set(self.of)), self.b.held(self.taken)
+        new = []
+        for path in sorted(within[0].keys() - self.of.keys(), key=len, reverse=True):
+            partners = {self.of[one][0] for one in within[0][path]}
             fits = [one for one, held in within[1].items() if held == partners and one not in self.taken]
-            if fits:
-                self._pair(path, max(fits, key=len), BY_PLACE)
-
-    @staticmethod
-    def _held(modules: Modules) -> Mapping[Path, set[Path]]:
-        """By module: those in it with parameters."""
-        return {path: set(modules.below(path)) for path in set(chain.from_iterable(modules.children.values()))}
+            if partners and fits:
+                new.append((path, max(fits, key=len)))
+                self._pair(*new[-1], BY_PLACE)
+        return new
 
     # parameters
 

@@ -105,8 +105,7 @@ def renames_of(
     found = renamed(names, others, made)
     for one in made:
         pairs = [(name, to) for name in names if (to := one.of(name)) is not None]
-        is_used = any(to in others and one in used for to, used in found.values())
-        if not is_used and not any(to in others for _, to in pairs):
+        if not any(found[name][0] in others for name, _ in pairs if name in found):
             _refuse_unmatched(one, pairs, names, others, what)
     targets: dict[str, str] = {}
     for name, (to, used) in found.items():

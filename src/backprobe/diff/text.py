@@ -78,7 +78,7 @@ def evidence(inputs: Sequence[Row], of: str) -> str:
     judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
     shown = [f"{row.a.name!r} ({_error(one)})" for row, one in judged]
     what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"
-    return f"{what}: {listed(shown, MOST)}" if shown else ""
+    return f"{what}: {listed(list(dict.fromkeys(shown)), MOST)}" if shown else ""
 
 
 def _error(judged: Judged) -> str:
@@ -164,7 +164,18 @@ def floor_text(floor: Floor | None) -> str:
 
 def matched(row: Row) -> str:
     """How a pair was found; empty where the names are equal."""
-    return "" if row.match.how == BY_NAME else f"matched {row.match.how}"
+    return "" if row.match.how == BY_NAME else f"matched {row.match.how}{_read(row)}"
+
+
+def _read(row: Row) -> str:
+    """What of a pair is compared, where that is not the whole of both."""
+    found = []
+    for name, reading in zip((row.a.name, row.b.name), row.match.readings, strict=True):
+        if reading.added:
+            found.append(f"{name!r} with the bias that is added to it")
+        if reading.of > 1:
+            found.append(f"part {reading.part + 1} of {reading.of} of {name!r}")
+    return f": {', '.join(found)}" if found else ""
 
 
 def extra(names: Sequence[str], which: str) -> str:
@@ -221,17 +232,9 @@ def _rounded(count: int) -> str:
 
 def rounded(rows: Sequence[Row]) -> str:
     """The values that differ by no more than rounding, though all that goes into them is equal."""
-    each = [f"{row.a.name!r} ({_ulps(row)})" for row in rows]
+    each = [f"{row.a.name!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
     differ = "differs" if len(rows) == 1 else "differ"
     return f"{differ} by no more than rounding, though what goes in is equal bit for bit: {listed(each, MOST)}"
-
-
-def _ulps(row: Row) -> str:
-    measure = row.value.measure
-    if measure is None:
-        return ""
-    many = measure.ulps == MANY.get(row.a.dtype or "")
-    return f"{number(measure.relative)}" if many or not measure.ulps else plural(measure.ulps, "ulp")
 
 
 def explained(gradients: int) -> str:

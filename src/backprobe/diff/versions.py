@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from backprobe.diff.matches import BY_LAST, BY_SOURCES
+from backprobe.diff.matches import BY_LAST, BY_SOURCES, Match
 from backprobe.diff.side import Side
 from backprobe.record.graph import reached
 from backprobe.record.names import COUNT, outside, split, strip
@@ -73,26 +73,39 @@ class Versions:
         own, others = self.bound[0].groups[group_of(full)], self.bound[1].groups[group_of(other)]
         return len(own) != len(others)
 
+    def is_unlike(self, full: str, other: str, found: Mapping[int, Match]) -> bool:
+        """Is a name bound several times, and do the two bindings have nothing in common: another operation, of other
+        values? Two frameworks may call one operation differently.
+        """
+        at, place = self.bound[0].names[full], self.bound[1].names[other]
+        is_one = len(self.bound[0].groups[group_of(full)]) < 2
+        if is_one or self.a.record.framework != self.b.record.framework:
+            return False
+        if self.a.is_leaf(at) or self.b.is_leaf(place):
+            return not (self.a.is_leaf(at) and self.b.is_leaf(place))
+        return self.a.entries[at].op != self.b.entries[place].op and self.b.sources(place) != self.partners(at, found)
+
+    def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
+        """The partners of what an entry of the first is computed from, -1 for what has none."""
+        return {found[source].b if source in found else -1 for source in self.a.sources(at)}
+
     def rebound(self, to: Callable[[str], str]) -> Iterator[Rebound]:
-        """All names of which that is so; ``to`` gives the second's name, without counts, for one of the first's."""
+        """All names that are bound several times; ``to`` gives the second's name, without counts, for a full one."""
         for group, own in self.bound[0].groups.items():
             for other in self.bound[1].of_plain.get(to(own[0]), ()):
                 is_same_call = counts(other[0]) == counts(group[0])
-                if is_same_call and len(own) != len(self.bound[1].groups[other]):
+                if is_same_call and max(len(own), len(self.bound[1].groups[other])) > 1:
                     yield Rebound(self.bound[0].positions(group), self.bound[1].positions(other))
 
     def by_sources(
-        self, each: Rebound, found: Mapping[int, int], taken: Taken
+        self, each: Rebound, found: Mapping[int, Match], taken: Taken
     ) -> Iterator[tuple[int, int, str]]:  # fmt: skip
-        """The bindings that one operation computes from values that belong together, in their order.
-
-        ``found`` has the second's position for each of the first's that has a partner.
-        """
+        """The bindings that one operation computes from values that belong together, in their order."""
         least = 0
         for at in each.own:
             if at in found or not self.a.sources(at):
                 continue
-            partners = {found.get(source, -1) for source in self.a.sources(at)}
+            partners = self.partners(at, found)
             for number, other in enumerate(each.others[least:], least):
                 if other not in taken and self.is_like(at, other) and self.b.sources(other) == partners:
                     least = number + 1
