@@ -35,3 +35,21 @@ def test_a_planted_fault_is_named_first(name):
     report = bp.diff(*port.record(True))
     assert report.first is not None, str(report)
     assert report.first.name in port.first, str(report)
+
+
+def test_a_layer_with_its_activation_inside_is_not_the_one_without():
+    report = bp.diff(*PORTS["keras-mlp"].record(False))
+    assert "linear1" in report.only_a and "dense" in report.only_b
+    assert (
+        "not one value, as all that is computed from them agrees: 'linear1' and 'dense', 'linear2' and 'dense_1'"
+        in report.notes
+    )
+
+
+def test_a_finding_says_which_part_of_a_parameter_it_is_about():
+    found = bp.diff(*PORTS["nnx-packed"].record(True)).first
+    assert (found.name, found.other) in {("attn.in_proj_weight", f"attn.{name}.kernel") for name in ("query", "key")}
+    assert found.matched == "by path" and any(
+        fact.startswith("matched by path: part ") and fact.endswith(" of 3 of 'attn.in_proj_weight'")
+        for fact in found.facts
+    )
