@@ -1,4 +1,4 @@
-"""How the second recording's array is brought into the order of the first's, before both are compared."""
+"""Arrangements: the second recording's array is brought into the order of the first's, before both are compared."""
 
 from __future__ import annotations
 

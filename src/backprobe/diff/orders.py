@@ -1,4 +1,4 @@
-"""In which order the arrays of a pair are compared: as a layout says, else as the conventions of both recordings do."""
+"""The order in which the arrays of a pair are compared: as a layout says, else as the conventions of both recordings do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the calls of modules and functions returned: a tensor, or a container of several."""
+"""The results of calls of modules and functions: a tensor, or a container of several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the numbers of two recordings say of their pairs, where the names and conventions of two libraries do not tell.
+"""Pairs settled by their numbers, where the names and conventions of two libraries do not tell.
 
 A weight that fits either way round lies so that what is computed from it agrees. And two values of a name that differ,
 while nothing of that is left in what is computed from them, are not the same value: a layer of one library has its
