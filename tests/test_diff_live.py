@@ -200,3 +200,20 @@ def test_options_and_targets_are_checked_as_those_of_a_probe():
         bp.diff_live(f, raising)(torch.tensor(1.0))
     assert "while running raising" in caught.value.__notes__[0]
     assert repr(bp.diff_live(f, linear := nn.Linear(1, 1))) == f"<DiffRuns of <lambda> and {type(linear).__name__}>"
+
+
+def test_a_line_that_got_the_firsts_values_has_the_floor_of_one_operation():
+    def f(x, w):
+        u = x * w
+        a = torch.nn.functional.gelu(u)
+        return a.sum()
+
+    def g(x, w):
+        u = x * w * 2
+        a = torch.nn.functional.gelu(u, approximate="tanh")
+        return a.sum()
+
+    torch.manual_seed(0)
+    x, w = torch.randn(8, 16), torch.randn(16)
+    report = bp.diff_live(f, g)(x, w)
+    assert [(one.name, one.direction) for one in report.findings][:2] == [("u", "forward"), ("a", "forward")]

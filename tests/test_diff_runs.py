@@ -108,7 +108,7 @@ def test_renames_lead_to_the_other_names(tmp_path):
     assert report.ok is None and "embed.weight" in report.only_a and "start.weight" in report.only_b
     assert bp.diff(a, b, rename={"embed": "start", "body": "layers"}).ok is True
     text = message(bp.NothingMatched, lambda: bp.diff(a, b, rename={"embed": "begin"}))
-    assert "no name of the second run is 'begin" in text and "a.names and b.names, for the names of both runs" in text
+    assert "no name of the second run is 'begin" in text and "a.names and b.names, for all names of both" in text
 
 
 def test_other_runs_measure_the_floor(tmp_path):
@@ -252,6 +252,7 @@ def test_the_command_line_compares_runs(tmp_path, monkeypatch):
         (lambda a, b, rec: bp.diff(a, rec, rename={"embed": "x"}), "a run is compared with a run"),
         (lambda a, b, rec: bp.diff(a, b, rename=3), "rename maps patterns of the first run's names"),
         (lambda a, b, rec: bp.diff(a, b, layout={"head": "T"}), "layout is for recordings"),
+        (lambda a, b, rec: bp.diff(a, b, convention="flax"), "convention is for recordings"),
         (lambda a, b, rec: bp.diff(a, b, noise=rec), "the noise of a run is other runs of the same training"),
         (lambda a, b, rec: bp.diff(a, b, noise=[]), "the noise of a run is other runs of the same training"),
     ],

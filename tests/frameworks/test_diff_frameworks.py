@@ -121,3 +121,42 @@ def test_a_model_of_equinox_moves():
     before = np.asarray(model.weight)
     floor = bp.noise_floor(model, of=jnp.sum)(jnp.asarray(X[0]))
     assert floor.values["weight"].largest > 0 and np.array_equal(before, np.asarray(model.weight))
+
+
+NUMBERS = RNG.standard_normal((6, 40)).astype(np.float32)
+OPERATIONS = {
+    "softmax": (lambda x: x.softmax(-1), lambda x: jax.nn.softmax(x, -1)),
+    "gelu": (torch.nn.functional.gelu, lambda x: jax.nn.gelu(x, approximate=False)),
+    "silu": (torch.nn.functional.silu, jax.nn.silu),
+    "softplus": (torch.nn.functional.softplus, jax.nn.softplus),
+    "tanh": (torch.tanh, jnp.tanh),
+    "exp": (torch.exp, jnp.exp),
+    "power": (lambda x: x.abs() ** 2.7, lambda x: jnp.abs(x) ** 2.7),
+    "mean": (lambda x: x.mean(0), lambda x: x.mean(0)),
+    "deviation": (lambda x: x.std(-1, unbiased=False), lambda x: x.std(-1)),
+    "logsumexp": (lambda x: x.logsumexp(-1), lambda x: jax.scipy.special.logsumexp(x, -1)),
+    "cumsum": (lambda x: x.cumsum(-1), lambda x: jnp.cumsum(x, -1)),
+    "product": (lambda x: x @ x.T, lambda x: x @ x.T),
+    "gamma": (lambda x: torch.lgamma(x.abs() + 0.5), lambda x: jax.scipy.special.gammaln(jnp.abs(x) + 0.5)),
+    "layer norm": (
+        lambda x: torch.nn.functional.layer_norm(x, (40,)),
+        lambda x: (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("scale", [0.01, 1, 30])
+def test_what_rounding_does_to_one_operation_is_not_blamed(name, scale):
+    def recorded(of, x):
+        def program(x):
+            u = of(x)
+            return (u * u).sum()
+
+        return bp.probe(program)(x)
+
+    x = NUMBERS * np.float32(scale)
+    a, b = (recorded(of, to(x)) for of, to in zip(OPERATIONS[name], (torch.tensor, jnp.asarray), strict=True))
+    report = bp.diff(a, b)
+    assert report.first is None, str(report)
+    assert all(row.value.excess < 0.5 for row in report.rows if row.a.name == "u")

@@ -67,6 +67,9 @@ class Rows:
     def transpose(self, axes: Sequence[int] | None = None) -> Rows:
         return Rows(self.stored.transpose(axes), self.dtype)
 
+    def reshape(self, shape: Sequence[int]) -> Rows:
+        return Rows(self.stored.reshape(shape), self.dtype)
+
     def array(self) -> Any:
         """All of its numbers, in its own dtype where NumPy can compute in it, else in float32."""
         if self.dtype in ("float16", BFLOAT16):

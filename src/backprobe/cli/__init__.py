@@ -271,6 +271,8 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
               "as in '**.kernel=T'; may be repeated.")  # fmt: skip
 @click.option("--noise", multiple=True, metavar="FOLDER", help="Another recording of A that is as right, to measure "
               "what rounding does; may be repeated.")  # fmt: skip
+@click.option("--convention", metavar="NAME", help="How B's parameters lie: pytorch, equinox, flax, keras or "
+              "haiku; by default their names tell.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
 def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict: bool, **options: Any) -> NoReturn:

@@ -15,7 +15,7 @@ from backprobe.errors import BadOption
 
 def compared(
     a: str, b: str, words: Sequence[str], *, rename: Sequence[str], layout: Sequence[str], noise: Sequence[str],
-    **options: Any,
+    convention: str | None, **options: Any,
 ) -> bp.DiffReport | bp.RunDiffReport:  # fmt: skip
     """The report on two programs. Functions get the same arguments, and draw the same random numbers.
 
@@ -35,7 +35,7 @@ def compared(
         with programs.beside_others(*place), _same_numbers():
             recordings.append(one if programs.is_saved(one) else programs.probed(one, words, **options))
     found: bp.DiffReport | bp.RunDiffReport = bp.diff(
-        *recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None
+        *recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None, convention=convention
     )
     return found
 

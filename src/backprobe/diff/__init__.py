@@ -36,6 +36,7 @@ def diff(
     a: Recording, b: Recording | Folder, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport: ...  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def diff(
     a: Folder, b: Recording, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport: ...  # fmt: skip
 
 
@@ -52,6 +54,7 @@ def diff(
     a: Folder, b: Folder, *, rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Run | Folder | Sequence[Recording | Run | Folder] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport | RunDiffReport: ...  # fmt: skip
 
 
@@ -62,6 +65,7 @@ def diff(
     rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: Any = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffReport | RunDiffReport:
     """Compare two recordings of what should be one computation: a reference, and a port of it.
 
@@ -78,13 +82,17 @@ def diff(
 
     ``a`` and ``b`` are recordings, or paths of saved ones, of any framework. Entries belong together if they have one
     name; ``rename`` maps patterns of ``a``'s names to those of ``b``: ``{"h.*": "layers.*"}`` is about all names that
-    begin so. What has no partner then is matched by its shape, its operation and what it is computed from, if only one
-    entry fits; each pair says how it was matched. ``layout`` is for weights that lie otherwise in ``b``: by a pattern
-    of names of either, ``"T"`` or the order of ``b``'s axes in which they are those of ``a``.
+    begin so. Then parameters are matched by the paths of their modules, and what is left by its shape, its operation
+    and what it is computed from, if only one entry fits; each pair says how it was matched. ``convention`` is the
+    library whose layers ``b`` has, ``"pytorch"``, ``"equinox"``, ``"flax"``, ``"keras"`` or ``"haiku"``, or one for
+    each; of recordings of two frameworks the names of parameters tell. ``layout`` is for weights that lie otherwise in
+    ``b`` than that says: by a pattern of names of either, ``"T"`` or the order of ``b``'s axes in which they are those
+    of ``a``.
 
     Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
     backward. NaN equals NaN. An error counts if its root mean square or its largest element is above the floor: the
-    root of eps of the coarsest dtype on the way, times the magnitude of ``a``. ``noise`` measures the floor of each
+    root of eps of the coarsest dtype on the way, times the magnitude of ``a``; or what rounding does to one operation,
+    where all that a value is computed from is equal bit for bit. ``noise`` measures the floor of each
     entry instead: one or several recordings of the reference that are as right as ``a``, run in another order, on
     another device, or in a lower precision. An entry's floor is then 4 times what it moves among them, and up to 16
     times where it has few elements.
@@ -100,9 +108,11 @@ def diff(
     from backprobe.diff.trainings_run import diff_runs, is_run
 
     if is_run(a) or is_run(b):
-        return diff_runs(a, b, rename, layout, noise)
+        return diff_runs(a, b, rename, layout, noise, convention)
     first, second = _taken(a, "first"), _taken(b, "second")
-    return report_of(compared(first.record, second.record, rename, layout, noise_of(noise, first)))
+    return report_of(
+        compared(first.record, second.record, rename, layout, noise_of(noise, first), convention=convention)
+    )
 
 
 def _taken(given: Any, which: str) -> Recording:

@@ -1,32 +1,20 @@
-"""The alignment of two recordings' entries: by name, by a rename, or by shape and place."""
+"""The alignment of two recordings' entries: by name, by a rename, by path, or by shape and place."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
 
-from backprobe.diff.rename import Rename
-from backprobe.record.entries import Entry, GradStatus, Record
-from backprobe.record.graph import Graph
-from backprobe.record.names import COUNT, outside, split, strip
-
-BY_NAME, BY_PLACE = "by name", "by shape and place"
-
-
-@dataclass(frozen=True)
-class Match:
-    """Two entries that belong together, by their positions, and how that was found.
-
-    ``is_shared`` says that one of them has another partner: it has a name here that there is another value's. Their
-    gradients are not compared, since that of one value is the sum over all its uses.
-    """
-
-    a: int
-    b: int
-    how: str
-    is_shared: bool = False
+from backprobe.diff.matches import BY_NAME, BY_PLACE, Match
+from backprobe.diff.modules import module_path
+from backprobe.diff.partners import Partners
+from backprobe.diff.rename import Rename, renamed
+from backprobe.diff.returns import Returned, call_of
+from backprobe.diff.side import Side
+from backprobe.diff.versions import Versions, counts
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import partition, split, strip
 
 
 @dataclass(frozen=True)
@@ -37,124 +25,193 @@ class Alignment:
     only_a: Sequence[int]
     only_b: Sequence[int]
 
-
-class Side:
-    """One recording, as matching sees it."""
-
-    def __init__(self, record: Record) -> None:
-        self.record, self.entries, self.graph = record, record.entries, Graph.of(record)
-        self.counted: dict[str, list[str]] = defaultdict(list)
-        for full in record.names:
-            self.counted[strip(full)].append(full)
-
-    def sources(self, at: int) -> set[int]:
-        """What an entry was computed from: along its edges, and what its expression mentions."""
-        reads = {read.at for read in self.entries[at].reads if read.at < at}
-        return {*self.graph.inputs[at], *reads}
-
-    @cached_property
-    def returned(self) -> set[int]:
-        """What has no other name than that of what a module or function returned."""
-        bound = {at for full, at in self.record.names.items() if not _is_return(full)}
-        return set(self.record.names.values()) - bound
-
-    def is_parameter(self, at: int) -> bool:
-        return at in self.graph.parameters
-
-    def is_leaf(self, at: int) -> bool:
-        """Is it an argument, a parameter or a buffer, and not computed by the program?"""
-        source = self.entries[at].source
-        is_given = (source is None or not source.expression) and at not in self.returned
-        return self.is_parameter(at) or (is_given and not self.sources(at) and not self.entries[at].indirect)
+    def without(self, dropped: Set[Match]) -> Alignment:
+        """The same without some matches, whose entries have no partner then."""
+        left = [match for match in self.matches if match not in dropped]
+        alone = {match.a for match in dropped} - {match.a for match in left}
+        others = {match.b for match in dropped} - {match.b for match in left}
+        return Alignment(left, sorted({*self.only_a, *alone}), sorted({*self.only_b, *others}))
 
 
 def align(a: Side, b: Side, renames: Sequence[Rename]) -> Alignment:
     """The partners of all entries."""
-    found: dict[int, Match] = {}
-    taken: dict[int, int] = {}
-    shared: dict[tuple[int, int], str] = {}
-    renamed = {full: one for full in a.record.names for one in renames if one.of(strip(full)) is not None}
-    for full in sorted(a.record.names, key=lambda full: full not in renamed):  # a rename comes before an equal name
-        at, other = a.record.names[full], _named(full, a, b, renamed.get(full))
-        how = str(renamed.get(full, BY_NAME))
-        if other is not None and at not in found and other not in taken:
-            found[at], taken[other] = Match(at, other, how), at
-        elif other is not None and taken.get(other) != at:
-            shared.setdefault((at, other), how)
-    _by_place(a, b, found, taken)
-    also = [Match(*pair, how, True) for pair, how in shared.items() if pair[0] not in found or pair[1] not in taken]
-    matches = sorted([*found.values(), *also], key=lambda match: (match.a, match.b))
-    without = [set(range(len(side.entries))) for side in (a, b)]
-    return Alignment(
-        matches,
-        sorted(without[0] - {match.a for match in matches}), sorted(without[1] - {match.b for match in matches}),
-    )  # fmt: skip
+    one = _Aligning(a, b, renames)
+    one.by_name()
+    one.by_path()
+    one.by_place()
+    return one.alignment()
 
 
-def _is_return(full: str) -> bool:
-    local = split(full)[1]
-    return local is not None and (local == "return" or local.startswith(("return#", "return.")))
+class _Aligning:
+    """The matches so far: ``found`` by the first recording's positions, ``taken`` by the second's."""
+
+    def __init__(self, a: Side, b: Side, renames: Sequence[Rename]) -> None:
+        self.a, self.b = a, b
+        self.found: dict[int, Match] = {}
+        self.taken: dict[int, int] = {}
+        self.shared: dict[tuple[int, int], str] = {}
+        self.parts: list[Match] = []
+        targets = renamed(a.counted, set(b.counted), renames)
+        self.names = {
+            full: (to, " and ".join(map(str, used))) for full in a.record.names
+            for to, used in [targets.get(strip(full), ("", ()))] if used
+        }  # fmt: skip
+        self.versions = Versions(a, b)
+        self.returned = Returned(a), Returned(b)
+
+    def _add(self, at: int, other: int, how: str) -> None:
+        if at not in self.found and other not in self.taken:
+            self.found[at], self.taken[other] = Match(at, other, how), at
+        elif self.taken.get(other) != at:
+            self.shared.setdefault((at, other), how)
+
+    def by_name(self) -> None:
+        """Match what has one name, or the other name of a rename, which comes before an equal name."""
+        for full in sorted(self.a.record.names, key=lambda full: full not in self.names):
+            to, how = self.names.get(full, (strip(full), BY_NAME))
+            other = self._named(full, to, is_renamed=full in self.names)
+            if other is not None:
+                self._add(self.a.record.names[full], other, how)
+        self._rebound()
+
+    def _named(self, full: str, to: str, *, is_renamed: bool) -> int | None:
+        """The entry of ``b`` that has this name without its counts, with the same counts or in the same place.
+
+        A name that one program binds more often is left to ``_rebound``. What a module or function is called more often
+        for, as the micro-batches of a step, has other shapes; and an output that one program has more often has the
+        loss of each.
+        """
+        own, others = self.a.counted[strip(full)], self.b.counted.get(to, [])
+        same = [other for other in others if counts(other) == counts(full)]
+        if not same and len(own) == len(others) and is_renamed:
+            same = [others[own.index(full)]]
+        if not same:
+            return None
+        at, found = self.a.record.names[full], self.b.record.names[same[0]]
+        if not self._is_same_part(full, same[0]):
+            return None
+        if len(own) == len(others):
+            return None if self.versions.is_unlike(full, same[0], self.found) else found
+        is_alike = self.a.entries[at].shape == self.b.entries[found].shape and at not in self.a.record.outputs
+        if self.versions.is_rebound(full, same[0]):
+            is_alike = is_alike and own.index(full) == 0 and self.a.is_leaf(at) and self.b.is_leaf(found)
+        return found if is_alike else None
+
+    def _is_same_part(self, full: str, other: str) -> bool:
+        """Is it no part of what a call returned, or do both return the same parts?"""
+        calls = call_of(full), call_of(other)
+        if calls[0] is None or calls[1] is None:
+            return True
+        return self.returned[0].parts(calls[0]) == self.returned[1].parts(calls[1])
+
+    def _rebound(self) -> None:
+        """Match bindings of names that are bound several times, of which there is no partner yet."""
+        each = list(self.versions.rebound(lambda full: self.names[full][0] if full in self.names else strip(full)))
+        for find in (self.versions.by_sources, self.versions.lasts, self.versions.by_sources):
+            for one in each:
+                for at, other, how in list(find(one, self.found, self.taken)):
+                    self._add(at, other, how)
+
+    def by_path(self) -> None:
+        """Match parameters whose modules belong together, and then what these modules compute."""
+        partners = Partners(self.a, self.b, self.found.values())
+        for match in partners.matches:
+            if match.a in self.found or match.b in self.taken:
+                self.parts.append(match)
+            else:
+                self.found[match.a], self.taken[match.b] = match, match.a
+        for full, at in self.a.record.names.items():
+            other, how = self._by_module(full, partners)
+            if other is not None and at not in self.found and other not in self.taken:
+                self._add(at, other, how)
+        self._only_ones(partners)
+
+    def _by_module(self, full: str, partners: Partners) -> tuple[int | None, str]:
+        """The entry that has this name in the module that belongs to this one's; one that ran, if this one did."""
+        scope, local = split(full)
+        other, how = self._scope(strip(scope), partners)
+        if local is None or other == strip(scope):
+            return None, ""
+        found = self._named(full, strip(f"{other}:{local}"), is_renamed=True)
+        if found is None or self._is_unlike(self.a.record.names[full], found):
+            return None, ""
+        return found, how
+
+    def _is_unlike(self, at: int, other: int) -> bool:
+        each = self.a.entries[at], self.b.entries[other]
+        return any(one.status is GradStatus.NOT_EXECUTED for one in each)
+
+    @staticmethod
+    def _scope(scope: str, partners: Partners) -> tuple[str, str]:
+        """The second's scope, without counts, for one of the first's."""
+        path = module_path(scope)
+        other, how = partners.of.get(path, (path, BY_NAME))
+        return "/".join([".".join(other), *partition(scope, "/")[1:]]), how
+
+    def _only_ones(self, partners: Partners) -> None:
+        """Match the only tensors of calls that return unlike containers, as attention that returns its weights too."""
+        for call in self.returned[0].calls:
+            scope, how = self._scope(call[0], partners)
+            calls = call, (scope, call[1])
+            pair = [side.only(one) for side, one in zip(self.returned, calls, strict=True)]
+            parts = [side.parts(one) for side, one in zip(self.returned, calls, strict=True)]
+            often = [side.often[one[0]] for side, one in zip(self.returned, calls, strict=True)]
+            if None not in pair and parts[0] != parts[1] and often[0] == often[1]:
+                at, other = pair
+                if at is not None and other is not None and at not in self.found and other not in self.taken:
+                    self._add(at, other, how)
+
+    def by_place(self) -> None:
+        """Match entries of one shape that are computed in the same way from values that are matched already.
+
+        Arguments and parameters are matched in their order, if there are as many of each shape. What several entries
+        could belong to is left alone.
+        """
+        for places in self._leaf_groups():
+            for at, other in places:
+                self._add(at, other, BY_PLACE)
+        a, b, waiting = self.a, self.b, defaultdict(list)
+        for other in range(len(b.entries)):
+            if other not in self.taken and not b.is_leaf(other):
+                waiting[kind(b.entries[other])].append(other)
+        for at, entry in enumerate(a.entries):
+            if at in self.found or a.is_leaf(at) or not waiting[kind(entry)]:
+                continue
+            partners = self.versions.partners(at, self.found)
+            fits = [one for one in waiting[kind(entry)] if one not in self.taken and b.sources(one) == partners]
+            if partners and len(fits) == 1:
+                self._add(at, fits[0], BY_PLACE)
+
+    def _leaf_groups(self) -> Iterable[Iterable[tuple[int, int]]]:
+        """Arguments and parameters without a partner, of which both recordings have as many of one shape."""
+        groups: dict[object, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        more: tuple[set[int], set[int]] = {one.a for one in self.parts}, {one.b for one in self.parts}
+        matched: tuple[Mapping[int, object], Mapping[int, object]] = self.found, self.taken
+        for number, side in enumerate((self.a, self.b)):
+            for at, entry in enumerate(side.entries):
+                is_free = at not in matched[number] and at not in more[number]
+                if is_free and side.is_leaf(at) and entry.shape is not None:
+                    groups[side.is_parameter(at), entry.shape][number].append(at)
+        return [zip(*both, strict=True) for both in groups.values() if len(both[0]) == len(both[1])]
+
+    def alignment(self) -> Alignment:
+        """All matches, in the order of the first recording."""
+        also = [Match(*pair, how, True) for pair, how in self.shared.items()
+                if pair[0] not in self.found or pair[1] not in self.taken]  # fmt: skip
+        matches = sorted([*self.found.values(), *self.parts, *also], key=lambda match: (match.a, match.b))
+        without = [set(range(len(side.entries))) for side in (self.a, self.b)]
+        return Alignment(
+            matches,
+            sorted(without[0] - self._with_added(0, matches)), sorted(without[1] - self._with_added(1, matches)),
+        )  # fmt: skip
+
+    @staticmethod
+    def _with_added(number: int, matches: Sequence[Match]) -> set[int]:
+        """What has a partner in one recording, by itself or as a part of a sum."""
+        added = {at for match in matches for at in match.readings[number].added}
+        return added | {(match.a, match.b)[number] for match in matches}
 
 
-def _named(full: str, a: Side, b: Side, rename: Rename | None) -> int | None:
-    """The entry of ``b`` that has this name of ``a``, or the name that it is renamed to.
-
-    A name that one program binds more often, to values of another shape, is that of parts of the other's value; and so
-    is an output that one program has more often, as the loss of each micro-batch.
-    """
-    plain = strip(full)
-    own, others = a.counted[plain], b.counted.get(plain if rename is None else rename.of(plain) or "", [])
-    if rename is None:
-        same = [full] if full in b.record.names else []
-    else:
-        same = [other for other in others if _counts(other) == _counts(full)]
-    if rename is not None and not same and len(own) == len(others):
-        same = [others[own.index(full)]]
-    if not same:
-        return None
-    at, found = a.record.names[full], b.record.names[same[0]]
-    is_other = a.entries[at].shape != b.entries[found].shape or at in a.record.outputs
-    return None if len(own) != len(others) and is_other else found
-
-
-def _counts(full: str) -> tuple[str, ...]:
-    read = outside(full)
-    return tuple(found[1] for found in COUNT.finditer(full) if read[found.start()])
-
-
-def _by_place(a: Side, b: Side, found: dict[int, Match], taken: dict[int, int]) -> None:
-    """Match entries of one shape that are computed in the same way from values that are matched already.
-
-    Arguments and parameters are matched in their order, if there are as many of each shape. What several entries could
-    belong to is left alone.
-    """
-    for places in _leaf_groups(a, b, found, taken):
-        for at, other in places:
-            found[at], taken[other] = Match(at, other, BY_PLACE), at
-    waiting = defaultdict(list)
-    for other in range(len(b.entries)):
-        if other not in taken and not b.is_leaf(other):
-            waiting[_kind(b.entries[other])].append(other)
-    for at, entry in enumerate(a.entries):
-        if at in found or a.is_leaf(at) or not waiting[_kind(entry)]:
-            continue
-        partners = {found[source].b if source in found else -1 for source in a.sources(at)}
-        fits = [other for other in waiting[_kind(entry)] if other not in taken and b.sources(other) == partners]
-        if partners and len(fits) == 1:
-            found[at], taken[fits[0]] = Match(at, fits[0], BY_PLACE), at
-
-
-def _leaf_groups(
-    a: Side, b: Side, found: Mapping[int, Match], taken: Mapping[int, int]
-) -> Iterable[Iterable[tuple[int, int]]]:
-    """Arguments and parameters without a partner, of which both recordings have as many of one shape."""
-    groups: dict[object, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for number, (side, matched) in enumerate(((a, found), (b, taken))):
-        for at, entry in enumerate(side.entries):
-            if at not in matched and side.is_leaf(at) and entry.shape is not None:
-                groups[side.is_parameter(at), entry.shape][number].append(at)
-    return [zip(*both, strict=True) for both in groups.values() if len(both[0]) == len(both[1])]
-
-
-def _kind(entry: Entry) -> tuple[object, ...]:
+def kind(entry: Entry) -> tuple[object, ...]:
+    """What entries have in common that are matched by their shape and place."""
     return entry.shape, entry.op, entry.status is GradStatus.NOT_TENSOR

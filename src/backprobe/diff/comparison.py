@@ -12,11 +12,14 @@ import numpy
 
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.rows import Rows, together
-from backprobe.diff.alignment import Match, Side
-from backprobe.diff.floor import EPS, SUMS, Floor, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
-from backprobe.diff.layout import Layouts
+from backprobe.diff.arranging import AS_IT_IS
+from backprobe.diff.floor import EPS, SUMS, Floor, Measured, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
+from backprobe.diff.matches import Match
 from backprobe.diff.measuring import measure
+from backprobe.diff.orders import Orders
 from backprobe.diff.pairs import DTYPE, NO_NUMBER, ONE_SIDED, SHAPE, STATUS, VALUE, Judged, Row
+from backprobe.diff.rounding import by_rounding
+from backprobe.diff.side import Side
 from backprobe.record.entries import Entry, GradStatus, Lost
 from backprobe.record.graph import reached
 
@@ -39,16 +42,18 @@ class Comparison:
         a: Side,
         b: Side,
         pairs: Sequence[Match],
-        layouts: Layouts,
+        orders: Orders,
         noise: NoiseFloor | None,
         factor: float | None,
         given: Given | None = None,
     ) -> None:
-        self.a, self.b, self.pairs, self.layouts, self.noise, self.factor = a, b, pairs, layouts, noise, factor
+        self.a, self.b, self.pairs, self.orders, self.noise, self.factor = a, b, pairs, orders, noise, factor
         self.given = given
         self.arrays = load_arrays(a.record.backend), load_arrays(b.record.backend)
-        self.of_a = {pair.a: at for at, pair in enumerate(pairs) if not pair.is_shared}
-        self.of_b = {pair.b: at for at, pair in enumerate(pairs) if not pair.is_shared}
+        self.all_of_a = _by_position(pairs, lambda pair: pair.a)
+        self.all_of_b = _by_position(pairs, lambda pair: pair.b)
+        self.of_a = {position: each[0] for position, each in self.all_of_a.items()}
+        self.of_b = {position: each[0] for position, each in self.all_of_b.items()}
         self.order = sorted(range(len(pairs)), key=lambda at: (not self.is_leaf(at), self.is_parameter(at), at))
 
     def is_leaf(self, at: int) -> bool:
@@ -88,9 +93,31 @@ class Comparison:
         for at, one in enumerate(found):
             if one.measure is not None and one.floor is None:
                 floor = self._floor(at, sizes[at], summed(at, sizes), eps[at], of)
+                is_alone = of == VALUE and one.measure.differing > 0 and self._is_from_equal(at, found)
+                if is_alone and not isinstance(floor, Measured):
+                    floor = self._by_rounding(at, floor, eps[at], sizes)
                 excess = floor.excess(one.measure)
-                found[at] = replace(one, kind=VALUE if excess > 1 else "", excess=excess, floor=floor)
+                kind = VALUE if excess > 1 else ""
+                found[at] = replace(one, kind=kind, excess=excess, floor=floor, is_from_equal=is_alone)
         return found
+
+    def _is_from_equal(self, at: int, found: Sequence[Judged]) -> bool:
+        """Is all that a value is computed from, in either recording, equal bit for bit, or the first's?"""
+        pair, equal = self.pairs[at], set()
+        for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
+            indirect = {one.at for one in side.entries[position].indirect}
+            for source in side.sources(position) | indirect:
+                equal |= {found[one].is_equal or self._is_given(one) for one in numbers.get(source, ())} or {False}
+        return not self.is_leaf(at) and equal == {True}
+
+    def _is_given(self, at: int) -> bool:
+        """Did the second program go on with the value that the first has?"""
+        return self.given is not None and self.pairs[at].b in self.given[0]
+
+    def _by_rounding(self, at: int, floor: Floor, eps: float, sizes: Mapping[int, Size]) -> Floor:
+        inputs = [one for one in self.sources(at) if one in sizes and eps_of(self.entries(one)[0].dtype)]
+        shapes = [self.entries(one)[0].shape or () for one in (at, *inputs)]
+        return by_rounding(floor, eps, sizes[at], [sizes[one] for one in inputs], shapes)
 
     def _floor(self, at: int, own: Size, summed: Sequence[Size], eps: float, of: str) -> Floor:
         pair = self.entries(at)
@@ -109,7 +136,16 @@ class Comparison:
             return Judged(why=_not_executed(*pair))
         if any(entry.status is GradStatus.NOT_TENSOR for entry in pair):
             return _plain(*[_number(one, arrays) for one, arrays in zip(held, self.arrays, strict=True)])
-        return self._measured(pair, held, 1.0)
+        return self._measured(at, self._added(at, held), 1.0)
+
+    def _added(self, at: int, held: Sequence[Any]) -> Sequence[Any]:
+        """The values of a pair, or the sums of which they are a part."""
+        found = list(held)
+        for number, (side, reading) in enumerate(zip((self.a, self.b), self.pairs[at].readings, strict=True)):
+            for other in reading.added:
+                both = [self.arrays[number].rows(one) for one in (found[number], side.entries[other].held)]
+                found[number] = None if None in both else sum(one.array() for one in both if one is not None)
+        return found
 
     def _gradient(self, at: int) -> Judged:
         pair = self.entries(at)
@@ -120,18 +156,48 @@ class Comparison:
             return Judged(why="not compared")
         if not all(has):
             return Judged(why=ONE_SIDED) if self._is_frozen_argument(at) else Judged(STATUS, math.inf)
-        return self._measured(pair, [entry.held_grad for entry in pair], self.factor)
+        return self._measured(at, [entry.held_grad for entry in pair], self.factor)
 
     def _is_frozen_argument(self, at: int) -> bool:
         """Is it an argument that one program does not differentiate? What it was given asked for that."""
         is_argument = self.is_leaf(at) and not self.is_parameter(at)
         return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
-    def _measured(self, pair: Sequence[Entry], tensors: Sequence[Any], factor: float) -> Judged:
-        a, b = [arrays.rows(tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
+    def rows_of(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
+        """What is compared of the values or gradients of a pair, the second in the order of the first; None where these
+        cannot be read.
+        """
+        rows = self.read(at, tensors)
+        if rows is None:
+            return None
+        return self.orders.both(self.pairs[at], self.entries(at), is_parameter=self.is_parameter(at), rows=rows)
+
+    def read(self, at: int, tensors: Sequence[Any]) -> tuple[Rows, Rows] | None:
+        """The values or gradients of a pair as they are; None where these cannot be read."""
+        a, b = [_rows(arrays, tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
         if a is None or b is None or not (a.holds_numbers and b.holds_numbers):
+            return None
+        return a, b
+
+    def as_in_second(self, at: int, array: Any) -> Any:
+        """An array of the first recording's, of a pair, as it lies in the second."""
+        pair = self.entries(at)
+        layout = self.orders.layouts.of(pair[0].name, pair[1].name, pair[1].shape or ())
+        arrangement = layout or self.orders.chosen.get(self.pairs[at], AS_IT_IS)
+        return None if array is None else arrangement.undone(array, pair[1].shape or ())
+
+    def held(self, at: int, direction: str) -> Sequence[Any]:
+        """The values of a pair, or its gradients."""
+        pair = self.entries(at)
+        return self._added(at, [one.held for one in pair]) if direction == "forward" else [
+            one.grad_or_none for one in pair
+        ]  # fmt: skip
+
+    def _measured(self, at: int, tensors: Sequence[Any], factor: float) -> Judged:
+        pair, rows = self.entries(at), self.rows_of(at, tensors)
+        if rows is None:
             return Judged(why="its numbers cannot be read")
-        b = self.layouts.apply(pair[0].name, pair[1].name, b)
+        a, b = rows
         if a.shape != b.shape:
             return Judged(SHAPE, math.inf)
         coarser = max((entry.dtype or "" for entry in pair), key=eps_of)
@@ -161,10 +227,12 @@ class Comparison:
         return self.b.graph.consumers[at]
 
     def _in_a(self, at: int, step: Step) -> set[int]:
-        return {self.of_a[one] for one in _nearest(self.pairs[at].a, step, self.of_a)} - {at}
+        found = _nearest(self.pairs[at].a, step, self.of_a)
+        return {pair for one in found for pair in self.all_of_a[one]} - {at}
 
     def _in_b(self, at: int, step: Step) -> set[int]:
-        return {self.of_b[one] for one in _nearest(self.pairs[at].b, step, self.of_b)} - {at}
+        found = _nearest(self.pairs[at].b, step, self.of_b)
+        return {pair for one in found for pair in self.all_of_b[one]} - {at}
 
     def _summed_in_value(self, at: int, sizes: Mapping[int, Size]) -> Sequence[Size]:
         is_sum = self.entries(at)[0].op in SUMS
@@ -205,6 +273,23 @@ class Comparison:
     def _other_dtype(self, at: int) -> bool:
         a, b = (entry.dtype for entry in self.entries(at))
         return a != b and None not in (a, b) and bool(eps_of(a) or eps_of(b))
+
+
+def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Mapping[int, Sequence[int]]:
+    """The numbers of the pairs of each entry: several where it is compared in parts."""
+    found: dict[int, list[int]] = {}
+    for at, pair in enumerate(pairs):
+        if not pair.is_shared:
+            found.setdefault(position(pair), []).append(at)
+    return found
+
+
+def _rows(arrays: Any, tensor: Any) -> Rows | None:
+    """Those of a tensor, or of a sum that was made of two."""
+    if isinstance(tensor, numpy.ndarray):
+        return Rows.of(tensor)
+    found: Rows | None = arrays.rows(tensor)
+    return found
 
 
 def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy
+
 from backprobe.backends.rows import Rows
 from backprobe.diff import text
 from backprobe.diff.blame import Blame
 from backprobe.diff.comparison import Comparison
 from backprobe.diff.floor import eps_of
 from backprobe.diff.likeness import likeness
-from backprobe.diff.pairs import SHAPE, STATUS, VALUE, Judged, Row
+from backprobe.diff.pairs import SHAPE, STATUS, VALUE, Judged
 from backprobe.diff.report import Divergence
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.source import Source
@@ -32,7 +34,7 @@ class Divergences:
         facts = [] if of else [text.evidence(inputs, "value"), *self._without_partner(at), text.first_line(row)]
         if of:
             facts += self._other_leaves(at)
-        return self._made(row, row.value, of, row.b.source, facts, "forward")
+        return self._made(at, row.value, of, row.b.source, facts, "forward")
 
     def backward(self, at: int) -> Divergence:
         """The gradient of a pair as a finding."""
@@ -41,15 +43,25 @@ class Divergences:
         agree = [one for one in uses if not one.gradient.is_passed_on]
         cut = [self.rows[one] for one in sorted(comparison.uses_in_first_only(at))]
         facts = [text.evidence(agree, "gradient") if len(agree) == len(uses) else "", text.cut(cut) or text.uses(uses)]
+        facts += self._given_to(at)
         near = cut if cut else uses if len(uses) == 1 else [row]
-        return self._made(row, row.gradient, "gradient", near[0].b.source, facts, "backward")
+        return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward")
+
+    def _given_to(self, at: int) -> Iterator[str]:
+        """The arguments and parameters that have another gradient, too."""
+        names = [repr(self.rows[one].a.name) for one in self.blame.gradients
+                 if self.comparison.is_leaf(one) and one != at]  # fmt: skip
+        if names:
+            yield f"of arguments and parameters, the gradient{'s' * (len(names) > 1)} of " \
+                  f"{listed(names, text.MOST)} differ{'s' * (len(names) == 1)}, too"  # fmt: skip
 
     def _made(
-        self, row: Row, judged: Judged, of: str, source: Source | None, facts: Sequence[str], direction: str
+        self, at: int, judged: Judged, of: str, source: Source | None, facts: Sequence[str], direction: str
     ) -> Divergence:
+        row = self.rows[at]
         kind = judged.kind if judged.kind != VALUE else of or VALUE
         error = judged.measure.relative if judged.measure is not None else math.inf
-        seen = [*self._numbers(row, judged, direction), *facts]
+        seen = [*self._numbers(at, judged, direction), *facts]
         floor, matched = text.floor_text(judged.floor), text.matched(row)
         seen += [f"floor: {floor}"] * bool(floor and judged.kind == VALUE) + [matched] * bool(matched)
         return Divergence(
@@ -58,27 +70,28 @@ class Divergences:
             excess=judged.excess, floor=floor, matched=row.match.how, measure=judged.measure,
         )  # fmt: skip
 
-    def _numbers(self, row: Row, judged: Judged, direction: str) -> Iterator[str]:
+    def _numbers(self, at: int, judged: Judged, direction: str) -> Iterator[str]:
         """The numbers of a pair, looked at once more."""
-        held = [(one.held if direction == "forward" else one.grad_or_none) for one in (row.a, row.b)]
+        row, held = self.rows[at], self.comparison.held(at, direction)
         if judged.kind in (SHAPE, STATUS):
             return
         if judged.measure is None:
             yield f"{held[0]!r} in the first, {held[1]!r} in the second"
             return
         factor = 1.0 if direction == "forward" else self.comparison.factor or 1.0
-        a, b = [self._rows(number, tensor) for number, tensor in enumerate(held)]
-        if a is None or b is None or judged.floor is None:
+        rows = None if judged.floor is None else self._rows(at, held)
+        if rows is None or judged.floor is None:
             return
-        b = self.comparison.layouts.apply(row.a.name, row.b.name, b)
-        seen = likeness(a, b, judged.floor, judged.measure.at, factor)
+        seen = likeness(*rows, judged.floor, judged.measure.at, factor)
         coarser = max((row.a.dtype or "", row.b.dtype or ""), key=eps_of)
         yield from text.alike(seen) if judged.kind == VALUE else ()
         yield from text.numbers(judged.measure, seen, coarser)
 
-    def _rows(self, number: int, tensor: Any) -> Rows | None:
-        arrays = self.comparison.arrays[number]
-        return arrays.rows(tensor) if arrays.is_tensor(tensor) else None
+    def _rows(self, at: int, held: Sequence[Any]) -> tuple[Rows, Rows] | None:
+        one = self.comparison
+        are_tensors = all(isinstance(tensor, numpy.ndarray) or arrays.is_tensor(tensor)
+                          for arrays, tensor in zip(one.arrays, held, strict=True))  # fmt: skip
+        return one.rows_of(at, held) if are_tensors else None
 
     def _other_leaves(self, at: int) -> Iterator[str]:
         others = [one for one in self.blame.values if self.comparison.is_leaf(one) and one != at]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backprobe.diff.arranging import Arrangement
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind, sizes, written
 from backprobe.record.entries import Record
@@ -28,31 +29,21 @@ class Layouts:
     def __init__(self, layouts: Sequence[Layout], chosen: Mapping[str, Layout]) -> None:
         self.layouts, self.chosen = layouts, chosen
 
-    def apply(self, a: str, b: str, array: Any) -> Any:
-        """The second recording's array, of the entries with these printed names, as it lies in the first.
+    def of(self, a: str, b: str, shape: tuple[int, ...]) -> Arrangement | None:
+        """How the second recording's array of this shape lies, of the entries with these printed names.
 
-        Raises BadOption.
+        None where no layout says so. Raises BadOption.
         """
-        layout = self._of(a, b)
+        layout = self.chosen.get(a) or self.chosen.get(b)
         if layout is None:
-            return array
-        if layout.axes is not None and len(layout.axes) != array.ndim:
+            return None
+        reverse = tuple(reversed(range(len(shape))))
+        if layout.axes is not None and len(layout.axes) != len(shape):
             raise BadOption(
                 f"the layout of {b!r} is of {len(layout.axes)} axes", asked=f"layout={{{layout.pattern.text!r}: "
-                f"{layout.axes}}}", found=f"shape {sizes(array.shape)}",
-                next=f"layout={{{b!r}: {tuple(reversed(range(array.ndim)))}}}",
+                f"{layout.axes}}}", found=f"shape {sizes(shape)}", next=f"layout={{{b!r}: {reverse}}}",
             )  # fmt: skip
-        return array.transpose(layout.axes)
-
-    def undone(self, a: str, b: str, array: Any) -> Any:
-        """The first recording's array, as it lies in the second."""
-        layout = self._of(a, b)
-        if layout is None or layout.axes is None:
-            return array if layout is None else array.transpose()
-        return array.transpose([layout.axes.index(axis) for axis in range(array.ndim)])
-
-    def _of(self, a: str, b: str) -> Layout | None:
-        return self.chosen.get(a) or self.chosen.get(b)
+        return Arrangement(axes=reverse if layout.axes is None else layout.axes)
 
 
 def layouts_of(layout: Mapping[str, Any] | None, a: Record, b: Record) -> Layouts:

@@ -15,6 +15,8 @@ from backprobe.diff.measuring import chunks
 
 LARGEST = 1 << 22  # elements that are sorted
 FEWEST = 4  # of which a likeness says something
+EXPLAINED = 100
+"""How many times smaller than the largest error is what an explanation leaves of it."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +24,10 @@ class Likeness:
     """What was seen of two arrays at a second look.
 
     ``beyond`` counts the elements whose error is larger than the floor, of which the first is at ``first``; ``pair``
-    are the two numbers where the error is the largest. ``factor`` is there if the second is a multiple of the first,
-    but for less than the floor; ``order`` if it has its numbers in another order; ``dtype`` if all its numbers, and not
-    all of the first's, are numbers of a coarser dtype.
+    are the two numbers where the error is the largest. ``factor`` is there if the second is a multiple of the first;
+    ``order`` if it has its numbers in another order; both only if that explains the error of every element, down to the
+    floor and to a hundredth of what the largest error is. ``dtype`` is there if all its numbers, and not all of the
+    first's, are numbers of a coarser dtype.
     """
 
     beyond: int
@@ -50,8 +53,12 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
     pair = None if at is None else (a.at(at), b.at(at) if times == 1.0 else b.at(at) * times)
     if a.size < FEWEST or each == 2 or not seen.is_finite:
         return Likeness(seen.beyond, first, pair)
-    order = _order(a, b, floor, times, seen)
-    return Likeness(seen.beyond, first, pair, None if order else seen.factor(floor), order, _dtype(a, b, times))
+    left = min(floor.largest, seen.largest / EXPLAINED)
+    order = _order(a, b, left, times, seen)
+    factor = None if order else seen.factor(floor)
+    if factor is not None:
+        factor = float(f"{factor:.6g}") if _near(a, b, left, times, factor) else None
+    return Likeness(seen.beyond, first, pair, factor, order, _dtype(a, b, times))
 
 
 class _Sums:
@@ -59,13 +66,16 @@ class _Sums:
 
     def __init__(self) -> None:
         self.count = self.beyond = 0
+        self.largest = 0.0
         self.first: int | None = None
         self.is_finite = True
         self.sums, self.squares, self.dot = [0.0, 0.0], [0.0, 0.0], 0.0
 
     @numpy.errstate(over="ignore", invalid="ignore")
     def add(self, x: Any, y: Any, floor: Floor) -> None:
-        outside = ~(numpy.abs(y - x) <= floor.largest) & (x != y) & ~(numpy.isnan(x) & numpy.isnan(y))
+        error = numpy.abs(y - x)
+        self.largest = max(self.largest, float(numpy.nanmax(error, initial=0.0)))
+        outside = ~(error <= floor.largest) & (x != y) & ~(numpy.isnan(x) & numpy.isnan(y))
         beyond = int(numpy.count_nonzero(outside))
         if beyond and self.first is None:
             self.first = self.count + int(outside.argmax())
@@ -85,42 +95,52 @@ class _Sums:
         factor = dot / square
         rest = max(other - 2 * factor * dot + factor * factor * square, 0.0)
         is_near = (rest / self.count) ** 0.5 <= max(floor.rms, 1e-6 * abs(factor) * (square / self.count) ** 0.5)
-        return float(f"{factor:.6g}") if is_near and factor else None
+        return factor if is_near and factor else None
 
-    def may_be_permuted(self, floor: Floor) -> bool:
+    def may_be_permuted(self, left: float) -> bool:
         """Are the sums and the norms as near to each other as those of the same numbers in two orders?"""
-        near = floor.largest + 1e-6 * (max(self.squares) / self.count) ** 0.5
+        near = left + 1e-6 * (max(self.squares) / self.count) ** 0.5
         norms = [square**0.5 for square in self.squares]
         is_sum_near = abs(self.sums[0] - self.sums[1]) <= self.count * near
         return bool(is_sum_near and abs(norms[0] - norms[1]) <= self.count**0.5 * near)
 
 
-def _order(a: Rows, b: Rows, floor: Floor, times: float, seen: _Sums) -> str:
+def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
     """``transposed`` or ``permuted``, where it is the same numbers in another order."""
-    if not seen.may_be_permuted(floor):
+    if not seen.may_be_permuted(left):
         return ""
-    if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.transpose(), b, floor, times):
+    if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.transpose(), b, left, times):
         return "transposed"
     if a.size > LARGEST:
         return ""
     x, y = (numpy.sort(one.array(), axis=None) for one in (a, b))
     if times != 1.0:
         y = numpy.sort(y * times)
-    is_near = _near(Rows.of(x), Rows.of(y), floor, 1.0)
-    return "permuted" if is_near and x[-1] - x[0] > 2 * floor.largest else ""
+    is_near = _near(Rows.of(x), Rows.of(y), left, 1.0)
+    return "permuted" if is_near and x[-1] - x[0] > 2 * left else ""
 
 
-def _near(a: Rows, b: Rows, floor: Floor, times: float) -> bool:
-    return all(bool((numpy.abs(y - x) <= floor.largest).all()) for x, y in chunks(a, b, times))
+def _near(a: Rows, b: Rows, left: float, times: float, factor: float = 1.0) -> bool:
+    """Is the second the first, times a factor, but for so much at each element?"""
+    return all(bool((numpy.abs(y - factor * x) <= left).all()) for x, y in chunks(a, b, times))
 
 
 def _dtype(a: Rows, b: Rows, times: float) -> str:
     """A coarser dtype that all numbers of the second have, and not all of the first's."""
-    x, y = next(chunks(a, b, times))
     for name, rounded in (("bfloat16", _bfloat16), ("float16", _as(numpy.float16)), ("float32", _as(numpy.float32))):
-        if _same(rounded, y) and not _same(rounded, x) and y.any():
+        if _is_of(rounded, a, b, times):
             return name
     return ""
+
+
+def _is_of(rounded: Any, a: Rows, b: Rows, times: float) -> bool:
+    """Are all numbers of the second as they are when they are rounded so, and not all of the first's?"""
+    is_other = is_there = False
+    for x, y in chunks(a, b, times):
+        if not _same(rounded, y):
+            return False
+        is_other, is_there = is_other or not _same(rounded, x), is_there or bool(y.any())
+    return is_other and is_there
 
 
 def _same(rounded: Any, values: Any) -> bool:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.diff.alignment import Side, align
+from backprobe.diff.alignment import align
 from backprobe.diff.floor import Measured, NoiseFloor
 from backprobe.diff.measure import Measure
 from backprobe.diff.measuring import measure
+from backprobe.diff.side import Side
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import kind, written

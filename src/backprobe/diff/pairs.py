@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backprobe.diff.alignment import Match
 from backprobe.diff.floor import Floor
+from backprobe.diff.matches import Match
 from backprobe.diff.measure import Measure
 from backprobe.record.entries import Entry
 
@@ -27,6 +27,7 @@ class Judged:
     ``excess`` is the error in units of the floor. ``why`` says why nothing could be compared. ``is_same`` says that
     both recordings hold one tensor, as the parameter of a model that ran twice: later writes to it are in both.
     ``is_given`` says that the second program went on with that of the first, and passed nothing on that differs.
+    ``is_from_equal`` says of a value that differs at all that everything it is computed from is equal bit for bit.
     """
 
     kind: str = ""
@@ -36,6 +37,19 @@ class Judged:
     why: str = ""
     is_same: bool = False
     is_given: bool = False
+    is_from_equal: bool = False
+
+    @property
+    def is_equal(self) -> bool:
+        """Is it equal bit for bit, or nothing that has numbers?"""
+        if self.measure is None:
+            return not self.kind and self.why in ("", NO_NUMBER)
+        return not self.measure.differing and not self.measure.clashes
+
+    @property
+    def is_rounding(self) -> bool:
+        """Does a value differ by no more than rounding, though all that it is computed from is equal?"""
+        return self.is_from_equal and not self.kind
 
     @property
     def is_passed_on(self) -> bool:

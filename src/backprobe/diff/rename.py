@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import combinations
 
 from backprobe.errors import BadName, BadOption, NothingMatched
 from backprobe.findings.phrasing import listed
@@ -12,6 +13,7 @@ from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest, outside, split
 from backprobe.record.patterns import ACROSS_MODULES, GLOB, WITHIN
 
+MOST = 4  # renames of one name
 REST = r"(?P<rest>[./:].*)?"
 """A pattern names a whole name, or the beginning of it up to a boundary: the rest stays as it is."""
 
@@ -38,6 +40,11 @@ class Rename:
         stars = [text or "" for name, text in found.groupdict().items() if name != "rest"]
         pieces = [piece for pair in zip(self.template, [*stars, ""], strict=True) for piece in pair]
         return "".join(pieces) + (found["rest"] or "")
+
+    @property
+    def specific(self) -> tuple[int, int]:
+        """How much of a name it says: the more of it, the more specific it is."""
+        return sum(map(len, GLOB.split(self.pattern.lstrip(":")))), -self.pattern.count("*")
 
     def __str__(self) -> str:
         return f"by the rename {self.pattern!r}: {self.replacement!r}"
@@ -95,47 +102,80 @@ def renames_of(
         )  # fmt: skip
     made = [rename_of(pattern, replacement) for pattern, replacement in rename.items()]
     names, others = list(dict.fromkeys(names)), set(others)
-    renamed: dict[str, tuple[str, Rename]] = {}
+    found = renamed(names, others, made)
     for one in made:
         pairs = [(name, to) for name in names if (to := one.of(name)) is not None]
-        _refuse_unmatched(one, pairs, names, others, what)
-        for name, to in pairs:
-            if name in renamed and renamed[name][0] != to:
-                _refuse_two(name, renamed[name][1], one, (renamed[name][0], to))
-            renamed.setdefault(name, (to, one))
+        if not any(found[name][0] in others for name, _ in pairs if name in found):
+            _refuse_unmatched(one, pairs, names, others, what)
     targets: dict[str, str] = {}
-    for name, (to, one) in renamed.items():
+    for name, (to, used) in found.items():
+        _refuse_two(name, to, used, made, others)
         if to in others and targets.setdefault(to, name) != name:
-            _refuse_one(to, targets[to], name, one)
+            _refuse_one(to, targets[to], name, used[0])
     return made
+
+
+def renamed(
+    names: Iterable[str], others: Set[str], renames: Sequence[Rename]
+) -> dict[str, tuple[str, Sequence[Rename]]]:  # fmt: skip
+    """The other name of each name that a rename is about, and the renames that give it.
+
+    Where several are about one name, they are about parts of it, so they are used one after the other, the more
+    specific first. If no name of ``others`` is like that, then the most specific one that gives a name of these counts.
+    """
+    found: dict[str, tuple[str, Sequence[Rename]]] = {}
+    order = sorted(renames, key=lambda one: one.specific, reverse=True)
+    for name in names:
+        about = [one for one in order if one.of(name) is not None][:MOST]
+        ways = [used for size in range(len(about), 0, -1) for used in combinations(about, size)]
+        each = [(to, used) for used in ways if (to := _in_turn(name, used)) is not None]
+        if each:
+            found[name] = next((one for one in each if one[0] in others), next(one for one in each if len(one[1]) == 1))
+    return found
+
+
+def _in_turn(name: str, renames: Sequence[Rename]) -> str | None:
+    """A name after several renames; None where one is not about what the ones before it give."""
+    for one in renames:
+        to = one.of(name)
+        if to is None:
+            return None
+        name = to
+    return name
 
 
 def _refuse_unmatched(
     rename: Rename, pairs: Sequence[tuple[str, str]], names: Sequence[str], others: set[str], what: str
 ) -> None:  # fmt: skip
-    if any(to in others for _, to in pairs):
-        return
     missing, known, which = (rename.pattern, names, "first") if not pairs else (pairs[0][1], others, "second")
     close = nearest(missing, known)
+    lists = "a.names and b.names" if what == "run" else "list(a) and list(b)"
     raise NothingMatched(
         f"no name of the {which} {what} is {missing!r}",
         asked=f"rename={{{rename.pattern!r}: {rename.replacement!r}}}",
         found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
         why="a rename that matches nothing would otherwise go unnoticed",
-        next=f"{'a.names and b.names' if what == 'run' else 'list(a) and list(b)'}, for the names of both {what}s",
+        next=f"rename={{{pairs[0][0]!r}: {close[0]!r}}}" if pairs and close else f"{lists}, for all names of both",
     )  # fmt: skip
 
 
-def _refuse_two(name: str, first: Rename, second: Rename, to: Sequence[str]) -> None:
-    raise BadOption(
-        f"two patterns rename {name!r}", asked=f"rename={{{first.pattern!r}: ..., {second.pattern!r}: ...}}",
-        found=f"{to[0]!r} and {to[1]!r}", why="a value has one partner", next=f"rename={{{name!r}: {to[0]!r}}}",
-    )  # fmt: skip
+def _refuse_two(
+    name: str, to: str, used: Sequence[Rename], renames: Sequence[Rename], others: Set[str]
+) -> None:  # fmt: skip
+    """Refuse two renames of one name to two others that are there, where neither is more specific."""
+    for one in renames if len(used) == 1 else ():
+        other = one.of(name)
+        if other not in (None, to) and other in others and one.specific == used[0].specific:
+            raise BadOption(
+                f"two patterns rename {name!r}",
+                asked=f"rename={{{used[0].pattern!r}: ..., {one.pattern!r}: ...}}",
+                found=f"{to!r} and {other!r}", why="a value has one partner", next=f"rename={{{name!r}: {to!r}}}",
+            )  # fmt: skip
 
 
 def _refuse_one(to: str, first: str, second: str, rename: Rename) -> None:
     raise BadOption(
         f"{first!r} and {second!r} are both renamed to {to!r}",
         asked=f"rename={{{rename.pattern!r}: {rename.replacement!r}}}", why="a value has one partner",
-        next="a pattern that keeps them apart, such as one with a star where they differ",
+        next=f"rename={{{first!r}: {to!r}}}, or a pattern with a star where they differ",
     )  # fmt: skip

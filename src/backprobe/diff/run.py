@@ -7,19 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.diff import text
-from backprobe.diff.alignment import BY_PLACE, Alignment, Side, align
+from backprobe.diff.alignment import Alignment, align
 from backprobe.diff.blame import Blame, blame
 from backprobe.diff.comparison import Comparison, Given
+from backprobe.diff.conventions import conventions_of
 from backprobe.diff.divergences import findings_of
 from backprobe.diff.floor import Measured, NoiseFloor
 from backprobe.diff.layout import layouts_of
+from backprobe.diff.matches import BY_PLACE
+from backprobe.diff.orders import Orders
 from backprobe.diff.pairs import NO_NUMBER, ONE_SIDED
 from backprobe.diff.rename import renames_of
 from backprobe.diff.report import DiffReport
+from backprobe.diff.settling import Settled, names_of
+from backprobe.diff.settling import settled as settle
+from backprobe.diff.side import Side
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.record.entries import GradStatus, Record
-from backprobe.record.names import strip
+from backprobe.record.names import partition, strip
 
 NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
@@ -31,22 +37,47 @@ class Compared:
     comparison: Comparison
     alignment: Alignment
     notes: Sequence[str]
+    settled: Settled
 
 
 def compared(
     first: Record, second: Record, rename: Mapping[str, str] | None, layout: Mapping[str, Any] | None,
-    noise: NoiseFloor | None, given: Given | None = None,
+    noise: NoiseFloor | None, *, convention: Any = None, given: Given | None = None, settled: Settled | None = None,
 ) -> Compared:  # fmt: skip
-    """Align two recordings. Raises BadOption, BadName and NothingMatched."""
+    """Align two recordings. Raises BadOption, BadName and NothingMatched.
+
+    ``settled`` is what was seen when the second program ran by itself, where ``given`` says that it did not.
+    """
     a, b = Side(first), Side(second)
     renames = renames_of(rename, map(strip, first.names), map(strip, second.names))
     alignment = align(a, b, renames)
     if not alignment.matches:
         _refuse_unlike(a, b)
     factor, scaled = _factor(first, second)
-    layouts = layouts_of(layout, first, second)
-    comparison = Comparison(a, b, alignment.matches, layouts, noise, factor, given)
-    return Compared(comparison, alignment, [*_partners(alignment, a, b), *scaled])
+    leaves = [[partition(name, ".")[-1] for name in _paths(side)] for side in (a, b)]
+    conventions = conventions_of(convention, [first.framework, second.framework], leaves)
+    orders = Orders(layouts_of(layout, first, second), conventions)
+    comparison = Comparison(a, b, alignment.matches, orders, noise, factor, given)
+    found = settle(comparison) if settled is None else settled
+    if found:
+        names = {match: names_of(comparison, match) for match in alignment.matches}
+        alignment = alignment.without({match for match, name in names.items() if name in found.unlike})
+        known = dict(found.arrangements)
+        orders.chosen |= {match: known[name] for match, name in names.items() if name in known}
+        comparison = Comparison(a, b, alignment.matches, orders, noise, factor, given)
+    return Compared(comparison, alignment, [*_partners(alignment, a, b), *_unlike(found), *scaled], found)
+
+
+def _unlike(found: Settled) -> Iterator[str]:
+    """The pairs that are not of one value."""
+    if found.unlike:
+        pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
+        yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"
+
+
+def _paths(side: Side) -> Iterator[str]:
+    """The names of parameters, and of leaves of arguments that hold them."""
+    return (strip(full) for full, at in side.record.names.items() if side.is_leaf(at) and "." in full)
 
 
 def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
@@ -56,13 +87,10 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
     forward, backward, amplifiers = findings_of(comparison, found)
     findings = (*filter(None, (forward, backward)), *amplifiers)
     unequal, uncompared = _statuses(comparison), list(_uncompared(comparison))
-    of = (sum(row.value.why == "" for row in rows), sum(row.gradient.why == "" for row in rows))
+    said = (*unequal, *uncompared, *_rounded(comparison), *_unmeasured(comparison), *_unexplained(found))
+    names = ["" if each is None else repr(each.name) for each in (forward, backward)]
     return DiffReport(
-        text.heading(
-            "" if forward is None else repr(forward.name), "" if backward is None else repr(backward.name),
-            values=len(found.values), gradients=len(found.gradients), of=of,
-        ),
-        findings, (*notes, *one.notes, *unequal, *uncompared, *_unmeasured(comparison), *_unexplained(found)),
+        text.heading(names[0], names[1], _counts(comparison, found)), findings, (*notes, *one.notes, *said),
         first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
         only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record,
@@ -70,13 +98,34 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
     )  # fmt: skip
 
 
+def _counts(comparison: Comparison, found: Blame) -> text.Counts:
+    rows = comparison.rows
+    outputs = [row for row in rows if row.match.a in comparison.a.record.outputs]
+    agree = bool(outputs) and not any(row.value.kind or row.value.why for row in outputs) and not found.gradients
+    gradients = sum(row.gradient.why == "" for row in rows)
+    return text.Counts(
+        sum(row.value.why == "" for row in rows), gradients, (len(found.values), len(found.gradients)),
+        sum(row.value.is_rounding for row in rows), agree and gradients > 0,
+    )  # fmt: skip
+
+
+def _rounded(comparison: Comparison) -> Iterator[str]:
+    rows = [row for row in comparison.rows if row.value.is_rounding]
+    if rows:
+        yield text.rounded(rows)
+
+
 def _refuse_unlike(a: Side, b: Side) -> None:
     names = [quoted([entry.name for entry in side.entries], 4) or "nothing" for side in (a, b)]
+    last = [side.entries[-1].name for side in (a, b) if side.entries]
+    renamed = f"bp.diff(a, b, rename={{{last[0]!r}: {last[1]!r}}}), if these belong together" if len(last) == 2 else (
+        "recordings of the same program"
+    )  # fmt: skip
     raise BadOption(
         "these recordings have nothing in common", asked="bp.diff(a, b)",
         found=f"{names[0]} in the first, {names[1]} in the second",
         why="entries belong together by their names, by rename=, or by their shapes and what they are computed from",
-        next="bp.diff(a, b, rename={'name in a': 'name in b'}), or recordings of the same program",
+        next=renamed,
     )  # fmt: skip
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import cmath
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from backprobe.diff.alignment import BY_NAME
 from backprobe.diff.floor import Floor, Measured
 from backprobe.diff.likeness import Likeness
+from backprobe.diff.matches import BY_NAME
 from backprobe.diff.measure import MANY, Index, Measure
 from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
+from backprobe.diff.rounding import ULPS, Rounding
 from backprobe.findings import phrasing as findings
 from backprobe.findings.phrasing import listed, location, plural, quoted
 from backprobe.record.brief import sizes
@@ -76,7 +78,7 @@ def evidence(inputs: Sequence[Row], of: str) -> str:
     judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
     shown = [f"{row.a.name!r} ({_error(one)})" for row, one in judged]
     what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"
-    return f"{what}: {listed(shown, MOST)}" if shown else ""
+    return f"{what}: {listed(list(dict.fromkeys(shown)), MOST)}" if shown else ""
 
 
 def _error(judged: Judged) -> str:
@@ -152,6 +154,9 @@ def floor_text(floor: Floor | None) -> str:
         return ""
     if isinstance(floor, Measured):
         return f"measured: {floor.origin}"
+    if isinstance(floor, Rounding):
+        terms = f" times the root of {floor.terms:,} terms" if floor.terms > 1 else ""
+        return f"{ULPS} eps of {floor.dtype}{terms}, for one operation: what goes into it is equal bit for bit"
     if not floor.dtype:
         return "none: whole numbers are equal or not"
     return f"the root of eps of {floor.dtype}, the coarsest dtype on the way"
@@ -159,7 +164,18 @@ def floor_text(floor: Floor | None) -> str:
 
 def matched(row: Row) -> str:
     """How a pair was found; empty where the names are equal."""
-    return "" if row.match.how == BY_NAME else f"matched {row.match.how}"
+    return "" if row.match.how == BY_NAME else f"matched {row.match.how}{_read(row)}"
+
+
+def _read(row: Row) -> str:
+    """What of a pair is compared, where that is not the whole of both."""
+    found = []
+    for name, reading in zip((row.a.name, row.b.name), row.match.readings, strict=True):
+        if reading.added:
+            found.append(f"{name!r} with the bias that is added to it")
+        if reading.of > 1:
+            found.append(f"part {reading.part + 1} of {reading.of} of {name!r}")
+    return f": {', '.join(found)}" if found else ""
 
 
 def extra(names: Sequence[str], which: str) -> str:
@@ -176,15 +192,49 @@ def first_line(row: Row) -> str:
     return f"the first computes it in {location(a)}"
 
 
-def heading(first: str, first_backward: str, *, values: int, gradients: int, of: tuple[int, int]) -> str:
+@dataclass(frozen=True)
+class Counts:
+    """How many pairs have values and gradients that could be compared, and how many of each differ.
+
+    ``rounded`` are values that differ by no more than rounding, and which no input explains: they are not counted among
+    those that agree. ``outputs_agree`` says that the outputs agree, and every gradient that could be compared.
+    """
+
+    values: int
+    gradients: int
+    differing: tuple[int, int]
+    rounded: int = 0
+    outputs_agree: bool = False
+
+
+def heading(first: str, first_backward: str, counts: Counts) -> str:
     """The answer in a sentence."""
+    rounded = _rounded(counts.rounded)
     if first:
-        return f"values differ first at {first}: {values:,} of {plural(of[0], 'value')} differ, and {gradients:,} of " \
-               f"{plural(of[1], 'gradient')}"  # fmt: skip
+        agree = f"the output and {plural(counts.gradients, 'gradient')} agree; " * counts.outputs_agree
+        gradients = "" if counts.outputs_agree else (
+            f", and {counts.differing[1]:,} of {plural(counts.gradients, 'gradient')}"
+        )  # fmt: skip
+        return f"{agree}values differ first at {first}: {counts.differing[0]:,} of {plural(counts.values, 'value')} " \
+               f"differ{gradients}"  # fmt: skip
+    values = plural(counts.values - counts.rounded, "value")
     if first_backward:
-        return f"{plural(of[0], 'value')} agree; gradients differ first at {first_backward}: {gradients:,} of " \
-               f"{of[1]:,} differ"  # fmt: skip
-    return f"no difference in {plural(of[0], 'value')} and {plural(of[1], 'gradient')}"
+        return f"{values} agree{rounded and f', {rounded}'}; gradients differ first at {first_backward}: " \
+               f"{counts.differing[1]:,} of {counts.gradients:,} differ"  # fmt: skip
+    return f"no difference in {values} and {plural(counts.gradients, 'gradient')}{rounded and f'; {rounded}'}"
+
+
+def _rounded(count: int) -> str:
+    if not count:
+        return ""
+    return f"{plural(count, 'value')} differ{'s' * (count == 1)} by no more than rounding"
+
+
+def rounded(rows: Sequence[Row]) -> str:
+    """The values that differ by no more than rounding, though all that goes into them is equal."""
+    each = [f"{row.a.name!r} ({number(row.value.measure.relative)})" for row in rows if row.value.measure is not None]
+    differ = "differs" if len(rows) == 1 else "differ"
+    return f"{differ} by no more than rounding, though what goes in is equal bit for bit: {listed(each, MOST)}"
 
 
 def explained(gradients: int) -> str:

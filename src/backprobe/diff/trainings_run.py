@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from backprobe.diff import text
-from backprobe.diff.rename import Rename, renames_of
+from backprobe.diff.rename import Rename, renamed, renames_of
 from backprobe.diff.trainings import KINDS, Compared, Parting, compare, paired
 from backprobe.diff.trainings_report import RunDiffReport, RunDivergence
 from backprobe.errors import BadOption
@@ -40,7 +40,9 @@ def _is_missing(given: Any) -> bool:
     return isinstance(given, str | os.PathLike) and not os.path.exists(given)
 
 
-def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any) -> RunDiffReport:
+def diff_runs(
+    a: Any, b: Any, rename: Any, layout: Any, noise: Any, convention: Any = None
+) -> RunDiffReport:  # fmt: skip
     """Compare two runs. Raises BadOption, BadName, BadRun and NothingMatched."""
     for which, one in (("first", a), ("second", b)):
         if not is_run(one):
@@ -49,11 +51,12 @@ def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any) -> RunDiffRe
                 found=f"the {which} is {written(one)}" + ", which does not exist" * _is_missing(one),
                 next="bp.diff('runs/a', 'runs/b'), or two recordings",
             )  # fmt: skip
-    if layout is not None:
-        raise BadOption(
-            "layout is for recordings", asked=f"bp.diff(a, b, layout={written(layout)})", found="two runs",
-            why="a run has statistics of tensors, which are the same in any layout", next="bp.diff(a, b)",
-        )  # fmt: skip
+    for option, value in (("layout", layout), ("convention", convention)):
+        if value is not None:
+            raise BadOption(
+                f"{option} is for recordings", asked=f"bp.diff(a, b, {option}={written(value)})", found="two runs",
+                why="a run has statistics of tensors, which are the same in any layout", next="bp.diff(a, b)",
+            )  # fmt: skip
     with ExitStack() as opened:
         first, second, *others = (
             one if isinstance(one, Run) else opened.enter_context(open_run(one)) for one in (a, b, *_noise(noise))
@@ -82,7 +85,8 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
             "these runs have nothing in common", asked="bp.diff(a, b)",
             found=f"{_about(a)} in the first, {_about(b)} in the second",
             why="names belong together if they are equal, or by rename=; steps by their numbers",
-            next="bp.diff(a, b, rename={'name in a': 'name in b'})" if len(shared) else "runs with steps in common",
+            next=f"bp.diff(a, b, rename={{{a.names[-1]!r}: {b.names[-1]!r}}}), if these belong together"
+            if len(shared) and a.names and b.names else "runs with steps in common",
         )  # fmt: skip
     _refuse_other_noise(a, noise)
     kinds = list(_kinds_of_one(a, b, names))
@@ -114,10 +118,11 @@ SEVERAL = (
 
 def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
     """The second run's name of each; a rename comes before an equal name."""
-    renamed = {name: to for name in names for one in renames if (to := one.of(name)) is not None and to in others}
-    taken = set(renamed.values())
-    equal = {name: name for name in names if name in others and name not in renamed and name not in taken}
-    return renamed | equal
+    found = renamed(names, set(others), renames)
+    chosen = {name: to for name, (to, _) in found.items() if to in others}
+    taken = set(chosen.values())
+    equal = {name: name for name in names if name in others and name not in chosen and name not in taken}
+    return chosen | equal
 
 
 def _kinds_of_one(a: Run, b: Run, names: Mapping[str, str]) -> Iterator[str]:

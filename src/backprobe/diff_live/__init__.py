@@ -23,6 +23,7 @@ def diff_live(
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | str | os.PathLike[str] | Sequence[Any] | None = None,
     backend: str | tuple[str, str] | None = None,
+    convention: str | tuple[str, str] | None = None,
 ) -> DiffRuns:
     """Make a comparison of two functions or models that, called with their arguments, returns where they disagree.
 
@@ -40,8 +41,8 @@ def diff_live(
     ['u', 'return']
 
     ``reference`` and ``port`` are called with the same arguments; where they are of two frameworks, give arrays of
-    NumPy. ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``, for both; a pair as
-    ``backend`` has one for each. ``rename``, ``layout`` and ``noise`` are as in ``diff``.
+    NumPy. ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``, for both; a pair as ``of`` or
+    ``backend`` has one for each. ``rename``, ``layout``, ``noise`` and ``convention`` are as in ``diff``.
 
     Both run once, and are compared as ``diff`` compares them. If anything differs, the port runs once more, and each
     named value that differs goes on as the reference has it, and each gradient that differs flows on as the
@@ -52,7 +53,7 @@ def diff_live(
 
     Returns a ``DiffReport``. Raises what ``probe`` and ``diff`` raise.
     """
-    return DiffRuns(reference, port, select, of, wrt, cotangent, rename, layout, noise, backend)
+    return DiffRuns(reference, port, select, of, wrt, cotangent, rename, layout, noise, backend, convention)
 
 
 __all__ = ["DiffRuns", "diff_live"]

@@ -51,11 +51,7 @@ class Isolation:
             gradient = gradient / self.comparison.factor
         self.names[row.match.b] = row.a.name
         self.rounded |= {row.match.b} if self.comparison.is_cast(at) else set()
-        arrays = [
-            None if one is None else self.comparison.layouts.undone(row.a.name, row.b.name, one)
-            for one in (value, gradient)
-        ]  # fmt: skip
-        return Goes(row.match.b, *arrays)
+        return Goes(row.match.b, *(self.comparison.as_in_second(at, one) for one in (value, gradient)))
 
     def _array(self, entry: Entry, tensor: Any) -> Any:
         arrays = self.comparison.arrays[0]

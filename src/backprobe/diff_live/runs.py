@@ -21,7 +21,8 @@ from backprobe.recording import Recording
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 from backprobe.tracing.exchanging import Exchange
 
-Of = str | int | Callable[[Any], Any] | None
+One = str | int | Callable[[Any], Any] | None
+Of = One | tuple[One, One]
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +39,7 @@ class DiffRuns:
     layout: Any
     noise: Any
     backend: str | tuple[str, str] | None
+    convention: Any = None
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -47,8 +49,13 @@ class DiffRuns:
                 "backend is a name, or one for each program", asked=f"backend={written(self.backend)}",
                 next='backend=("torch", "jax")',
             )  # fmt: skip
-        for target, backend in zip(self._targets, self._backends, strict=True):
-            self._probe(target, backend)  # which refuses its own options
+        if isinstance(self.of, tuple) and len(self.of) != 2:
+            raise BadOption(
+                "of is one output, or one for each program", asked=f"of={written(self.of)}",
+                next="of=(first_loss, second_loss)",
+            )  # fmt: skip
+        for which, (target, backend) in enumerate(zip(self._targets, self._backends, strict=True)):
+            self._probe(which, target, backend)  # which refuses its own options
             refuse_class(target, "diff_live")
 
     @property
@@ -84,14 +91,20 @@ class DiffRuns:
 
         first, second = (self._run(which, args, kwargs) for which in (0, 1))
         noise = noise_of(self.noise, first)
-        plain = compared(first.record, second.record, self.rename, self.layout, noise)
+        plain = compared(
+            first.record, second.record, self.rename, self.layout, noise, convention=self.convention
+        )  # fmt: skip
         report = report_of(plain)
         isolation = Isolation(plain.comparison)
         if not isolation.exchange.given:
             return report
         again = self._run(1, args, kwargs, isolation.exchange)
         record, given = isolation.isolated(again.record)
-        return report_of(compared(first.record, record, self.rename, self.layout, noise, given), isolation.notes())
+        isolated = compared(
+            first.record, record, self.rename, self.layout, noise, convention=self.convention, given=given,
+            settled=plain.settled,
+        )  # fmt: skip
+        return report_of(isolated, isolation.notes())
 
     def _run(
         self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], exchange: Exchange | None = None
@@ -105,14 +118,15 @@ class DiffRuns:
         try:
             with variations.same_numbers():
                 call = varied_call(variations, _with_tensors(Call(target, args, kwargs), backend), Variation(), undo)
-                return self._probe(call.target, backend.name, exchange)(*call.args, **call.kwargs)
+                return self._probe(which, call.target, backend.name, exchange)(*call.args, **call.kwargs)
         finally:
             for put_back in reversed(undo):
                 put_back()
 
-    def _probe(self, target: Any, backend: str | None, exchange: Exchange | None = None) -> Probe:
+    def _probe(self, which: int, target: Any, backend: str | None, exchange: Exchange | None = None) -> Probe:
+        of = self.of[which] if isinstance(self.of, tuple) else self.of
         return Probe(
-            target, self.select, of=self.of, wrt=names_in(self.wrt), cotangent=self.cotangent, replace=exchange,
+            target, self.select, of=of, wrt=names_in(self.wrt), cotangent=self.cotangent, replace=exchange,
             backend=backend,
         )  # fmt: skip
 

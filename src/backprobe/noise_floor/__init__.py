@@ -29,7 +29,7 @@ def noise_floor(
     ...     u = x * w
     ...     return (u - 5.0).square()
     >>> def g(x, w):
-    ...     u = x * w
+    ...     u = x * w * (1 + 2**-23)
     ...     return (u - 5.00001).square()
     >>> x, w = torch.tensor(2.0), torch.tensor(3.0)
     >>> floor = bp.noise_floor(f)(x, w)

@@ -1,0 +1,112 @@
+"""Arrangements: the second recording's array is brought into the order of the first's, before both are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """An array is given the shape ``before``, then its axes the order ``axes``, then the shape ``after``.
+
+    Each is None where nothing is done.
+
+    >>> import numpy
+    >>> turned = Arrangement(before=(2, 6), axes=(1, 0))
+    >>> turned.apply(numpy.zeros((2, 3, 2))).shape, turned.undone(numpy.zeros((6, 2)), (2, 3, 2)).shape
+    ((6, 2), (2, 3, 2))
+    """
+
+    before: Shape | None = None
+    axes: tuple[int, ...] | None = None
+    after: Shape | None = None
+
+    def apply(self, array: Any) -> Any:
+        """The second recording's array, as it lies in the first."""
+        array = array if self.before is None else array.reshape(self.before)
+        array = array if self.axes is None else array.transpose(self.axes)
+        return array if self.after is None else array.reshape(self.after)
+
+    def undone(self, array: Any, shape: Shape) -> Any:
+        """The first recording's array, as it lies in the second, where it has this shape."""
+        if self.axes is None:
+            return array.reshape(shape)
+        before = shape if self.before is None else self.before
+        array = array.reshape([before[axis] for axis in self.axes])
+        return array.transpose([self.axes.index(axis) for axis in range(len(self.axes))]).reshape(shape)
+
+    def shape_of(self, shape: Shape) -> Shape:
+        """The shape that an array of this one has then."""
+        before = shape if self.before is None else self.before
+        turned = before if self.axes is None else tuple(before[axis] for axis in self.axes)
+        return turned if self.after is None else self.after
+
+
+AS_IT_IS = Arrangement()
+
+
+def fitting(shape: Shape, target: Shape, each: Sequence[Arrangement]) -> list[Arrangement]:
+    """Of some arrangements, those that bring an array of one shape into another."""
+    return [one for one in each if one.shape_of(shape) == target]
+
+
+def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[Arrangement]:
+    """Arrangements of a parameter, the likely one first; ``turned`` says of which recording it lies from input to
+    output.
+    """
+    if turned[0] == turned[1]:
+        is_other = _merges(shape, target) or _without_ones(shape) == _without_ones(target)
+        return fitting(shape, target, [AS_IT_IS, *([Arrangement(after=target)] * is_other)])
+    found = list(_turned(shape, target)) if turned[1] else [_inverse(one, shape) for one in _turned(target, shape)]
+    return fitting(shape, target, [*found, AS_IT_IS])
+
+
+def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
+    """From input to output, where windows come first, to output, input, window; several axes may be one feature's."""
+    if len(shape) < 2 or math.prod(shape) != math.prod(target):
+        return
+    if len(shape) == len(target):
+        yield Arrangement(axes=(len(shape) - 1, len(shape) - 2, *range(len(shape) - 2)))
+    elif len(target) == 2:
+        for end in range(1, len(shape)):
+            if math.prod(shape[:end]) == target[1]:
+                yield Arrangement(before=(target[1], target[0]), axes=(1, 0))
+
+
+def _inverse(one: Arrangement, shape: Shape) -> Arrangement:
+    """What brings an array of this shape back."""
+    axes = one.axes or ()
+    return Arrangement(axes=tuple(axes.index(axis) for axis in range(len(axes))), after=one.before)
+
+
+def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> list[Arrangement]:
+    """Arrangements of a value, the likely one first; ``channels_last`` says so of both recordings."""
+    each = [AS_IT_IS]
+    if channels_last[0] != channels_last[1] and len(shape) > 2:
+        rank = len(shape)
+        for first in (1, 0):  # with examples before the channels, and without
+            order = (*range(first), rank - 1, *range(first, rank - 1))
+            back = tuple(order.index(axis) for axis in range(rank))
+            each.append(Arrangement(axes=order if channels_last[1] else back))
+    if _merges(shape, target):
+        each.append(Arrangement(after=target))
+    return fitting(shape, target, each)
+
+
+def _without_ones(shape: Shape) -> list[int]:
+    return [size for size in shape if size != 1]
+
+
+def _merges(shape: Shape, target: Shape) -> bool:
+    """Is the last axis of one two of the other, as heads and their features are?"""
+    short, long = sorted((shape, target), key=len)
+    if math.prod(short) != math.prod(long):
+        return False
+    if len(short) == 1:
+        return True
+    return len(long) == len(short) + 1 and long[: len(short) - 1] == short[:-1]

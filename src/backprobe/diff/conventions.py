@@ -1,0 +1,126 @@
+"""Conventions: what libraries of layers call their parameters, and how these lie in memory.
+
+PyTorch and Equinox have the weight of a linear layer from output to input, and images with their channels first. Flax,
+Keras and Haiku have it from input to output, and channels last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.errors import BadOption
+from backprobe.record.brief import written
+
+WEIGHT, BIAS, MEAN, VARIANCE = "weight", "bias", "mean", "variance"
+INPUT, STATE = "input ", "state "
+"""Before the role of a parameter of a recurrent layer: what it multiplies, the input or the state before."""
+
+ROLES = {
+    "weight": WEIGHT, "kernel": WEIGHT, "embedding": WEIGHT, "embeddings": WEIGHT, "scale": WEIGHT, "gamma": WEIGHT,
+    "w": WEIGHT, "bias": BIAS, "beta": BIAS, "b": BIAS, "offset": BIAS, "running_mean": MEAN, "mean": MEAN,
+    "moving_mean": MEAN, "running_var": VARIANCE, "var": VARIANCE, "moving_variance": VARIANCE,
+    "weight_ih": INPUT + WEIGHT, "weight_ih_l0": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "bias_ih_l0": INPUT + BIAS,
+    "weight_hh": STATE + WEIGHT, "weight_hh_l0": STATE + WEIGHT, "recurrent_kernel": STATE + WEIGHT,
+    "bias_hh": STATE + BIAS, "bias_hh_l0": STATE + BIAS,
+    "in_proj_weight": "packed " + WEIGHT, "in_proj_bias": "packed " + BIAS,
+}  # fmt: skip
+"""What a parameter is to its layer, by the last part of its name."""
+
+GATES = ("i", "f", "g", "o")
+"""Of an LSTM, in the order in which one parameter holds all of them."""
+PROJECTIONS = (("query", "key", "value"), ("q", "k", "v"))
+"""Of attention, in the order in which one parameter holds all of them."""
+COLLECTIONS = ("params", "batch_stats")
+"""First parts of a path that say what kind of variable something is, and not where it belongs."""
+ENDINGS = ("_proj", "_dense")
+OTHERWISE = {"output": "out"}
+
+
+@dataclass(frozen=True)
+class Convention:
+    """``turned`` are the parameters that lie from input to output, by the last part of their names.
+
+    ``is_channels_last`` says where images have their channels.
+    """
+
+    name: str
+    turned: frozenset[str] = frozenset()
+    is_channels_last: bool = False
+
+
+PLAIN = Convention("pytorch")
+CONVENTIONS = {one.name: one for one in (
+    PLAIN, Convention("equinox"), Convention("flax", frozenset({"kernel"}), is_channels_last=True),
+    Convention("keras", frozenset({"kernel", "recurrent_kernel"}), is_channels_last=True),
+    Convention("haiku", frozenset({"w"}), is_channels_last=True),
+)}  # fmt: skip
+TELLING = (
+    ("keras", {"gamma", "moving_mean", "recurrent_kernel", "embeddings"}), ("flax", {"kernel"}), ("haiku", {"w"}),
+)  # fmt: skip
+"""Names that tell the library, in the order in which they are asked for."""
+
+
+def conventions_of(
+    given: Any, frameworks: Sequence[str], leaves: Sequence[Iterable[str]]
+) -> tuple[Convention, Convention] | None:
+    """Those of both recordings: as ``convention=`` says, else by the names of their parameters.
+
+    None for two recordings of one framework, where nothing else is said: they have the same. Raises BadOption.
+    """
+    inferred = [inferred_from(set(each)) for each in leaves]
+    if given is None:
+        return None if frameworks[0] == frameworks[1] else (inferred[0], inferred[1])
+    if isinstance(given, str):
+        return inferred[0], _named(given, given)
+    if isinstance(given, Sequence) and len(given) == 2:
+        return _named(given[0], given), _named(given[1], given)
+    raise _refused(given)
+
+
+def inferred_from(leaves: set[str]) -> Convention:
+    """The convention of a recording whose parameters have these names.
+
+    >>> inferred_from({"kernel", "bias"}).name, inferred_from({"weight", "scale"}).name
+    ('flax', 'pytorch')
+    """
+    if "weight" in leaves:
+        return PLAIN
+    return next((CONVENTIONS[name] for name, telling in TELLING if telling & leaves), PLAIN)
+
+
+def _named(name: Any, given: Any) -> Convention:
+    if not isinstance(name, str) or name not in CONVENTIONS:
+        raise _refused(given)
+    return CONVENTIONS[name]
+
+
+def _refused(given: Any) -> BadOption:
+    return BadOption(
+        f"convention is one of {', '.join(CONVENTIONS)}, or one for each recording",
+        asked=f"convention={written(given)}", why="it says how the parameters of the second recording lie",
+        next='convention="flax", or convention=("pytorch", "flax")',
+    )  # fmt: skip
+
+
+def role(leaf: str, beside: Iterable[str] = ()) -> str:
+    """What a parameter is to its layer; its own name where nothing is known. ``beside`` are the layer's others.
+
+    >>> role("kernel"), role("kernel", ["recurrent_kernel"]), role("lora_a")
+    ('weight', 'input weight', 'lora_a')
+    """
+    is_recurrent = leaf == "kernel" and "recurrent_kernel" in beside
+    return INPUT + WEIGHT if is_recurrent else ROLES.get(leaf, leaf)
+
+
+def plain_segment(segment: str) -> str:
+    """A part of a path without what libraries add to it.
+
+    >>> plain_segment("_query_dense"), plain_segment("output_proj"), plain_segment("if_")
+    ('query', 'out', 'if')
+    """
+    bare = segment.strip("_") or segment
+    for ending in ENDINGS:
+        bare = bare.removesuffix(ending)
+    return OTHERWISE.get(bare, bare)

@@ -1,0 +1,117 @@
+"""The modules of a recording, as the paths of its parameters show them, in the order in which they ran."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
+
+from backprobe.diff.conventions import COLLECTIONS, role
+from backprobe.diff.side import Side
+from backprobe.record.names import partition, split, strip
+
+Path = tuple[str, ...]
+
+
+class Modules:
+    """Modules by their paths, with the positions of their own parameters by the last parts of the names."""
+
+    def __init__(self, side: Side) -> None:
+        self.side, self.entries = side, side.entries
+        self.leaves: dict[Path, dict[str, int]] = defaultdict(dict)
+        self.place: dict[int, tuple[Path, str]] = {}
+        self.children: dict[Path, list[Path]] = defaultdict(list)
+        for full, at in side.record.names.items():
+            for path, leaf in _place(full, side, at):
+                if at not in self.place:
+                    self.place[at] = path, leaf
+                    self.leaves[path][leaf] = at
+                    self._add(path)
+
+    def _add(self, path: Path) -> None:
+        for end in range(len(path), 0, -1):
+            own = self.children[path[: end - 1]]
+            if path[:end] in own:
+                return
+            own.append(path[:end])
+
+    def role(self, at: int) -> str:
+        """What a parameter is to its layer."""
+        path, leaf = self.place[at]
+        return role(leaf, self.leaves[path])
+
+    def leaf(self, at: int) -> str:
+        """The last part of a parameter's name."""
+        return self.place[at][1]
+
+    def cell(self, path: Path) -> Path:
+        """The module itself; or the one in it, of a layer that has nothing else, as one of Keras around its cell."""
+        inner = self.children.get(path, ())
+        return inner[0] if len(inner) == 1 and path not in self.leaves else path
+
+    def size(self, at: int) -> int:
+        return math.prod(self.entries[at].shape or ())
+
+    def below(self, path: Path) -> Iterator[Path]:
+        """The modules in this one that have parameters of their own, itself too."""
+        if path in self.leaves:
+            yield path
+        for child in self.children.get(path, ()):
+            yield from self.below(child)
+
+    def held(self, paths: Set[Path]) -> Mapping[Path, set[Path]]:
+        """Which of these modules each module holds that has no parameters itself."""
+        found: dict[Path, set[Path]] = {}
+        for path in (child for each in self.children.values() for child in each):
+            if path not in self.leaves:
+                found[path] = {one for one in self.below(path) if one in paths}
+        return found
+
+    def weight(self, path: Path) -> int:
+        """How many numbers the weights of a module have, with all that is in it: however they lie, and are packed."""
+        each = [(at, self.role(at)) for one in self.below(path) for at in self.leaves[one].values()]
+        weights = sum(self.size(at) for at, name in each if name.endswith("weight"))
+        return weights or sum(self.size(at) for at, _ in each)
+
+    def signature(self, path: Path) -> object:
+        """What the parameters of a module itself are, whatever they are called and however they lie."""
+        return tuple(sorted((self.role(at), self.size(at)) for at in self.leaves[path].values()))
+
+    @cached_property
+    def executed(self) -> Mapping[Path, int]:
+        """Where each module, or something in it, is found first in the order of execution."""
+        found: dict[Path, int] = {}
+        for full, at in self.side.record.names.items():
+            if at in self.place:
+                continue
+            path = module_path(split(full)[0])
+            for end in range(len(path) + 1):
+                found.setdefault(path[:end], at)
+        return found
+
+    def in_order(self, paths: Sequence[Path]) -> list[Path]:
+        """As they ran, if that is known of all of them, else as they are defined."""
+        return sorted(paths, key=self.executed.__getitem__) if set(paths) <= self.executed.keys() else list(paths)
+
+
+def module_path(scope: str) -> Path:
+    """The parts of a module's path, of the scope of a value in it.
+
+    >>> module_path("h.3.attn#1/helper#0"), module_path("/helper#0")
+    (('h', '3', 'attn'), ())
+    """
+    path = strip(partition(scope, "/")[0])
+    return tuple(partition(path, ".")) if path else ()
+
+
+def _place(full: str, side: Side, at: int) -> Iterator[tuple[Path, str]]:
+    """The path and the last part of a parameter's name; or of a leaf of an argument that is a dictionary of them."""
+    scope, local = split(full)
+    if local is None:
+        *path, leaf = partition(strip(full), ".")
+    elif not scope and side.is_leaf(at) and len(parts := partition(strip(local), ".")) > 2:
+        *path, leaf = [one for part in parts[1:] for one in part.strip("`").split("/") if one != "~"]
+    else:
+        return
+    yield tuple(path[1:] if path and path[0] in COLLECTIONS else path), leaf

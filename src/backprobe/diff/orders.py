@@ -1,0 +1,86 @@
+"""The order in which the arrays of a pair are compared: as a layout says, else as the conventions of both recordings do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backprobe.backends.rows import Rows
+from backprobe.diff.arranging import AS_IT_IS, Arrangement, of_values, of_weights
+from backprobe.diff.conventions import PLAIN, Convention
+from backprobe.diff.layout import Layouts
+from backprobe.diff.matches import Match, Reading
+from backprobe.diff.measuring import measure
+from backprobe.record.entries import Entry
+from backprobe.record.names import partition
+
+Pair = tuple[Entry, Entry]
+
+
+class Orders:
+    """The arrangement of each pair, which is that of its values and of its gradients.
+
+    A parameter lies as its convention says. The axes of a value tell by their sizes; where two arrangements fit, it is
+    the one in which the numbers of both are nearer.
+    """
+
+    def __init__(self, layouts: Layouts, conventions: tuple[Convention, Convention] | None) -> None:
+        self.layouts, self.conventions = layouts, conventions or (PLAIN, PLAIN)
+        self.is_strict = conventions is None
+        """Is it one convention, so that what lies otherwise differs?"""
+        self.chosen: dict[Match, Arrangement] = {}
+
+    def both(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
+        """What is compared of two arrays. Raises BadOption for a layout of other axes."""
+        a, b = rows
+        readings = match.readings
+        if readings[0].of > 1:
+            a = _part(a, readings[0], is_turned=self._turned(pair)[0])
+        if readings[1].of > 1:
+            b = _part(b, readings[1], is_turned=self._turned(pair)[1])
+        return a, self.arrangement(match, pair, is_parameter=is_parameter, rows=(a, b)).apply(b)
+
+    def arrangement(
+        self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]
+    ) -> Arrangement:  # fmt: skip
+        """That of a pair, by the arrays that are seen of it first."""
+        a, b = rows
+        found = self.layouts.of(pair[0].name, pair[1].name, b.shape)
+        if found is None and match in self.chosen:
+            found = self.chosen[match]
+            found = found if found.shape_of(b.shape) == a.shape else None
+        if found is None:
+            found = self._chosen(self.fitting(match, pair, is_parameter=is_parameter, rows=rows), is_parameter, rows)
+            self.chosen[match] = found
+        return found
+
+    def fitting(
+        self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]
+    ) -> Sequence[Arrangement]:  # fmt: skip
+        """The arrangements that the conventions allow, the likely one first."""
+        a, b = (one.shape for one in rows)
+        if self.is_strict:
+            return [AS_IT_IS]
+        if not is_parameter:
+            return of_values(b, a, (self.conventions[0].is_channels_last, self.conventions[1].is_channels_last))
+        turned = self._turned(pair)
+        whole = tuple(is_turned and reading.of == 1 for is_turned, reading in zip(turned, match.readings, strict=True))
+        return of_weights(b, a, (whole[0], whole[1]))
+
+    def _turned(self, pair: Pair) -> tuple[bool, bool]:
+        """Which of the two lies from input to output."""
+        a, b = (partition(entry.name, ".")[-1] in convention.turned
+                for entry, convention in zip(pair, self.conventions, strict=True))  # fmt: skip
+        return a, b
+
+    @staticmethod
+    def _chosen(each: Sequence[Arrangement], is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
+        if len(each) < 2 or is_parameter:
+            return each[0] if each else AS_IT_IS
+        return min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)
+
+
+def _part(rows: Rows, reading: Reading, *, is_turned: bool) -> Rows:
+    """A part of a parameter, along its outputs."""
+    rows = rows.transpose() if is_turned else rows
+    size = rows.shape[0] // reading.of if rows.ndim else 0
+    return Rows(rows.stored[reading.part * size : (reading.part + 1) * size], rows.dtype)

@@ -1,0 +1,154 @@
+"""The partners of modules, and of their parameters: by path, then by place under the same path."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from backprobe.diff.conventions import BIAS, WEIGHT, plain_segment
+from backprobe.diff.matches import BY_PATH, BY_PLACE, Match
+from backprobe.diff.modules import Modules, Path
+from backprobe.diff.packed import Packing
+from backprobe.diff.side import Side
+
+
+class Partners:
+    """Which module of the second recording is which of the first; ``of`` has each, and how it was found.
+
+    ``known`` are matches of parameters by their names, or by a rename. What has a partner is nobody else's.
+    """
+
+    def __init__(self, a: Side, b: Side, known: Iterable[Match]) -> None:
+        self.a, self.b = Modules(a), Modules(b)
+        self.of: dict[Path, tuple[Path, str]] = {}
+        self.taken: set[Path] = set()
+        self.matches: list[Match] = []
+        self.matched: tuple[set[int], set[int]] = (set(), set())
+        for match in known:
+            for places, at in zip(self.matched, (match.a, match.b), strict=True):
+                places.add(at)
+            if match.a in self.a.place and match.b in self.b.place:
+                self._pair(self.a.place[match.a][0], self.b.place[match.b][0], BY_PATH)
+        self._pair((), (), BY_PATH)
+        self._within((), ())
+        self._left()
+        while around := self._around():
+            for pair in around:
+                self._within(*pair)
+        for path, (other, how) in list(self.of.items()):
+            self._leaves(path, other, how)
+
+    def _pair(self, path: Path, other: Path, how: str) -> bool:
+        if path in self.of or other in self.taken:
+            return self.of.get(path, ((), ""))[0] == other
+        self.of[path] = other, how
+        self.taken.add(other)
+        return True
+
+    # modules
+
+    def _within(self, path: Path, other: Path) -> None:
+        """Pair the modules in two that belong together, by name, and then those that are as large, in their order."""
+        self._packed(path, other)
+        self._alike(path, other, lambda child: child[-1], BY_PATH, most=1)
+        self._alike(path, other, lambda child: plain_segment(child[-1]), BY_PATH, most=1)
+        own, others = self._free(path, other)
+        if len(own) == 1 < len(others) or len(others) == 1 < len(own):
+            self._through(path, other, own, others)
+        self._alike(path, other, None, BY_PLACE, most=0)
+        for child in self.a.children.get(path, ()):
+            if child in self.of:
+                self._within(child, self.of[child][0])
+
+    def _through(self, path: Path, other: Path, own: Sequence[Path], others: Sequence[Path]) -> None:
+        """Pair what is in a module that only one of the two has around it."""
+        inner, outer = (self.a, own[0]) if len(own) == 1 else (self.b, others[0])
+        names = {child[-1] for child in inner.children.get(outer, ())}
+        if names & {one[-1] for one in (others if len(own) == 1 else own)}:
+            self._within(*((outer, other) if len(own) == 1 else (path, outer)))
+
+    def _free(self, path: Path, other: Path) -> tuple[list[Path], list[Path]]:
+        """The modules in two that have no partner."""
+        return ([one for one in self.a.children.get(path, ()) if one not in self.of],
+                [one for one in self.b.children.get(other, ()) if one not in self.taken])  # fmt: skip
+
+    def _alike(
+        self, path: Path, other: Path, key: Callable[[Path], object] | None, how: str, most: int
+    ) -> None:  # fmt: skip
+        own, others = self._free(path, other)
+        self._pair_all(own, others, key or self.a.weight, key or self.b.weight, how, most)
+
+    def _left(self) -> None:
+        """Pair single modules that are left, wherever they are: those with the same parameters, in their order."""
+        own = [path for path in self.a.below(()) if path not in self.of]
+        others = [path for path in self.b.below(()) if path not in self.taken]
+        self._pair_all(own, others, self.a.signature, self.b.signature, BY_PLACE, 0)
+
+    def _pair_all(
+        self, own: Sequence[Path], others: Sequence[Path], key: Callable[[Path], object],
+        other_key: Callable[[Path], object], how: str, most: int,
+    ) -> None:  # fmt: skip
+        for pair in _paired(self.a.in_order(own), self.b.in_order(others), key, other_key, most):
+            self._pair(*pair, how)
+
+    def _around(self) -> list[tuple[Path, Path]]:
+        """Pair modules around those that have partners: two that hold the same ones, as far as these have any."""
+        within = self.a.held(set(self.of)), self.b.held(self.taken)
+        new = []
+        for path in sorted(within[0].keys() - self.of.keys(), key=len, reverse=True):
+            partners = {self.of[one][0] for one in within[0][path]}
+            fits = [one for one, held in within[1].items() if held == partners and one not in self.taken]
+            if partners and fits:
+                new.append((path, max(fits, key=len)))
+                self._pair(*new[-1], BY_PLACE)
+        return new
+
+    # parameters
+
+    def _packed(self, path: Path, other: Path) -> None:
+        """Match parameters of which one recording has several in one."""
+        for whole, at, parts, of, is_swapped in (
+            (self.a, path, self.b, other, False), (self.b, other, self.a, path, True)
+        ):  # fmt: skip
+            packing = Packing(whole, at, parts, of, is_swapped=is_swapped)
+            self._add_all(packing.matches())
+            for child in whole.children.get(at, ()):
+                own = {whole.role(one): one for one in whole.leaves.get(child, {}).values()}
+                if own.keys() <= {WEIGHT, BIAS}:
+                    self._add_all(packing.projections(own))
+            inner = Packing(whole, at, parts, parts.cell(of), is_swapped=is_swapped)
+            self._add_all(inner.matches())
+
+    def _add_all(self, found: Iterable[Match]) -> None:
+        """Matches of parts: those of one parameter together."""
+        new = [one for one in found if one.a not in self.matched[0] and one.b not in self.matched[1]]
+        for match in new:
+            self.matches.append(match)
+            for places, at in zip(self.matched, (match.a, match.b), strict=True):
+                places.add(at)
+
+    def _leaves(self, path: Path, other: Path, how: str) -> None:
+        """Match the parameters of two modules themselves: by name, by role, and what is left by its place."""
+        a, b = self.a, self.b
+        path, other = (path, b.cell(other)) if path in a.leaves else (a.cell(path), other)
+        for key, other_key, most, found_how in (
+            (a.leaf, b.leaf, 1, how), (a.role, b.role, 1, how), (a.size, b.size, 0, BY_PLACE)
+        ):  # fmt: skip
+            own = [at for at in a.leaves.get(path, {}).values() if at not in self.matched[0]]
+            others = [at for at in b.leaves.get(other, {}).values() if at not in self.matched[1]]
+            for pair in _paired(own, others, key, other_key, most):
+                self._add_all([Match(*pair, found_how)])
+
+
+def _paired(
+    own: Sequence[Any], others: Sequence[Any], key: Callable[[Any], object], other_key: Callable[[Any], object],
+    most: int,
+) -> list[tuple[Any, Any]]:  # fmt: skip
+    """What has one key, in its order, where both sides have as many of it; ``most`` are so many, or 0 for any."""
+    groups: dict[object, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    for number, (each, of) in enumerate(((own, key), (others, other_key))):
+        for one in each:
+            groups[of(one)][number].append(one)
+    return [pair for first, second in groups.values() if len(first) == len(second) <= (most or len(first))
+            for pair in zip(first, second, strict=True)]  # fmt: skip

@@ -1,0 +1,47 @@
+"""The results of calls of modules and functions: a tensor, or a container of several."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from backprobe.diff.side import Side
+from backprobe.record.entries import GradStatus
+from backprobe.record.names import COUNT, partition, split, strip
+
+Call = tuple[str, tuple[str, ...]]
+"""A scope without its counts, and the counts."""
+NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED)
+
+
+def call_of(full: str) -> Call | None:
+    """The call that returned what has this name, None of another name.
+
+    >>> call_of("attn#1:return#0.0"), call_of("attn#1:scores#0")
+    (('attn', ('1',)), None)
+    """
+    scope, local = split(full)
+    if local is None or partition(strip(local), ".")[0] != "return":
+        return None
+    return strip(scope), tuple(COUNT.findall(scope))
+
+
+class Returned:
+    """What each call of a recording returned."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.calls: dict[Call, dict[str, int]] = defaultdict(dict)
+        for full, at in side.record.names.items():
+            call = call_of(full)
+            if call is not None:
+                self.calls[call][strip(split(full)[1] or "").removeprefix("return")] = at
+        self.often = Counter(scope for scope, _ in self.calls)
+
+    def parts(self, call: Call) -> frozenset[str]:
+        """The leaves of what it returned, by the ends of their names."""
+        return frozenset(self.calls.get(call, ()))
+
+    def only(self, call: Call) -> int | None:
+        """The only tensor that a call returned; None where there are several or none."""
+        found = {at for at in self.calls.get(call, {}).values() if self.side.entries[at].status not in NO_TENSORS}
+        return found.pop() if len(found) == 1 else None

@@ -1,0 +1,135 @@
+"""Names that one program binds more often than the other: which binding of one is which of the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from backprobe.diff.matches import BY_LAST, BY_SOURCES, Match
+from backprobe.diff.side import Side
+from backprobe.record.graph import reached
+from backprobe.record.names import COUNT, outside, split, strip
+
+Group = tuple[str, str]
+Taken = Mapping[int, object]
+
+
+@dataclass(frozen=True)
+class Rebound:
+    """The bindings of one name in one call of its scope, in each program: positions, in the order of execution."""
+
+    own: Sequence[int]
+    others: Sequence[int]
+
+
+class Bindings:
+    """The bindings of each name of a recording, by the call of its scope and the name without its count."""
+
+    def __init__(self, side: Side) -> None:
+        self.names = side.record.names
+        self.groups: dict[Group, list[str]] = defaultdict(list)
+        self.of_plain: dict[str, list[Group]] = defaultdict(list)
+        for full in side.record.names:
+            group = group_of(full)
+            if group not in self.groups:
+                self.of_plain[strip(full)].append(group)
+            self.groups[group].append(full)
+
+    def positions(self, group: Group) -> list[int]:
+        return [self.names[full] for full in self.groups[group]]
+
+
+def group_of(full: str) -> Group:
+    """The call of the scope that binds a name, and the name without its count.
+
+    >>> group_of("f#1:u#0"), group_of("q.weight")
+    (('f#1', ':u'), ('', 'q.weight'))
+    """
+    scope, local = split(full)
+    return ("", strip(full)) if local is None else (scope, ":" + strip(local))
+
+
+def counts(name: str) -> tuple[str, ...]:
+    """Those of a name, in their order."""
+    read = outside(name)
+    return tuple(found[1] for found in COUNT.finditer(name) if read[found.start()])
+
+
+class Versions:
+    """The bindings of names in two programs, and which of them belong together where their numbers differ.
+
+    Two bindings belong together if one operation computes them from values that belong together. Of what is left the
+    last belongs with the last, since it is what the rest of the program uses. What was made from nothing, as zeros to
+    be filled, is not a result.
+    """
+
+    def __init__(self, a: Side, b: Side) -> None:
+        self.a, self.b = a, b
+        self.bound = Bindings(a), Bindings(b)
+
+    def is_rebound(self, full: str, other: str) -> bool:
+        """Does one program bind this name more often in the same call of its scope?"""
+        own, others = self.bound[0].groups[group_of(full)], self.bound[1].groups[group_of(other)]
+        return len(own) != len(others)
+
+    def is_unlike(self, full: str, other: str, found: Mapping[int, Match]) -> bool:
+        """Is a name bound several times, and do the two bindings have nothing in common: another operation, of other
+        values? Two frameworks may call one operation differently.
+        """
+        at, place = self.bound[0].names[full], self.bound[1].names[other]
+        is_one = len(self.bound[0].groups[group_of(full)]) < 2
+        if is_one or self.a.record.framework != self.b.record.framework:
+            return False
+        if self.a.is_leaf(at) or self.b.is_leaf(place):
+            return not (self.a.is_leaf(at) and self.b.is_leaf(place))
+        return self.a.entries[at].op != self.b.entries[place].op and self.b.sources(place) != self.partners(at, found)
+
+    def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
+        """The partners of what an entry of the first is computed from, -1 for what has none."""
+        return {found[source].b if source in found else -1 for source in self.a.sources(at)}
+
+    def rebound(self, to: Callable[[str], str]) -> Iterator[Rebound]:
+        """All names that are bound several times; ``to`` gives the second's name, without counts, for a full one."""
+        for group, own in self.bound[0].groups.items():
+            for other in self.bound[1].of_plain.get(to(own[0]), ()):
+                is_same_call = counts(other[0]) == counts(group[0])
+                if is_same_call and max(len(own), len(self.bound[1].groups[other])) > 1:
+                    yield Rebound(self.bound[0].positions(group), self.bound[1].positions(other))
+
+    def by_sources(
+        self, each: Rebound, found: Mapping[int, Match], taken: Taken
+    ) -> Iterator[tuple[int, int, str]]:  # fmt: skip
+        """The bindings that one operation computes from values that belong together, in their order."""
+        least = 0
+        for at in each.own:
+            if at in found or not self.a.sources(at):
+                continue
+            partners = self.partners(at, found)
+            for number, other in enumerate(each.others[least:], least):
+                if other not in taken and self.is_like(at, other) and self.b.sources(other) == partners:
+                    least = number + 1
+                    yield at, other, BY_SOURCES
+                    break
+
+    def is_like(self, at: int, other: int) -> bool:
+        """Is it one operation, whose results have one shape?"""
+        a, b = self.a.entries[at], self.b.entries[other]
+        return (a.op, a.shape, a.status) == (b.op, b.shape, b.status)
+
+    def lasts(self, each: Rebound, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
+        """The last bindings of both, if both are results of one shape."""
+        at, other = each.own[-1], each.others[-1]
+        outputs = self.a.record.outputs, self.b.record.outputs
+        is_part = len(outputs[0]) != len(outputs[1]) and (at in outputs[0] or other in outputs[1])
+        if at in found or other in taken or is_part or self.a.entries[at].shape != self.b.entries[other].shape:
+            return
+        if self._is_result(self.a, at) and self._is_result(self.b, other):
+            yield at, other, BY_LAST
+
+    @staticmethod
+    def _is_result(side: Side, at: int) -> bool:
+        """Does it come from arguments or parameters that are differentiated, along edges?"""
+        return bool(side.graph.inputs[at]) and any(
+            side.is_leaf(one) for one in reached([at], lambda one: side.graph.inputs[one])
+        )
