@@ -82,7 +82,8 @@ def test_both_functions_draw_the_same_random_numbers_and_share_their_module(fold
 
 def test_renames_layouts_and_noise(folder):
     (folder / "other.py").write_text(
-        "import torch\n\ndef f(x, w):\n    p = x * w * (1 + 2 ** -23)\n    q = torch.sin(p * 1.00003).T\n    return q.sum()\n"
+        "import torch\n\ndef f(x, w):\n    p = x * w * (1 + 2 ** -23)\n"
+        "    q = torch.sin(p * 1.00003).T\n    return q.sum()\n"
     )
     words = ("x=randn(2,3)", "w=2")
     assert invoked("probe", "toy.py:f", *words, "--save", "a")[0] == 0

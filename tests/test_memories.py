@@ -18,6 +18,7 @@ from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.training import Census
+from backprobe.record.source import Source
 from backprobe.source.by_code import by_code
 
 
@@ -190,7 +191,7 @@ def test_what_was_seen_is_known_as_long_as_it_lives():
     gc.collect()
     others = [Thing() for _ in range(100)]
     assert not any(other in seen for other in others)
-    assert at in seen.held  # the place is remembered, and nobody lies in it
+    assert at in seen.keys()  # the place is remembered, and nobody lies in it
 
 
 def test_a_function_class_that_takes_the_place_of_another_is_looked_at():
@@ -244,9 +245,10 @@ def test_memory_that_was_written_and_freed_says_nothing_of_what_lies_there_next(
 
 def test_a_tensor_that_comes_to_lie_where_one_with_a_gradient_did_has_none():
     reads, x = NoneReads(Passing(False)), leaf(1.0, 2.0)
+    here = Source(__file__, 1, "y.grad = g")
     for _ in range(100):
         y = x * 2
-        reads.assigned(y)
+        reads.assigned(y, here)
         assert not reads.is_none(y, False)
         del y
         z = x * 3

@@ -1,4 +1,4 @@
-"""The order in which the arrays of a pair are compared: as a layout says, else as the conventions of both recordings do."""
+"""The order in which the arrays of a pair are compared: as a layout says, else as the conventions of both do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which installed package a file belongs to, wherever it lies.
+"""The installed package a file belongs to, wherever it lies.
 
 A file is installed if it lies in a folder for that, or if a distribution beside its package says in its ``RECORD`` that
 it is its own: ``PYTHONPATH``, a ``.pth`` file, ``pip install --target``, an overlay or an archive may add any folder to

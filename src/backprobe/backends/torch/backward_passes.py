@@ -244,7 +244,9 @@ class Passing:
         """A hook or prehook of a node: note the gradient at one of its places."""
         gradient = gradients[at]
         if gradient is not None and (current_pass() == self.running or self._counts()):
-            self.take_early(number, copied(gradient) if is_users else gradient)
+            if is_users:  # the plain ones are copied here: a call for each would show in small models
+                gradient = gradient.clone() if type(gradient) is Tensor else copied(gradient)
+            self.take_early(number, gradient)
 
     def take_early(self, number: int, gradient: Tensor | None) -> None:
         """A hook of an edge, which is taken off where the user has hooks on the tensor: see ``EdgeHooks``.

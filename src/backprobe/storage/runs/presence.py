@@ -1,4 +1,4 @@
-"""Whether the files of a run that is written are still there: what is written to a deleted file goes with the process.
+"""Looks whether the files of a run being written are still there: what goes to a deleted file goes with the process.
 
 A folder may be renamed or moved meanwhile, so its files are looked for in the folder and not by their path. One that
 was put in the place of another is not the one that is written.
