@@ -244,9 +244,7 @@ class Passing:
         """A hook or prehook of a node: note the gradient at one of its places."""
         gradient = gradients[at]
         if gradient is not None and (current_pass() == self.running or self._counts()):
-            if is_users:  # the plain ones are copied here: a call for each would show in small models
-                gradient = gradient.clone() if type(gradient) is Tensor else copied(gradient)
-            self.take_early(number, gradient)
+            self.take_early(number, copied(gradient) if is_users else gradient)
 
     def take_early(self, number: int, gradient: Tensor | None) -> None:
         """A hook of an edge, which is taken off where the user has hooks on the tensor: see ``EdgeHooks``.
@@ -288,7 +286,9 @@ class Passing:
             return
         if number != leaf.first and not leaf.is_fresh:
             leaf.is_unclear = True
-        own = gradient if number in self.arrived else copied(gradient)
+        own = gradient
+        if number not in self.arrived:  # the plain ones are copied here: a call for each would show in small models
+            own = gradient.clone() if type(gradient) is Tensor else copied(gradient)
         if id(gradient) in self.held:
             self._let_go(gradient)
         self.add(number, own)
