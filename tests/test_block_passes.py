@@ -271,3 +271,19 @@ def test_outputs_beyond_the_first_hundred_are_told():
             grad(y, x)
     assert len(rec.output_keys) == 100
     assert any("those of 3 calls after the first 100 outputs are not kept" in note for note in rec.notes)
+
+
+def test_an_edge_to_a_leaf_brings_the_gradient_of_its_last_version():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    optimizer, x = torch.optim.SGD(net.parameters(), lr=0.1), torch.randn(5, 4)
+    with bp.probe() as rec:
+        for p in net.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+        out = net(x)
+        loss = out.sum()
+        grads = torch.autograd.grad(loss, list(net.parameters()))
+        for p, g in zip(net.parameters(), grads, strict=True):
+            p.grad = g
+    assert str(rec["p#0"].status) == "not_connected" and rec["out"].grad is not None
+    assert not bp.explain(rec).findings

@@ -295,7 +295,9 @@ class Dataflow:
         return False
 
     def _is_silent(self, source: int, target: int) -> bool:
-        return self.entries[source].status is GradStatus.NOT_CONNECTED and self.entries[target].status is GradStatus.OK
+        """Did backward bring nothing along an edge? All versions of a leaf share it: it brings that of the last."""
+        entry, is_reached = self.entries[source], self.entries[target].status is GradStatus.OK
+        return is_reached and entry.status is GradStatus.NOT_CONNECTED and not entry.is_because("written_since")
 
     def _silent(self, source: int, target: int) -> Cut:
         entry = self.entries[source]
