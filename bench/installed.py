@@ -3,6 +3,7 @@
 Sizes are read from the environment that runs this, as pip has listed what it wrote, with the bytecode that it compiles.
 """
 
+import marshal
 import re
 import sys
 from importlib.metadata import Distribution, distribution
@@ -11,6 +12,7 @@ from pathlib import Path
 import backprobe
 
 MOST = 25e6  # bytes
+HEADER = 16  # bytes, of a file of bytecode: PEP 552
 NAME = re.compile(r"[\w.-]+")
 
 
@@ -29,8 +31,8 @@ def size(package: Distribution) -> int:
     """The bytes of what pip has written for a package; of one that is edited in place, of its folder."""
     if package.name == "backprobe":
         files = [file for file in Path(backprobe.__file__).parent.rglob("*") if file.suffix != ".pyc"]
-        code = sum(file.stat().st_size for file in files if file.suffix == ".py")
-        return 2 * code + sum(file.stat().st_size for file in files if file.is_file())
+        code = [marshal.dumps(compile(file.read_bytes(), str(file), "exec")) for file in files if file.suffix == ".py"]
+        return sum(HEADER + len(each) for each in code) + sum(file.stat().st_size for file in files if file.is_file())
     paths = [Path(package.locate_file(file)) for file in package.files or []]
     return sum(path.stat().st_size for path in paths if path.is_file())
 
