@@ -287,3 +287,18 @@ def test_an_edge_to_a_leaf_brings_the_gradient_of_its_last_version():
             p.grad = g
     assert str(rec["p#0"].status) == "not_connected" and rec["out"].grad is not None
     assert not bp.explain(rec).findings
+
+
+@pytest.mark.parametrize("asked", ["torch.autograd.grad", "derive"])
+def test_the_call_that_raises_is_not_a_line_that_cut_its_own_output(asked):
+    derive = torch.autograd.grad
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y = (x**3).sum()
+        (g,) = derive(y, x)
+        if asked == "derive":
+            derive(g.sum(), x)
+        else:
+            torch.autograd.grad(g.sum(), x)
+    note = "\n".join(caught.value.__notes__)
+    assert note.count("cut: ") == 1 and "derive(y, x)" in note, note

@@ -6,7 +6,7 @@ import ast
 import linecache
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from types import TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, Protocol
 
 from backprobe.backends.facts import Failure
@@ -151,22 +151,33 @@ def _hold(run: Running, tensor: Any, at: TracebackType | None) -> int:
     file = at.tb_frame.f_code.co_filename
     text = linecache.getline(file, at.tb_lineno).strip()
     tree = parsed(text)
-    call, began = (None, None) if tree is None else _began(tree)
+    call, began = (None, None) if tree is None else _began(tree, at.tb_frame)
     origin = Origin() if tree is None else Origin(reads=names_read(tree)) if began is None else Origin.of(began)
     return run.trace.hold_at(tensor, Site(call or "backward()", at.tb_lineno, text, origin), file)
 
 
-def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
+def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
     """The only call in a line that differentiates, and what stands there for that which it begins at."""
     calls = {
-        node: node.func.attr for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DIFFERENTIATING
+        node: name for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and (name := _differentiates(node.func, frame))
     }  # fmt: skip
     if len(calls) != 1:
         return None, None
     ((call, name),) = calls.items()
-    owner = call.func.value  # type: ignore[attr-defined]  # each of these is a method
-    if not ast.unparse(owner).endswith("autograd"):
-        return f"{name}()", owner
+    if isinstance(call.func, ast.Attribute) and not ast.unparse(call.func.value).endswith("autograd"):
+        return f"{name}()", call.func.value
     given = [word.value for word in call.keywords if word.arg in ("outputs", "tensors")]
     return f"{name}()", next(iter([*call.args, *given]), None)
+
+
+def _differentiates(called: ast.expr, frame: FrameType) -> str:
+    """The name of what is called, if that differentiates: a method, or a function that a name stands for in a frame."""
+    if isinstance(called, ast.Attribute):
+        return called.attr if called.attr in DIFFERENTIATING else ""
+    if not isinstance(called, ast.Name):
+        return ""
+    function = frame.f_locals.get(called.id, frame.f_globals.get(called.id))
+    if not isinstance(function, FunctionType) or not function.__module__.endswith("autograd"):
+        return ""
+    return function.__name__ if function.__name__ in DIFFERENTIATING else ""
