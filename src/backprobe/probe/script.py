@@ -24,7 +24,6 @@ from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.recording import Recording
-from backprobe.source.main_module import as_main, compiled
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
@@ -126,30 +125,26 @@ class Script:
         self.passed = loop.passed
         gradients = ScriptGradients(self.probe, self._taken, self.judge)
         loop.without_blocks = gradients.listen
-        with as_main(self.arguments) as main:
-            code = compiled(main)
+        try:
             try:
-                loop.start()
-                try:
-                    exec(code, vars(main))
-                finally:
-                    loop.stop()
-                    gradients.stop()
-                    self.gradients += gradients.count
-                    self.values += gradients.count
-            except Stopped:
-                assert self.answer is not None
-                stopped = (
-                    STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
-                )
-                stopped += LATER if self._may_show_more() else ""
-                self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
-            except SystemExit as error:
-                if error.code:
-                    raise
-                self._say_all()
-            else:
-                self._say_all()
+                loop.run(self.arguments)
+            finally:
+                gradients.stop()
+                self.gradients += gradients.count
+                self.values += gradients.count
+        except Stopped:
+            assert self.answer is not None
+            stopped = (
+                STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
+            )
+            stopped += LATER if self._may_show_more() else ""
+            self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
+        except SystemExit as error:
+            if error.code:
+                raise
+            self._say_all()
+        else:
+            self._say_all()
 
     def _say_all(self) -> None:
         """The script has ended before as many iterations as were asked for."""

@@ -13,7 +13,6 @@ from backprobe.probe.script import ScriptBlock, frameworks_of
 from backprobe.probe.training_loop import Part, Stopped, TrainingLoop
 from backprobe.record.reasons import Note
 from backprobe.recording import Recording
-from backprobe.source.main_module import as_main, compiled
 
 STOPPED = Note("first_gradients")
 
@@ -30,21 +29,15 @@ class ScriptRecording:
         frameworks = frameworks_of(self.file, self.probe.backend)
         loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened, frameworks)
         self.passed = loop.passed
-        with as_main(self.arguments) as main:
-            code = compiled(main)
-            try:
-                loop.start()
-                try:
-                    exec(code, vars(main))
-                finally:
-                    loop.stop()
-            except Stopped:
-                assert self.recording is not None
-                record = self.recording.record
-                self.recording = Recording(replace(record, notes=(*record.notes, STOPPED)))
-            except SystemExit as error:
-                if error.code:
-                    raise
+        try:
+            loop.run(self.arguments)
+        except Stopped:
+            assert self.recording is not None
+            record = self.recording.record
+            self.recording = Recording(replace(record, notes=(*record.notes, STOPPED)))
+        except SystemExit as error:
+            if error.code:
+                raise
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)

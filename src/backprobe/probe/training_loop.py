@@ -31,6 +31,7 @@ from backprobe.probe.request import Request
 from backprobe.source.by_code import by_code
 from backprobe.source.bytecode import events
 from backprobe.source.locate import is_module
+from backprobe.source.main_module import as_main, compiled
 from backprobe.source.user_code import package
 
 LISTENING = ("torch", "tensorflow", "jax")
@@ -128,6 +129,16 @@ class TrainingLoop:
             self.frame, self.traced = frame, frame.f_trace
             frame.f_trace = _FrameTracer(self)
             self.open(frame)
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
+        with as_main(arguments) as main:
+            code = compiled(main)
+            try:
+                self.start()
+                exec(code, vars(main))
+            finally:
+                self.stop()
 
     def stop(self, error: BaseException | None = None) -> None:
         """The program is over, or what is recorded of it."""
