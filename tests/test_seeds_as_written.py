@@ -12,7 +12,7 @@ import pytest
 import backprobe as bp
 from commands import invoked, printed
 from drawn import Drawn
-from kernels import executed
+from notebook_cells import executed
 from passes.forms import left, run
 from passes.forms import with_block as blocked
 from passes.tables import table

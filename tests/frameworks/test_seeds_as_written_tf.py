@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from drawn import Drawn
-from kernels import executed
+from notebook_cells import executed
 from passes.forms import with_block
 from passes.tables import table
 from seeds import cells
