@@ -1,0 +1,97 @@
+"""Whole programs of other people's kind, as files: what is asked of each, and what must and must not be answered.
+
+The comment lines at the head of a program say so, a key and a value each:
+
+    # from: https://…           the thread or example that it is rebuilt from; or `own`
+    # ask: explain --nonfinite  the words of the command, PROGRAM in the place of the file (at the end if it is not
+                                there); `python` runs the program by itself, which then asserts what is right
+    # exit: 1                   the status; 0 if it is not said
+    # says: a pattern           which the answer has (`re.search`, white space joined to single spaces); may come often
+    # never: a pattern          which the answer does not have; may come often
+
+The answer is standard output and standard error. A comment `# <- here` at the end of a line of the program marks a
+line that the answer must name as ``FILE:LINE``; nothing is asked of other lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import shlex
+import sys
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from commands import in_folder, invoked
+
+HERE = Path(__file__).parent
+KEY = re.compile(r"# (from|ask|exit|says|never): (.*)")
+MARK = re.compile(r"#\s*<- here\b")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the head of a program asks for."""
+
+    ask: str = "explain"
+    exit: int = 0
+    address: str = ""
+    says: list[str] = field(default_factory=list)
+    never: list[str] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+def programs(framework):
+    """The programs of a folder, in order: helpers that they import begin with an underscore."""
+    return sorted(path for path in (HERE / framework).glob("*.py") if not path.name.startswith("_"))
+
+
+def asked(path):
+    """What the head of a program asks for."""
+    text = path.read_text().splitlines()
+    keys = [found.groups() for line in text if (found := KEY.fullmatch(line.rstrip()))]
+    given = dict(keys)
+    return Asked(
+        ask=given.get("ask", "explain"), exit=int(given.get("exit", 0)), address=given["from"],
+        says=[value for key, value in keys if key == "says"], never=[value for key, value in keys if key == "never"],
+        lines=[number for number, line in enumerate(text, 1) if MARK.search(line)],
+    )  # fmt: skip
+
+
+def answered(path, ask, tmp_path, monkeypatch):
+    """The status and what is printed where a program is asked, in a folder that holds a copy of it and its helpers."""
+    files = {each.name: each.read_text() for each in [path, *path.parent.glob("_*.py")]}
+    with in_folder(tmp_path, monkeypatch, files):
+        words = shlex.split(ask)
+        if words[0] == "python":
+            return _alone(path.name)
+        given = [path.name if word == "PROGRAM" else word.replace("PROGRAM:", f"{path.name}:") for word in words]
+        given += [path.name] if given == words else []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code, out, err = invoked(*given)
+        return code, out + err
+
+
+def _alone(name):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sys.path.insert(0, "")
+        runpy.run_path(name, run_name="__main__")
+    return 0, printed.getvalue()
+
+
+def faults(path, tmp_path, monkeypatch):
+    """What is wrong with the answer to a program: nothing, if it is right."""
+    one = asked(path)
+    code, out = answered(path, one.ask, tmp_path, monkeypatch)
+    joined = " ".join(out.split())
+    wrong = [f"status {code}, not {one.exit}"] if code != one.exit else []
+    wrong += [f"does not say {part}" for part in one.says if not re.search(part, joined)]
+    wrong += [f"says {part}" for part in one.never if re.search(part, joined)]
+    wrong += [f"does not name line {line}" for line in one.lines if f"{path.name}:{line}" not in joined]
+    return [*wrong, out] if wrong else []

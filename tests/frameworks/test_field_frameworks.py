@@ -1,0 +1,10 @@
+"""Whole programs of TensorFlow, Keras and JAX as other people write them: what is said of each is right."""
+
+import pytest
+
+from field.asking import faults, programs
+
+
+@pytest.mark.parametrize("path", [*programs("tensorflow"), *programs("jax")], ids=lambda path: path.stem)
+def test_the_answer_is_right(path, tmp_path, monkeypatch):
+    assert not (wrong := faults(path, tmp_path, monkeypatch)), "\n".join(wrong)
