@@ -1,0 +1,20 @@
+# from: https://github.com/tensorflow/tensorflow/issues/38453
+# exit: 1
+# says: dataset|[Dd]ata
+# never: all 1 Variable
+import tensorflow as tf
+
+dataset = tf.data.Dataset.from_tensor_slices([2.0, 3.0])
+scale = tf.Variable(1.5)
+
+
+@tf.function
+def product(x):
+    for factor in dataset:
+        x = x * factor
+    return x
+
+
+with tf.GradientTape() as tape:
+    loss = product(scale * 1.0) ** 2
+print(float(loss), tape.gradient(loss, scale))
