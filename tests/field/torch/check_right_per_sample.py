@@ -25,5 +25,5 @@ def norm_of(weight, bias):
 
 
 if __name__ == "__main__":
-    given = [torch.randn(2, 3, dtype=torch.double, requires_grad=True), torch.randn(2, dtype=torch.double, requires_grad=True)]
+    given = [torch.randn(*shape, dtype=torch.double, requires_grad=True) for shape in [(2, 3), (2,)]]
     print(torch.autograd.gradcheck(norm_of, given))

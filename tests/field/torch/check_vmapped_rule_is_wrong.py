@@ -29,4 +29,5 @@ def loss_of(x):
 
 
 if __name__ == "__main__":
-    print(torch.autograd.gradcheck(loss_of, torch.randn(3, 2, dtype=torch.double, requires_grad=True), raise_exception=False))
+    x = torch.randn(3, 2, dtype=torch.double, requires_grad=True)
+    print(torch.autograd.gradcheck(loss_of, x, raise_exception=False))
