@@ -122,7 +122,9 @@ test-browser: $(READY)
 	.venv-browser/$(INSTALL) . playwright pytest
 	touch $@
 
-# the libraries that train models: in an environment of their own, since `make test` needs none of them
+# the libraries that train models, and some that few people use: in an environment of their own, since `make test` needs
+# none of them
+LIBRARIES := diffrax dm-haiku gpytorch jax opacus snntorch tensordict torch_geometric torchopt
 test-integrations: $(READY) .venv-integrations/.ready
 	KERAS_BACKEND=torch .venv-integrations/bin/pytest -W default tests/integrations
 	KERAS_BACKEND=tensorflow $(BIN)/pytest -W default tests/integrations/test_keras.py
@@ -130,7 +132,7 @@ test-integrations: $(READY) .venv-integrations/.ready
 .venv-integrations/.ready: pyproject.toml constraints.txt
 	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
 	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow matplotlib pytest \
-	  tensorboard wandb mlflow-skinny
+	  tensorboard wandb mlflow-skinny $(LIBRARIES)
 	touch $@
 
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA

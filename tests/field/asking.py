@@ -20,6 +20,7 @@ import io
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import warnings
 from dataclasses import dataclass, field
@@ -61,15 +62,19 @@ def asked(path):
     )  # fmt: skip
 
 
-def answered(path, ask, tmp_path, monkeypatch):
+def answered(path, ask, tmp_path, monkeypatch, in_process=True):
     """The status and what is printed where a program is asked, in a folder that holds a copy of it and its helpers."""
     files = {each.name: each.read_text() for each in [path, *path.parent.glob("_*.py")]}
+    words = shlex.split(ask)
+    given = [path.name if word == "PROGRAM" else word.replace("PROGRAM:", f"{path.name}:") for word in words]
+    given += [path.name] if given == words else []
     with in_folder(tmp_path, monkeypatch, files):
-        words = shlex.split(ask)
+        if not in_process:
+            command = given[1:] if words[0] == "python" else ["-m", "backprobe", *given]
+            ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120)
+            return ran.returncode, ran.stdout + ran.stderr
         if words[0] == "python":
             return _alone(path.name)
-        given = [path.name if word == "PROGRAM" else word.replace("PROGRAM:", f"{path.name}:") for word in words]
-        given += [path.name] if given == words else []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             code, out, err = invoked(*given)
@@ -85,10 +90,10 @@ def _alone(name):
     return 0, printed.getvalue()
 
 
-def faults(path, tmp_path, monkeypatch):
+def faults(path, tmp_path, monkeypatch, in_process=True):
     """What is wrong with the answer to a program: nothing, if it is right."""
     one = asked(path)
-    code, out = answered(path, one.ask, tmp_path, monkeypatch)
+    code, out = answered(path, one.ask, tmp_path, monkeypatch, in_process)
     joined = " ".join(out.split())
     wrong = [f"status {code}, not {one.exit}"] if code != one.exit else []
     wrong += [f"does not say {part}" for part in one.says if not re.search(part, joined)]
