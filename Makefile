@@ -8,7 +8,8 @@ READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types contract unit bench bench-torch bench-peers docs test-pythons test-jax-versions test-schemas test-operators test-browser test-integrations test-gpu clean
+.PHONY: demo test lint types contract unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
+  test-pythons test-jax-versions test-schemas test-operators test-site test-browser test-integrations test-gpu
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -25,17 +26,29 @@ types: $(READY)
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
+# With one framework imported, numbers belong to it: the tests of all frameworks have processes of their own, beside those
+# of PyTorch alone, so that no core waits for the last test of a group.
 unit: $(READY)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-torch unit-frameworks
+
+unit-torch: $(READY)
 	$(BIN)/pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
-	$(BIN)/pytest $(PARALLEL) tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
+
+unit-frameworks: $(READY)
+	$(BIN)/pytest $(PARALLEL) tests/frameworks
 
 # every schema that is used again compared with its log, read anew: see docs/design/017-tracing.md
 test-schemas: $(READY)
 	COMPARE_SCHEMAS=1 $(BIN)/pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
 
-# more samples of each of PyTorch's operators than `make test` takes
+# all of PyTorch's operators, with more samples than the one that `make test` takes of most
+SAMPLES ?= 10
 test-operators: $(READY)
-	OPERATOR_SAMPLES=10 $(BIN)/pytest $(PARALLEL) tests/test_operators.py
+	OPERATOR_SAMPLES=$(SAMPLES) $(BIN)/pytest $(PARALLEL) tests/test_operators.py
+
+# the site is built, and its pages are read
+test-site: $(READY)
+	$(BIN)/pytest tests/site
 
 # the tables of PyTorch alone, or some of them: make bench-torch TABLES="small layers"
 bench-torch: $(READY)

@@ -42,7 +42,8 @@ def seed(number: int = common.SEED) -> None:
 common.set_rng_seed = seed
 common.extract_test_fn = core.extract_test_fn = lambda: None
 
-SOME = int(os.environ.get("OPERATOR_SAMPLES", "3"))  # how many samples of the usual kind at most
+EVERY = "OPERATOR_SAMPLES" in os.environ  # by `make test-operators`
+SOME = int(os.environ.get("OPERATOR_SAMPLES", "1"))  # how many samples of the usual kind at most
 FEW = min(SOME, 3)  # of the unusual ones
 REPEATS = 50
 DTYPES = (torch.float64, torch.complex128, torch.float32, torch.int64)  # an operator runs with the first that it takes
@@ -51,7 +52,17 @@ EVERYTHING = ["**", "**:*()"]
 ON_LISTS = (
     *foreach_unary_op_db, *foreach_binary_op_db, *foreach_pointwise_op_db, *foreach_reduce_op_db, *foreach_other_op_db
 )  # fmt: skip
-OPERATORS = {op.formatted_name: op for op in (*op_db, *ON_LISTS)}
+ON_SOME_LISTS = (
+    "_foreach_add",
+    "_foreach_addcmul",
+    "_foreach_clamp_max",
+    "_foreach_exp",
+    "_foreach_norm",
+    "_foreach_zero",
+)
+"""Operators on lists of tensors are alike: in `make test` those of one and of two lists, of lists and a number, with a
+result for each and without."""
+OPERATORS = {op.formatted_name: op for op in (*op_db, *ON_LISTS) if EVERY or op in op_db or op.name in ON_SOME_LISTS}
 
 
 # the programs
