@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.recheck import RecordedCall
-from backprobe.check.differences import TRUSTED, Slope, slope
+from backprobe.check.differences import TRUSTED, Slope, scatter, slope
 from backprobe.check.second_derivative import GradientCall
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
@@ -23,6 +23,7 @@ MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backwar
 HOPELESS = 1e-2  # of a slope: differences known less precisely check nothing, unless the slope is next to nothing
 SINGLE = 2.0**-23  # the rounding of single precision
 TINY = 2.0**-12  # a relative step that leaves no number one of few digits
+APART = 32  # roundings lie between points where rounding is measured
 STRAY = 100  # times the error that half of the outputs keep below
 
 
@@ -94,6 +95,12 @@ class CheckedCall:
         if self.epsilon < SINGLE and self._is_single():
             self.epsilon = SINGLE
         self.widest = 0.5 * self.epsilon**0.2  # balances what is cut off against rounding
+        other = numpy.random.default_rng(seed + 1)
+        around = [random_like(value, other) * size for value, size in zip(self.values, self.steps, strict=True)]
+        self.scatter = scatter(
+            lambda step: self._at([value + step * one for value, one in zip(self.values, around, strict=True)]),
+            APART * self.epsilon,
+        )
 
     def _is_single(self) -> bool:
         """Does it compute in single precision, whatever it is given? So it does if no result needs more digits."""
@@ -145,7 +152,7 @@ class CheckedCall:
             values[at] = values[at] + step * direction
             return self._at(values)
 
-        return slope(moved, self.at_rest, widest or self.widest, self.epsilon)
+        return slope(moved, self.at_rest, widest or self.widest, self.epsilon, self.scatter)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
         """How the outputs move with each input, and which of both can be checked. Raises Uncheckable if none can."""
