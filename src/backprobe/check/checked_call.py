@@ -201,6 +201,15 @@ class CheckedCall:
             for value, gradient in zip(self.values, pulled, strict=True)
         ]
 
+    def push(self, at: int, cotangent: Any, direction: Any) -> float | None:
+        """What ``pull`` should give along a direction, differentiated forward; None where that is not possible."""
+        try:
+            moves = self.operation.push(self.values, at, direction)
+        except Exception:  # noqa: BLE001  # a derivative written by hand may have no other direction
+            return None
+        seen = cotangent != 0
+        return None if moves is None else float((cotangent[seen] * flat(moves)[seen]).sum())
+
     def unflat(self, numbers: Any) -> list[Any]:
         """Numbers one after the other in the shapes of the outputs."""
         ends = numpy.cumsum([flat([output]).size for output in self.outputs])
