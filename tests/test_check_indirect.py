@@ -62,7 +62,9 @@ def test_an_operation_of_torch_library_is_written_by_hand(program):
 
 
 def test_a_right_operation_of_torch_library_is_right():
-    assert str(bp.check(lambda x: whole(x).sum())(numbers(2, 3))).startswith("<lambda>: taken by itself, no call has a wrong derivative")
+    assert str(bp.check(lambda x: whole(x).sum())(numbers(2, 3))).startswith(
+        "<lambda>: taken by itself, no call has a wrong derivative"
+    )
 
 
 def test_an_operation_of_torch_library_that_no_call_made_has_its_name():

@@ -580,7 +580,11 @@ def test_provoke_with_bad_options(folder, words, said):
         (("right", "x=3", "w=2"), 0, "right: taken by itself, no call has a wrong derivative (2 calls checked"),
         (("nothing", "x=1"), 0, "nothing: nothing was checked"),
         (("nothing", "x=1", "--strict"), 1, "nothing: nothing was checked"),
-        (("right", "x=3", "w=2", "--strict"), 0, "right: taken by itself, no call has a wrong derivative (2 calls checked"),
+        (
+            ("right", "x=3", "w=2", "--strict"),
+            0,
+            "right: taken by itself, no call has a wrong derivative (2 calls checked",
+        ),
     ],
 )
 def test_check(folder, words, code, said):

@@ -56,7 +56,7 @@ SENTENCES = {
     "raises_in_double": "in double precision it raises {error}, so it was checked in its own precision",
     "other_outputs_in_double": "in double precision it gives other outputs, so it was checked in its own precision",
     "outputs_at_kink": "{count} of its {of} outputs are at a kink, where one-sided differences disagree",
-    "outputs_too_large": "{count} of its {of} outputs are so large, as in a mask, that changes are lost in rounding",
+    "outputs_too_large": "{count} of its {of} outputs are so large that changes are lost in rounding",
     "outputs_unsettled": "finite differences of {count} of its {of} outputs do not converge",
     "input_unsettled": "finite differences{wrt} do not converge",
     "gradient_not_finite": "elements of its gradient{wrt} are not finite ({count}), nor do differences converge there",

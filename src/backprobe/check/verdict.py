@@ -131,7 +131,9 @@ class _InputCheck:
             self.verdict.wrong.append(wrong)
         else:
             own = "may_have_rule" if operation.may_have_rules else "not_derivative"
-            self.verdict.remark("derives_off" if operation.derives else own, wrong.input, size=relative_error(wrong.error))
+            self.verdict.remark(
+                "derives_off" if operation.derives else own, wrong.input, size=relative_error(wrong.error)
+            )
 
     def _is_right_if_symmetric(self) -> bool:
         """Is the input a symmetric matrix, and the derivative right as long as it stays one?
