@@ -23,7 +23,6 @@ MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backwar
 HOPELESS = 1e-2  # of a slope: differences known less precisely check nothing, unless the slope is next to nothing
 SINGLE = 2.0**-23  # the rounding of single precision
 TINY = 2.0**-12  # a relative step that leaves no number one of few digits
-APART = 32  # roundings lie between points where rounding is measured
 STRAY = 100  # times the error that half of the outputs keep below
 
 
@@ -101,7 +100,7 @@ class CheckedCall:
         def moved(step: float) -> Any:
             return self._at([value + step * one for value, one in zip(self.values, around, strict=True)])
 
-        self.scatter = scatter(moved, APART * self.epsilon)
+        self.scatter = scatter(moved, self.epsilon**0.5)  # the third power of it is less than rounding
         self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))  # an output may be 0 at rest alone
 
     def _is_single(self) -> bool:

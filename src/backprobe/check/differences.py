@@ -63,7 +63,7 @@ def scatter(moved: Callable[[float], Any], step: float) -> Any:
 
     It is that of the terms of a sum, which may be much larger than the sum is.
 
-    >>> float(scatter(lambda t: numpy.array([1e8 + t - 1e8]), 2.0**-40)[0]) > 1e-9
+    >>> float(scatter(lambda t: numpy.array([1e8 + t - 1e8]), 2.0**-26 / 3)[0]) > 1e-9
     True
     """
     with numpy.errstate(all="ignore"):

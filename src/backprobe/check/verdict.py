@@ -174,7 +174,7 @@ class _InputCheck:
         if forward is None or abs(compared.analytic - forward) <= UNLIKE * compared.scale:
             return wrong
         is_right = not replace(compared, analytic=forward).differs
-        look = Reason("not_transpose_of_right" if is_right else "not_transpose")
+        look = Reason("not_transpose_of_right") if is_right else Reason("not_transpose")
         return replace(wrong, looks=wrong.looks or (look,), is_by_hand=True)
 
     def _check_infinite(self, gradient: Any) -> None:
