@@ -59,7 +59,7 @@ def test_each_code_of_a_check_has_a_sentence():
     assert codes <= SENTENCES.keys()
     made = {f"{code}_in_double" for code in ("raises", "other_outputs")}
     counted = {"outputs_at_kink", "outputs_too_large", "outputs_unsettled"}
-    made |= {"derives_off", "not_derivative", "of_sum", "of_weights", "computes_derivatives"}
+    made |= {"derives_off", "not_derivative", "may_have_rule", "of_sum", "of_weights", "computes_derivatives"}
     assert SENTENCES.keys() == codes | made | counted
 
 

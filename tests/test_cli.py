@@ -577,10 +577,14 @@ def test_provoke_with_bad_options(folder, words, said):
     ("words", "code", "said"),
     [
         (("wrong", "x=[1.0, 2.0]"), 1, "wrong: 1 derivative is wrong (1 call checked"),
-        (("right", "x=3", "w=2"), 0, "right: every derivative is right (2 calls checked"),
+        (("right", "x=3", "w=2"), 0, "right: taken by itself, no call has a wrong derivative (2 calls checked"),
         (("nothing", "x=1"), 0, "nothing: nothing was checked"),
         (("nothing", "x=1", "--strict"), 1, "nothing: nothing was checked"),
-        (("right", "x=3", "w=2", "--strict"), 0, "right: every derivative is right (2 calls checked"),
+        (
+            ("right", "x=3", "w=2", "--strict"),
+            0,
+            "right: taken by itself, no call has a wrong derivative (2 calls checked",
+        ),
     ],
 )
 def test_check(folder, words, code, said):

@@ -186,7 +186,8 @@ class RecordedCall(ABC):
 
     ``inputs`` are then what is differentiated of what it was given, by identity. ``epsilon`` is the rounding of the
     least precise of what goes in, comes out, and is cast to in between as far as is seen. ``is_custom`` is whether its
-    derivative is written by hand, or that of something inside it, ``derives`` whether it differentiates itself.
+    derivative is written by hand, or that of something inside it, ``may_have_rules`` whether one may be that was not
+    seen, ``derives`` whether it differentiates itself.
     ``notes`` are what was done to make it again: which precision it has, which random state was restored.
     """
 
@@ -199,7 +200,7 @@ class RecordedCall(ABC):
         self.values: list[Any] = []  # of each input a float64 or complex128 array
         self.outputs: frozenset[str] = frozenset()  # the paths of those that are differentiated
         self.notes: list[Reason] = []
-        self.is_custom, self.derives = recheck.is_custom(function), False
+        self.is_custom, self.may_have_rules, self.derives = recheck.is_custom(function), False, False
         self.double, self.epsilon = True, 0.0
 
     def returned(self, result: Any) -> RecordedCall | Reason | None:
@@ -288,6 +289,10 @@ class RecordedCall(ABC):
     @abstractmethod
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The outputs that are differentiated, at these values of the inputs. Raises what the call itself raises."""
+
+    def push(self, values: Sequence[Any], at: int, direction: Any) -> list[Any] | None:
+        """How the outputs move along a direction of one input, differentiated forward; None where nothing does that."""
+        return None
 
     @abstractmethod
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

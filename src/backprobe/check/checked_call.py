@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.recheck import RecordedCall
-from backprobe.check.differences import TRUSTED, Slope, slope
+from backprobe.check.differences import SETTLED, TRUSTED, Slope, scatter, slope
 from backprobe.check.second_derivative import GradientCall
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
@@ -94,6 +94,14 @@ class CheckedCall:
         if self.epsilon < SINGLE and self._is_single():
             self.epsilon = SINGLE
         self.widest = 0.5 * self.epsilon**0.2  # balances what is cut off against rounding
+        other = numpy.random.default_rng(seed + 1)
+        around = [random_like(value, other) * size for value, size in zip(self.values, self.steps, strict=True)]
+
+        def moved(step: float) -> Any:
+            return self._at([value + step * one for value, one in zip(self.values, around, strict=True)])
+
+        self.scatter = scatter(moved, self.epsilon**0.5)  # the third power of it is less than rounding
+        self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))  # an output may be 0 at rest alone
 
     def _is_single(self) -> bool:
         """Does it compute in single precision, whatever it is given? So it does if no result needs more digits."""
@@ -133,8 +141,10 @@ class CheckedCall:
             usual = max(float(numpy.median(noise[moves])), MATTERS) if moves.any() else 1.0
             scale = numpy.where(moves, abs(found.value) * numpy.maximum(1.0, noise / usual), numpy.nan)
             common = float(numpy.median(scale[moves])) if moves.any() else 1.0
+            still = found.error / (usual if moves.any() else _least(found.error[checked]))
             range_ = 1e12 if self.epsilon < MATTERS else 1e2  # half precision holds little more
-            scale = numpy.clip(numpy.where(moves, scale, common), common / range_, common * range_)
+            scale = numpy.where(moves, scale, numpy.fmax(still, common))
+            scale = numpy.clip(scale, common / range_, common * range_)
         return common / scale
 
     def slope(self, at: int, direction: Any, widest: float | None = None) -> Slope:
@@ -145,7 +155,7 @@ class CheckedCall:
             values[at] = values[at] + step * direction
             return self._at(values)
 
-        return slope(moved, self.at_rest, widest or self.widest, self.epsilon)
+        return slope(moved, self.at_rest, widest or self.widest, self.epsilon, self.scatter)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
         """How the outputs move with each input, and which of both can be checked. Raises Uncheckable if none can."""
@@ -170,14 +180,14 @@ class CheckedCall:
     def known(self, found: Slope, among: Any) -> Any:
         """A mask of the outputs, among some, whose slope is known well enough to check by: none, or most."""
         finite = numpy.isfinite(found.error) & among
-        scale, size = _rms(found.value[finite]), _rms(self.at_rest[finite & numpy.isfinite(self.at_rest)])
+        scale, size = _rms(found.value[finite]), _rms(self.size[finite & numpy.isfinite(self.size)])
         moving = finite & (found.value != 0) if found.value[finite].any() else finite
         typical = float(numpy.median(found.error[moving])) if finite.any() else numpy.inf
         if typical > max(HOPELESS * scale, MATTERS * size):
             return numpy.zeros_like(finite)
-        return among & (
-            found.error <= numpy.maximum(max(STRAY * typical, MATTERS * scale), HOPELESS * abs(found.value))
-        )
+        allowed = numpy.maximum(max(STRAY * typical, MATTERS * scale), HOPELESS * abs(found.value))
+        still = HOPELESS * scale if scale else _least(found.error[finite]) / SETTLED
+        return among & (found.error <= numpy.where(found.value == 0, numpy.maximum(allowed, still), allowed))
 
     def pull(self, cotangent: Any) -> list[Any]:
         """The gradient with respect to each input, None as zeros."""
@@ -189,6 +199,15 @@ class CheckedCall:
             numpy.zeros_like(value) if gradient is None else gradient
             for value, gradient in zip(self.values, pulled, strict=True)
         ]
+
+    def push(self, at: int, cotangent: Any, direction: Any) -> float | None:
+        """What ``pull`` should give along a direction, differentiated forward; None where that is not possible."""
+        try:
+            moves = self.operation.push(self.values, at, direction)
+        except Exception:  # noqa: BLE001  # a derivative written by hand may have no other direction
+            return None
+        seen = cotangent != 0
+        return None if moves is None else float((cotangent[seen] * flat(moves)[seen]).sum())
 
     def unflat(self, numbers: Any) -> list[Any]:
         """Numbers one after the other in the shapes of the outputs."""
@@ -208,7 +227,7 @@ class CheckedCall:
 
     def is_next_to_nothing(self, compared: Comparison, cotangent: Any) -> bool:
         """Do the outputs move so little, against their size, that noise is all there is to see?"""
-        size = float(numpy.linalg.norm((cotangent * self.at_rest)[numpy.isfinite(self.at_rest) & (cotangent != 0)]))
+        size = float(numpy.linalg.norm((cotangent * self.size)[numpy.isfinite(self.size) & (cotangent != 0)]))
         rounding = max(MATTERS, self.epsilon / self.widest) * size
         return bool(max(compared.scale, TRUSTED * compared.noise) <= TRUSTED * rounding)
 
@@ -245,6 +264,11 @@ def random_like(value: Any, random: Any) -> Any:
 
 def _random(count: int, random: Any) -> Any:
     return random.uniform(0.5, 1.5, count) * random.choice([-1.0, 1.0], count)
+
+
+def _least(errors: Any) -> float:
+    """The smallest that is not 0; 1 where there is none."""
+    return float(min(errors[numpy.isfinite(errors) & (errors > 0)], default=1.0))
 
 
 def _rms(values: Any) -> float:

@@ -18,6 +18,7 @@ LEVELS = 12  # the last step is 2048 times smaller than the first
 SETTLED = 1e-10  # of each slope: more is not asked for
 JITTERS = 4  # of the last steps: how far their differences scatter is noise, for what is cut off is smallest there
 TRUSTED = 10  # an estimate of an error may itself be off by chance; this often, and no more
+POINTS = 7  # next to each other, at which rounding is measured
 ROUNDED = 4  # roundings of an output, each at most its epsilon
 
 
@@ -57,10 +58,23 @@ class Limit:
             self.row.append(better)
 
 
-def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: float) -> Slope:
+def scatter(moved: Callable[[float], Any], step: float) -> Any:
+    """The rounding of each output: what is left of its third differences along points that lie next to each other.
+
+    It is that of the terms of a sum, which may be much larger than the sum is.
+
+    >>> float(scatter(lambda t: numpy.array([1e8 + t - 1e8]), 2.0**-26 / 3)[0]) > 1e-9
+    True
+    """
+    with numpy.errstate(all="ignore"):
+        found = numpy.diff([moved(at * step) for at in range(POINTS)], 3, axis=0)
+        return numpy.nan_to_num(numpy.sqrt(numpy.square(found).mean(axis=0) / 20), posinf=0.0)  # 1 + 9 + 9 + 1
+
+
+def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: float, scatter: Any = 0.0) -> Slope:
     """The slope at 0 of a function from a number to an array of them, whose rounding is ``epsilon``.
 
-    ``at_rest`` is its value at 0, ``widest`` the first step.
+    ``at_rest`` is its value at 0, ``widest`` the first step, ``scatter`` how far each output was seen to be rounded.
 
     >>> found = slope(lambda t: numpy.array([numpy.exp(t), abs(t)]), numpy.array([1.0, 0.0]), 2.0**-8, 2.0**-52)
     >>> float(found.value[0].round(9)), bool(found.error[0] < 1e-9), found.is_kinked.tolist()
@@ -72,7 +86,7 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
         for _ in range(LEVELS):
             ahead, behind = moved(step), moved(-step)
             found = (ahead - behind) / (2 * step)
-            rounding = ROUNDED * epsilon * numpy.maximum(abs(ahead), abs(behind)) / step
+            rounding = ROUNDED * numpy.maximum(epsilon * numpy.maximum(abs(ahead), abs(behind)), scatter) / step
             central.add(found, step, rounding)
             gap.add((ahead - 2 * at_rest + behind) / step, step, rounding)
             jitters.append(abs(found - before) * step)

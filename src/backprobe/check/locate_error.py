@@ -51,6 +51,7 @@ class Wrong:
     size: int = 0
     like: Input | None = None  # the input that should get this gradient
     outputs: tuple[int, ...] = ()  # through which of several outputs it is wrong, where not through all
+    is_by_hand: bool = False  # is what runs backward not the transpose of what runs forward?
     is_of_sum: bool = False  # are the numbers gradients of the sum of the outputs, and not of random weights of them?
 
 
@@ -73,7 +74,8 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
     summed = _of_sum(call, at, cotangent, off[:SHOWN])
     shown = summed or tuple(off[:SHOWN])
     return Wrong(
-        call.inputs[at], error, looks, shown, len(off), len(elements), value.size, like, outputs, bool(summed)
+        call.inputs[at], error, looks, shown, len(off), len(elements), value.size, like, outputs,
+        is_of_sum=bool(summed),
     )  # fmt: skip
 
 

@@ -26,7 +26,8 @@ class CheckReport(Report):
     ``judged`` counts the calls whose derivative was compared with differences, ``error`` is the largest difference
     among those that are right, along a random direction and relative to what was compared. ``unjudged`` is what could
     not be checked, or not in every respect, a sentence each; they are among the ``notes``, with what was done so that
-    the others could be. ``ok`` is False if anything is wrong, True if all was judged and is right, else None.
+    the others could be. ``ok`` is False if anything is wrong, True if every call was judged and is right, else None.
+    Calls are compared one by one, and the program as a whole is not.
     """
 
     judged: int = 0
@@ -35,7 +36,7 @@ class CheckReport(Report):
 
     @property
     def ok(self) -> bool | None:
-        """Is every derivative right? None where nothing is wrong, and not all was judged."""
+        """Is the derivative of every call right? None where nothing is wrong, and not all was judged."""
         if self.findings:
             return False
         return True if self.judged and not self.unjudged else None

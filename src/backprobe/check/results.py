@@ -20,8 +20,8 @@ from backprobe.source.sites import CallSite
 from backprobe.tracing.values import ScopeId
 
 UNJUDGED = frozenset({
-    "captured", "derives", "derives_off", "unseen_own", "hooked", "input_unsettled", "gradient_not_finite", "spread",
-    "outputs_unsettled", "hidden_write",
+    "captured", "derives", "derives_off", "may_have_rule", "unseen_own", "hooked", "input_unsettled",
+    "gradient_not_finite", "spread", "outputs_unsettled", "hidden_write",
 })  # fmt: skip
 """Codes of remarks that leave a part unjudged."""
 PARTIAL = UNJUDGED | {"skipped"}

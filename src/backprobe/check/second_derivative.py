@@ -24,6 +24,7 @@ class GradientCall:
     def __init__(self, call: RecordedCall) -> None:
         self.call = call
         self.epsilon, self.is_custom, self.derives = call.epsilon, call.is_custom, call.derives
+        self.may_have_rules = call.may_have_rules
         self.notes: list[Reason] = []
         random, outputs = numpy.random.default_rng(0), call.run(call.values)
         several = len(outputs) > 1
@@ -38,6 +39,9 @@ class GradientCall:
 
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         return self.call.pull_twice(*self._parted(values), cotangents)
+
+    def push(self, values: Sequence[Any], at: int, direction: Any) -> list[Any] | None:
+        return None
 
     def _parted(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         count = len(self.call.inputs)

@@ -56,7 +56,7 @@ SENTENCES = {
     "raises_in_double": "in double precision it raises {error}, so it was checked in its own precision",
     "other_outputs_in_double": "in double precision it gives other outputs, so it was checked in its own precision",
     "outputs_at_kink": "{count} of its {of} outputs are at a kink, where one-sided differences disagree",
-    "outputs_too_large": "{count} of its {of} outputs are so large, as in a mask, that changes are lost in rounding",
+    "outputs_too_large": "{count} of its {of} outputs are so large that changes are lost in rounding",
     "outputs_unsettled": "finite differences of {count} of its {of} outputs do not converge",
     "input_unsettled": "finite differences{wrt} do not converge",
     "gradient_not_finite": "elements of its gradient{wrt} are not finite ({count}), nor do differences converge there",
@@ -69,6 +69,10 @@ SENTENCES = {
     "not_derivative": (
         "its gradient{wrt} is not its derivative{size}, but nothing in it was written by hand: what is detached, "
         "padded, clipped or read from one triangle has such a gradient by definition"
+    ),
+    "may_have_rule": (
+        "its gradient{wrt} is not its derivative{size}: a rule that it is given may be wrong, as of a function that is "
+        "not linear, or something in it is detached"
     ),
     # what was not checked besides the calls that were followed
     "unseen_custom": (
@@ -95,6 +99,10 @@ SENTENCES = {
     "one_sign": "it is wrong exactly where the input is {sign}",
     "nothing_moves": "the outputs do not change with this input at all",
     "transpose": "it is the transpose of what it should be",
+    "not_transpose": "what runs backward is not the transpose of its derivative in forward mode",
+    "not_transpose_of_right": (
+        "its derivative in forward mode is right, and what runs backward is not the transpose of that"
+    ),
     "reordered": "its elements are right, but in the wrong order",
 }
 """The sentence of each code. Where ``{wrt}`` stands, the input is named that the remark is about."""
@@ -128,7 +136,7 @@ def heading(
     counts = [f"{plural(checked, 'call')} checked", f"{unchecked} not checked" if unchecked else ""]
     largest = f"largest error of the right ones {error:.1e} along random directions"
     counts = [*counts, largest] if checked else counts[1:]
-    right = "every derivative that was checked is right" if is_partial else "every derivative is right"
+    right = f"taken by itself, no call {'that was checked ' * is_partial}has a wrong derivative"
     right += f", except {own} of the framework's own" if own else ""
     said = right if checked else "nothing was checked"
     if wrong:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
@@ -19,6 +19,7 @@ from backprobe.record.reasons import Reason
 ROUNDED = 100 * 2.0**-23  # of a matrix computed in single precision: how far it may be from symmetric
 BLIND = 0.1  # of what is compared: where noise may be as large, a gradient is not called right
 FINE = 1e-3  # of what is compared: larger errors should show, or else a remark says that they would not
+UNLIKE = 1e-2  # of what is compared: by less may a solver's iterations differ, forward and backward
 AGAIN = 3  # directions that are tried where one has shown a difference
 
 
@@ -126,11 +127,13 @@ class _InputCheck:
     def _blame(self, wrong: Wrong) -> None:
         """A gradient is not the derivative: by definition, unless it was written by hand."""
         operation = self.call.operation
-        if operation.is_custom:
+        if operation.is_custom or wrong.is_by_hand:
             self.verdict.wrong.append(wrong)
         else:
-            code = "derives_off" if operation.derives else "not_derivative"
-            self.verdict.remark(code, wrong.input, size=relative_error(wrong.error))
+            own = "may_have_rule" if operation.may_have_rules else "not_derivative"
+            self.verdict.remark(
+                "derives_off" if operation.derives else own, wrong.input, size=relative_error(wrong.error)
+            )
 
     def _is_right_if_symmetric(self) -> bool:
         """Is the input a symmetric matrix, and the derivative right as long as it stays one?
@@ -158,11 +161,21 @@ class _InputCheck:
         """
         call, at = self.call, self.at
         for _ in range(AGAIN):
-            compared, cotangent, gradients = self._compared(call.direction(at), call.widest * 0.7)
+            direction = call.direction(at)
+            compared, cotangent, gradients = self._compared(direction, call.widest * 0.7)
             if compared.differs:
                 known = Wrong(self.input, compared.error)
-                return known if is_known else locate_error(call, at, cotangent, gradients)
+                wrong = known if is_known else locate_error(call, at, cotangent, gradients)
+                return wrong and self._transposed(wrong, compared, call.push(at, cotangent, direction))
         return None
+
+    def _transposed(self, wrong: Wrong, compared: Comparison, forward: float | None) -> Wrong:
+        """What runs backward is the transpose of what runs forward, unless somebody has written it."""
+        if forward is None or abs(compared.analytic - forward) <= UNLIKE * compared.scale:
+            return wrong
+        is_right = not replace(compared, analytic=forward).differs
+        look = Reason("not_transpose_of_right") if is_right else Reason("not_transpose")
+        return replace(wrong, looks=wrong.looks or (look,), is_by_hand=True)
 
     def _check_infinite(self, gradient: Any) -> None:
         """Elements of a gradient that are not finite: right where the outputs that they move can't be checked."""

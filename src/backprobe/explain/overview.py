@@ -129,9 +129,9 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 def _noted(record: Record) -> list[str]:
     """What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
-    written itself, and parameters that are taken out of the graph beside the call of their model.
+    written itself, what these call, and parameters that are taken out of the graph beside the call of their model.
     """
-    codes = ("zero_by_hand", "zero_behind", "cut_beside", "detached_beside")
+    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside")
     return [str(note) for note in record.notes if note.code in codes]
 
 

@@ -1,4 +1,4 @@
-"""The coarsest precision inside a call, and whether anything inside has a custom derivative."""
+"""The coarsest precision inside a call, and whether anything inside has a custom derivative, or might have."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ def has_custom(jaxpr: Any) -> bool:
     """Has anything inside a derivative of its own?"""
     names = (equation.primitive.name for equation in private.equations(jaxpr))
     return any(name.startswith(("custom_vjp", "custom_jvp")) for name in names)
+
+
+def has_rules(jaxpr: Any) -> bool:
+    """Does an operation inside hold functions that are not run forward, such as the transpose of ``linear_call``?
+
+    >>> import jax
+    >>> solve = lambda matvec, b: b / 2
+    >>> has_rules(jax.make_jaxpr(lambda b: jax.lax.custom_linear_solve(lambda x: 2 * x, b, solve, solve))(1.0))
+    True
+    """
+    return any(map(_is_rule, (one for equation in private.equations(jaxpr) for one in equation.params.values())))
+
+
+def _is_rule(parameter: Any) -> bool:
+    if hasattr(parameter, "_fields"):  # named, and no sequence of branches
+        return any(hasattr(one, "jaxpr") for one in parameter)
+    return callable(parameter) and not isinstance(parameter, type)
 
 
 def _casts(equation: Any) -> bool:

@@ -16,7 +16,7 @@ from backprobe.backends.framework_code import Known
 from backprobe.backends.jax import calls, equinox_wrappers, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
-from backprobe.backends.jax.precision import coarsest_cast, has_custom
+from backprobe.backends.jax.precision import coarsest_cast, has_custom, has_rules
 from backprobe.backends.jax.tensors import is_array
 from backprobe.backends.pure_calls import NOT_FOLLOWED, is_python_computing, is_users, why_not_kind
 from backprobe.backends.recheck import Recheck, RecordedCall
@@ -65,6 +65,7 @@ class JaxCall(RecordedCall):
             outputs = [concrete(output) for output in self._function(*arrays)]
             jaxpr = jax.make_jaxpr(self._function)(*arrays)
             self.is_custom = self.is_custom or has_custom(jaxpr)
+            self.may_have_rules = has_rules(jaxpr)
             return outputs, coarsest_cast(jaxpr) if self.double else 0.0
 
     def run(self, values: Sequence[Any]) -> list[Any]:
@@ -76,6 +77,13 @@ class JaxCall(RecordedCall):
             outputs, pull = jax.vjp(self._function, *self._arrays(values))
             given = [jnp.asarray(numpy.conj(c), output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
             return [numpy.conj(self.numbers(gradient)) for gradient in pull(given)]
+
+    def push(self, values: Sequence[Any], at: int, direction: Any) -> list[Any]:
+        with self._alone():
+            arrays = self._arrays(values)
+            moves = [direction if at == place else numpy.zeros(array.shape) for place, array in enumerate(arrays)]
+            given = [jnp.asarray(move, array.dtype) for move, array in zip(moves, arrays, strict=True)]
+            return [self.numbers(moved) for moved in jax.jvp(self._function, arrays, given)[1]]
 
     def pull_twice(
         self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]

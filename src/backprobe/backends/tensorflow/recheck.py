@@ -34,6 +34,7 @@ KEPT = {
 BY_HAND = "custom_gradient"
 """Stands among the operations of a call for each function with a gradient of its own that ran, as in a py_function."""
 DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
+DOUBLE = (tf.float64, tf.complex128)
 OWN = frozenset({BY_HAND, "IdentityN"})  # what wraps one in a graph
 
 
@@ -44,11 +45,15 @@ class KindsLog(OperationLog):
         super().__init__()
         self.kinds: set[str] = set()
         self.flows: list[tuple[str, bool]] = []  # names; has it a gradient of its own?
+        self.coarsest = 0.0  # the rounding of the coarsest that numbers in double precision became while it was muted
 
-    def operation(self, kind: Any, *args: Any, **kwargs: Any) -> None:
+    def operation(self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_muted:
             self.kinds.add(kind.decode() if isinstance(kind, bytes) else str(kind))
-        super().operation(kind, *args, **kwargs)
+        elif any(one.dtype in DOUBLE for one in inputs):
+            made = (one.dtype for one in outputs or () if one.dtype.is_floating or one.dtype.is_complex)
+            self.coarsest = max([self.coarsest, *(rounding(dtype.as_numpy_dtype) for dtype in made)])
+        super().operation(kind, inputs, attrs, outputs, *args, **kwargs)
 
     def recorded(
         self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool
@@ -105,8 +110,11 @@ class TensorflowCall(RecordedCall):
         return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)
 
     def attempt(self) -> tuple[list[Any], float]:
+        log = self.recheck.log
+        log.coarsest = 0.0
         with self.recheck.alone(), tf.GradientTape() as tape:
             outputs = self.call(self._made(self.values))
+        coarsest = log.coarsest
         given = [variable_of(leaf) for _, leaf in self.recheck.leaves(self.given)]
         watched = [variable for variable in tape.watched_variables() if self.recheck.is_differentiated(variable)]
         self.read = {id(one): one for one in watched if not any(one is other for other in given)}
@@ -115,7 +123,7 @@ class TensorflowCall(RecordedCall):
                 self.constants[key] = tf.identity(read(variable))
             self.inputs[key] = Input(_name(variable, self.function), "")
             self.values.append(self.numbers(self.constants[key]))
-        return outputs, 0.0
+        return outputs, coarsest
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         with self.recheck.alone(), self._at(values) as made:

@@ -1,11 +1,14 @@
-"""Functions with a backward written in Python, where that returned None or zeros in the place of a gradient."""
+"""Functions with a backward written in Python: where it returned None or zeros in the place of a gradient, and the
+functions and modules that it calls, which are not recorded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dis
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 from weakref import ref
 
@@ -13,13 +16,19 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
+from torch.nn import Module
 
+from backprobe.backends.pure_calls import contents, is_users
 from backprobe.backends.torch.graph import all_nodes, is_torchs, operation
 from backprobe.backends.torch.tensors import dense, is_there
 from backprobe.backends.user_lines import source_at
+from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
+
+OF_OBJECT = ("LOAD_ATTR", "LOAD_METHOD")
+"""Instructions that look a name up in an object, as in ``ctx``."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,15 @@ class Givers:
                 if follower is not None:
                     found.setdefault(follower, []).append(node)
         return found
+
+    def unrecorded(self) -> list[Reason]:
+        """What each backward of the program's own calls: autograd runs it when nothing is recorded."""
+        found: dict[ByHand, dict[str, None]] = {}
+        for node in {giver: None for givers in self.of.values() for giver in givers}:
+            code = _own_backward(node)
+            if code is not None:
+                found.setdefault(_described(node), {}).update(dict.fromkeys(_called(node, code)))
+        return [reason("backward_unrecorded", [one], names=listed([*names])) for one, names in found.items() if names]
 
     def by_hand(self, node: Node) -> tuple[ByHand, ...]:
         """The functions with a backward in Python, if each way from a root to a node has one: the nearest of each way.
@@ -125,12 +143,41 @@ def is_zero(gradient: Tensor) -> bool:
 
 
 def _described(node: Any) -> ByHand:
+    own = _own_backward(node)
+    if own is None:
+        return ByHand(operation(node), None)
+    code = own.__code__
+    return ByHand(f"{operation(node)}.{own.__name__}", source_at(code.co_filename, _first_line(code)))
+
+
+def _own_backward(node: Any) -> FunctionType | None:
+    """The function that computes the gradients of a node, if the program has written it."""
     made_by = getattr(node, "_forward_cls", None)
     for name in ("backward", "vjp"):
-        code = getattr(getattr(made_by, name, None), "__code__", None)
-        if isinstance(code, CodeType) and package(code.co_filename) is None:
-            return ByHand(f"{operation(node)}.{name}", source_at(code.co_filename, _first_line(code)))
-    return ByHand(operation(node), None)
+        own = getattr(made_by, name, None)
+        if isinstance(own, FunctionType) and package(own.__code__.co_filename) is None:
+            return own
+    return None
+
+
+def _called(node: Any, function: FunctionType) -> Iterator[str]:
+    """The program's own functions, and modules, that a backward names or that its node holds, as ``ctx.module``."""
+    held = {f"ctx.{name}": value for name, value in getattr(node, "__dict__", {}).items()}
+    cells = zip(function.__code__.co_freevars, map(contents, function.__closure__ or ()), strict=True)
+    known = {**function.__globals__, **dict(cells), **held}
+    for instruction in instructions(function.__code__):
+        loads = instruction.opname.startswith("LOAD_") and isinstance(instruction.argval, str)
+        name = f"ctx.{instruction.argval}" if instruction.opname in OF_OBJECT else instruction.argval
+        if loads and (isinstance(known.get(name), Module) or is_users(known.get(name))):
+            yield name
+
+
+def instructions(code: CodeType) -> Iterator[dis.Instruction]:
+    """Those of a function and of the functions in it."""
+    yield from dis.get_instructions(code)
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from instructions(inner)
 
 
 def _first_line(code: CodeType) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import stateless
 
 from backprobe.backends.patching import listening
 from backprobe.backends.pure_calls import contents
@@ -123,7 +124,8 @@ class Lent:
     @contextmanager
     def while_called(self) -> Iterator[None]:
         try:
-            with listening(torch.nn.Module, "__call__", self._called):
+            swapping = listening(stateless, "_reparametrize_module", self._swapping)
+            with listening(torch.nn.Module, "__call__", self._called), swapping:
                 for module in reached(self.given):
                     self.lend(module)
                 yield
@@ -136,6 +138,11 @@ class Lent:
     def _called(self, following: Any, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         self.lend(module)
         return module.forward(*args, **kwargs)
+
+    def _swapping(self, following: Any, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        """``functional_call`` puts tensors into the copies, and takes them out of these again."""
+        self.lend(module)
+        return following(module, *args, **kwargs)
 
     def keep(self, module: torch.nn.Module) -> None:
         """This module and those in it are copies already."""

@@ -78,7 +78,9 @@ def differentiate(
     notes = (*found.notes, *hooks_noted(captures, there, 1 if options.strategy == "hooks" else 0))
     if custom_functions.are_users():
         begun = [at for at in there if not inputs[at]]
-        notes = (*notes, *_zeros(captures, begun, gradients, Givers([root.node])))
+        givers = Givers([root.node])
+        unrecorded = ((order[0], one) for one in givers.unrecorded()) if order else ()
+        notes = (*notes, *_zeros(captures, begun, gradients, givers), *unrecorded)
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
 
 

@@ -188,7 +188,9 @@ class Census:
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own."""
+        """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own, and
+        what these call.
+        """
         if not custom_functions.are_users():
             return ()
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
@@ -197,10 +199,11 @@ class Census:
             if (gradient := grad_of(one)) is not None and (edge := gradient_edge(one)) is not None
         ]  # fmt: skip
         names = TrainedNames(self.runs.modules.values(), self.runs.held)
-        return [
+        zeros = [
             custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, found)]))
             for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
         ]
+        return [*zeros, *givers.unrecorded()]
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
         """A parameter, or where the program has put a result in its place, those that its module ran with before."""
