@@ -70,6 +70,15 @@ def opened(value: Any) -> Any:
     return found
 
 
+def variables(value: Any) -> Iterator[Any]:
+    """The Variables that hold traced arrays in a model of Flax NNX, or in a state of one."""
+    nnx: Any = sys.modules.get("flax.nnx")
+    if nnx is not None and isinstance(value, nnx.Module | nnx.State | nnx.Variable):
+        for part in jax.tree.leaves(value, is_leaf=lambda part: isinstance(part, nnx.Variable)):
+            if isinstance(part, nnx.Variable) and isinstance(part.get_raw_value(), jax.core.Tracer):
+                yield part
+
+
 def states(value: Any) -> Iterator[tuple[Any, str]]:
     """The arrays that a model of Flax holds beside its parameters, as running statistics, and what Flax calls them."""
     nnx: Any = sys.modules.get("flax.nnx")  # nothing is a Variable where it is not loaded
