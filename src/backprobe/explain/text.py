@@ -41,6 +41,9 @@ CAUSES = {
     "numpy.left": "numbers computed from {value} are taken out of TensorFlow here, and NumPy arrays have no gradient "
                   "history",
     "numpy.left_next": "use TensorFlow's own operations from here on to the loss",
+    "numpy.function": "{text} runs a function that no tape sees: what it returns are numbers without gradient history",
+    "numpy.function_next": "call the function itself, with TensorFlow's own operations in it, and gradients flow;\n"
+                           "or give it a derivative of its own with tf.custom_gradient",
     "numpy.predict": "numbers computed from {value} are taken out of TensorFlow here: predict() gives NumPy arrays, "
                      "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",

@@ -127,6 +127,7 @@ SENTENCES = {
     "repeat_finite": "made again, it brought no NaN or Inf",
     # of TensorFlow
     "not_trainable": "it is a Variable with trainable=False",
+    "recomputed": "it ran in a checkpoint (tf.recompute_grad, keras.RematScope), which runs it again to differentiate",
     "tape_stopped": "it was computed from differentiated values while their tape was stopped",
     "variable_read_unseen": "the Variable was modified, and compiled code or a gather read it: what was read before "
                             "and after the write has one gradient together",
