@@ -181,6 +181,8 @@ SENTENCES = {
     "class_not_followed": "{name} was not followed: what a class does when an object is made is not checked",
     "tracer_replaced": "another tracer replaced backprobe's, or an error stopped it; later code was not recorded",
     "block_not_differentiated": "the block was not differentiated: {why}",
+    "dataset_loop": "{name} loops over a dataset, and was run line by line here, which the program does not do: "
+                    "compiled, TensorFlow gives None for what goes through such a loop",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
     "jacobian_summed": "tape.{method} gives a derivative of each element of what it differentiates; the gradients here "

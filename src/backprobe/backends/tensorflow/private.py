@@ -21,6 +21,7 @@ try:
     from tensorflow.python.autograph.impl import api
     from tensorflow.python.client.session import BaseSession
     from tensorflow.python.eager import backprop, context, execute, record
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
@@ -45,6 +46,7 @@ try:
     LEAVING = ops._EagerTensorBase, "_numpy"
     NUMPY_FUNCTION = script_ops, "py_func_common"
     _ = script_ops.py_func_common
+    RUN_EAGERLY = CodeOf(polymorphic_function, "Function.__call__")
     _ = ConcreteFunction._call_flat
     _ = ops._EagerTensorBase._numpy
     _ = ops.uid
