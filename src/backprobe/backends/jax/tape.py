@@ -140,6 +140,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def tap(self, value: Any) -> Any:
         if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
+            if models.is_sparse(value):
+                return jax.tree.map(self.tap, value)
             for variable in models.variables(value):  # which Flax NNX makes anew in each transformation
                 variable.set_raw_value(self.tap(variable.get_raw_value()), _unsafe_bypass_check=True)
             return value
