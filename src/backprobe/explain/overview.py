@@ -43,7 +43,7 @@ SAMPLING = ("normal", "bernoulli", "poisson")
 GUESSED = ("inside", "none_behind")
 """Kinds of findings that say where a gradient is lost, and not by what."""
 
-SEEN_BY_TAPES = ("outside_tape", "own_gradient", "watched_late")
+SEEN_BY_TAPES = ("outside_tape", "own_gradient", "watched_late", "operation_dtype", "no_derivative")
 """Kinds that say by what, as a tape of the program's own saw it."""
 
 MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "parameter")
@@ -129,9 +129,10 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 def _noted(record: Record) -> list[str]:
     """What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
-    written itself, what these call, and parameters that are taken out of the graph beside the call of their model.
+    written itself, what these call, parameters that are taken out of the graph beside the call of their model, and loops
+    over datasets.
     """
-    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside")
+    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop")
     return [str(note) for note in record.notes if note.code in codes]
 
 

@@ -41,6 +41,9 @@ CAUSES = {
     "numpy.left": "numbers computed from {value} are taken out of TensorFlow here, and NumPy arrays have no gradient "
                   "history",
     "numpy.left_next": "use TensorFlow's own operations from here on to the loss",
+    "numpy.function": "{text} runs a function that no tape sees: what it returns are numbers without gradient history",
+    "numpy.function_next": "call the function itself, with TensorFlow's own operations in it, and gradients flow;\n"
+                           "or give it a derivative of its own with tf.custom_gradient",
     "numpy.predict": "numbers computed from {value} are taken out of TensorFlow here: predict() gives NumPy arrays, "
                      "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",
@@ -185,7 +188,8 @@ CAUSES = {
     "operation_dtype.whole": "{text} makes {dtype} values of {value}, and only floating-point and complex ones have "
                              "derivatives",
     "operation_dtype.whole_next": "a cast does not mend that: use a function of {value} that has a derivative instead",
-    "operation_dtype_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
+    "operation_dtype_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers;\n"
+                            "or, where an embedding takes integers, ask for the gradient of what it returns",
     "no_derivative": "{text} has no derivative in TensorFlow, so no gradient comes back to {value}",
     "no_derivative_next": "{instead}",
     "zero_derivative.operation": "{text} has a derivative of 0 everywhere, so the gradient of {value} is 0",

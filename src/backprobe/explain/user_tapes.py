@@ -39,10 +39,10 @@ MAKING = "Variable"
 PREDICTING = ".predict"
 CASTS = ("Cast", "Bitcast", "SaturateCast")
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
-CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE)
+CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT)
 CUT_BY = {
     CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned",
-    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", **OWN,
+    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", CutBy.LEFT: "numpy.function", **OWN,
 }  # fmt: skip
 
 
@@ -121,9 +121,12 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 def _text(cut: CutOperation) -> str:
     """The operation in the program's words, where its line shows them, else as TensorFlow calls it."""
     is_own = cut.by in OWN
-    names = {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation, cut.operation.lower())
+    names = (
+        {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation.rpartition(".")[2], cut.operation.lower())
+    )
     call = called_in(cut.source.text, names) if is_own or cut.by in CALLED else ""
-    return f"`{call}`" if call else "a tf.custom_gradient" if is_own else f"the operation {cut.operation}"
+    otherwise = cut.operation if cut.by is CutBy.LEFT else f"the operation {cut.operation}"
+    return f"`{call}`" if call else "a tf.custom_gradient" if is_own else otherwise
 
 
 def _is_argument(name: str, line: str) -> bool:

@@ -127,6 +127,7 @@ SENTENCES = {
     "repeat_finite": "made again, it brought no NaN or Inf",
     # of TensorFlow
     "not_trainable": "it is a Variable with trainable=False",
+    "recomputed": "it ran in a checkpoint (tf.recompute_grad, keras.RematScope), which runs it again to differentiate",
     "tape_stopped": "it was computed from differentiated values while their tape was stopped",
     "variable_read_unseen": "the Variable was modified, and compiled code or a gather read it: what was read before "
                             "and after the write has one gradient together",
@@ -180,6 +181,8 @@ SENTENCES = {
     "class_not_followed": "{name} was not followed: what a class does when an object is made is not checked",
     "tracer_replaced": "another tracer replaced backprobe's, or an error stopped it; later code was not recorded",
     "block_not_differentiated": "the block was not differentiated: {why}",
+    "dataset_loop": "{name} loops over a dataset, and was run line by line here, which the program does not do: "
+                    "compiled, TensorFlow gives None for what goes through such a loop",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
                       "recorded",
     "jacobian_summed": "tape.{method} gives a derivative of each element of what it differentiates; the gradients here "

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.primitives import mark_p, within_p
+from backprobe.backends.jax.primitives import mark_p, peek_p, tap_p, within_p
+from backprobe.record.graph import reached
 
 Keys = frozenset[int]
 NONE: Keys = frozenset()
+GIVEN: Keys = frozenset([0])  # the keys of taps begin at 1
 
 
 def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
@@ -19,40 +21,50 @@ def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
 
     In a loop they are those of the same step, and of the one before where that hands them on.
     """
-    walk = _Walk(captured)
+    walk = _Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["key"] in captured)
     walk.through(jaxpr, [NONE] * len(jaxpr.invars))
     return walk.into
+
+
+def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]:
+    """By the key of each value that is marked in a traced call: do its numbers come from any of these inputs?
+
+    The constants are inputs too, and come first.
+    """
+    walk = _Walk(lambda equation: equation.primitive in (tap_p, peek_p))
+    constants = len(closed.consts)
+    known = [GIVEN if one else NONE for one in given]
+    walk.through(closed.jaxpr, known[constants:], known[:constants])
+    return {key: not GIVEN.isdisjoint(reached([key], lambda each: walk.into.get(each, ()))) for key in walk.into}
 
 
 class _Walk:
     """Goes through a jaxpr in order, and knows of each variable the marks that it comes from."""
 
-    def __init__(self, captured: Collection[int]) -> None:
-        self.captured = captured
+    def __init__(self, is_mark: Callable[[Any], bool]) -> None:
+        self.is_mark = is_mark
         self.into: dict[int, set[int]] = {}
 
-    def through(self, jaxpr: Any, given: Iterable[Keys]) -> list[Keys]:
+    def through(self, jaxpr: Any, given: Iterable[Keys], constants: Iterable[Keys] = ()) -> list[Keys]:
         """What the outputs of a jaxpr come from, by what its inputs do."""
         jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
         known: dict[Any, Keys] = dict(zip(jaxpr.invars, given, strict=True))
+        known.update(zip(jaxpr.constvars, constants, strict=False))
         for equation in jaxpr.eqns:
             known.update(zip(equation.outvars, self._equation(equation, known), strict=True))
         return [_of(var, known) for var in jaxpr.outvars]
 
     def _equation(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
-        if self._is_mark(equation):
+        if self.is_mark(equation):
             key = equation.params["key"]
             self.into.setdefault(key, set()).update(_of(equation.invars[0], known) - {key})
             return [frozenset([key])]
-        if any(map(self._is_mark, private.inner_equations(equation))):
+        if any(map(self.is_mark, private.inner_equations(equation))):
             found = self._entered(equation, [_of(var, known) for var in equation.invars])
             if found is not None:
                 return found
         outputs = range(len(equation.outvars))
         return [NONE.union(*(_of(var, known) for var in private.sources(equation, at))) for at in outputs]
-
-    def _is_mark(self, equation: Any) -> bool:
-        return equation.primitive in (mark_p, within_p) and equation.params["key"] in self.captured
 
     def _entered(self, equation: Any, given: list[Keys]) -> list[Keys] | None:
         """What the outputs of an equation with marks inside come from; None of one that is not known."""

@@ -54,8 +54,16 @@ def taken_apart(model: Any) -> tuple[Any, Callable[[Any], Any]]:
     return state, partial(nnx.merge, graph)
 
 
+def is_sparse(value: Any) -> bool:
+    """Is it a sparse array of ``jax.experimental.sparse``?"""
+    sparse: Any = sys.modules.get("jax.experimental.sparse")
+    return sparse is not None and isinstance(value, sparse.JAXSparse)
+
+
 def opened(value: Any) -> Any:
-    """A model of Flax NNX, or a state of one, as dictionaries of its arrays; anything else as it is."""
+    """A model of Flax NNX, a state of one, or a sparse array as dictionaries of arrays; anything else as it is."""
+    if is_sparse(value):
+        return {name: held for name, held in vars(value).items() if is_array(held)}
     nnx = sys.modules.get("flax.nnx")
     if nnx is None or not isinstance(value, nnx.Module | nnx.State):
         return value
@@ -68,6 +76,15 @@ def opened(value: Any) -> Any:
                 inside = inside.setdefault(step, {})
             inside[last] = leaf
     return found
+
+
+def variables(value: Any) -> Iterator[Any]:
+    """The Variables that hold traced arrays in a model of Flax NNX, or in a state of one."""
+    nnx: Any = sys.modules.get("flax.nnx")
+    if nnx is not None and isinstance(value, nnx.Module | nnx.State | nnx.Variable):
+        for part in jax.tree.leaves(value, is_leaf=lambda part: isinstance(part, nnx.Variable)):
+            if isinstance(part, nnx.Variable) and isinstance(part.get_raw_value(), jax.core.Tracer):
+                yield part
 
 
 def states(value: Any) -> Iterator[tuple[Any, str]]:

@@ -44,6 +44,7 @@ class Tap:
     dtype: Any = None
     reads: Sequence[Tap] = ()  # what the expression mentions that computes it
     unrecorded: bool = False  # and something differentiated that was not selected
+    is_computed: bool | None = None  # do its numbers come from what is differentiated? None where that is not known
     status: GradStatus = GradStatus.OK  # why there is no tangent
     why: Reason | None = None
     opaque: Reason | None = None  # why it cannot be seen
@@ -57,10 +58,14 @@ class Tap:
         """
         if not jnp.issubdtype(self.dtype, jnp.inexact):
             self.status, self.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(self.dtype)})
+        elif self.is_computed is False:  # a shape, or random numbers, as its line may mention what is differentiated
+            self.status, self.why = GradStatus.FROZEN, Reason("frozen")
         elif self.unrecorded or any(read.has_tangent for read in self.reads):
             self.status, self.why = GradStatus.DETACHED, Reason("no_history")
         elif any(read.status is GradStatus.DETACHED for read in self.reads):
             self.status, self.why = GradStatus.DETACHED, Reason("inherited", {"status": str(GradStatus.DETACHED)})
+        elif self.is_computed:
+            self.status, self.why = GradStatus.DETACHED, Reason("no_history")
         else:
             self.status, self.why = GradStatus.FROZEN, Reason("frozen")
 

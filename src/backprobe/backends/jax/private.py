@@ -64,11 +64,15 @@ PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "proc
 """What a transformation does with an operation, and has that a derivative of its own?"""
 
 
+Heard = Callable[[str, bool, Sequence[Any], Sequence[Any]], None]
+"""Hears of an operation: its name, whether it has a derivative of its own, its inputs, and its outputs."""
+
+
 @contextmanager
-def hearing_operations(trace: Any, told: Callable[[str, bool], None]) -> Iterator[None]:
-    """Within this context ``told`` hears the name of each operation that this one transformation differentiates."""
+def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
+    """Within this context ``told`` hears of each operation that runs in this one transformation."""
     for method, is_custom in PROCESSING.items():
-        setattr(trace, method, functools.partial(_telling, trace, getattr(trace, method), is_custom, told))
+        setattr(trace, method, functools.partial(_telling, getattr(trace, method), is_custom, told))
     try:
         yield
     finally:
@@ -76,13 +80,13 @@ def hearing_operations(trace: Any, told: Callable[[str, bool], None]) -> Iterato
             delattr(trace, method)
 
 
-def _telling(
-    trace: Any, process: Any, is_custom: bool, told: Callable[[str, bool], None], primitive: Any, given: Any,
-    *rest: Any, **params: Any,
-) -> Any:  # fmt: skip
+def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: Any, *rest: Any, **params: Any) -> Any:
     made = process(primitive, given, *rest, **params)
-    if any(carried(one, trace) is not None for one in (made if isinstance(made, list | tuple) else [made])):
-        told(given.__name__ if is_custom else primitive.name, is_custom)  # what is given is a function then
+    outputs = made if isinstance(made, list | tuple) else [made]
+    if is_custom:  # what is given is a function then
+        told(given.__name__, True, rest[-1], outputs)
+    else:
+        told(primitive.name, False, given, outputs)
     return made
 
 

@@ -123,7 +123,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
             self.level = private.trace_of(tracers[0])
             try:
                 filled = dict(lifted.filled(tracers))
-                with private.hearing_operations(self.level, lambda *flow: self.flows.append(flow)):
+                with private.hearing_operations(self.level, self._heard):
                     taken.run(program, filled.pop(OF_MODEL), filled)
             finally:
                 lifted.give_back(tracers, lambda tracer: tracer, concrete)
@@ -132,6 +132,10 @@ class JaxRecheck(calls.JaxCallables, Recheck):
         with jax.disable_jit():
             jax.linearize(linearized, *lifted.arrays)
         taken.over()
+
+    def _heard(self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any]) -> None:
+        if any(private.carried(one, self.level) is not None for one in made):
+            self.flows.append((name, is_custom))
 
     def differentiated_by(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]

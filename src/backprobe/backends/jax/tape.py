@@ -16,6 +16,7 @@ from backprobe.backends.jax import calls, equinox_wrappers, linen_calls, models,
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate, undifferentiated
 from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
+from backprobe.backends.jax.linear_flow import computed_from
 from backprobe.backends.jax.linearized import LinearProgram
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p, traces_around
 from backprobe.backends.jax.replaced_values import JaxReplaces
@@ -41,6 +42,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self.depth = 0  # of the calls that JAX is tracing
         self.states: dict[int, str] = {}  # by identity, what a model holds beside its parameters: see ``Tap``
         self.changes: dict[int, Callable[[Any], Any]] = {}  # of gradients, see ``JaxReplaces``
+        self.cut: dict[int, Any] = {}  # by identity, what was computed from differentiated values and is not itself
+        self.was_cut = False  # since the last capture: numbers may have left JAX there
 
     # what a tensor is
 
@@ -84,7 +87,8 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             for at, tracer in enumerate(tracers):
                 self._is_state(tracer, lifted.state(at))
             try:
-                ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
+                with private.hearing_operations(self.level, self._operation):
+                    ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
                 return [*(self._home(root.output) for root in ran.roots), *self._carried(ran.captures)]
             except (BadOutput, NothingToDifferentiate) as error:  # what flowed where is known when JAX is done
@@ -115,6 +119,18 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def unfinished(self) -> Callable[[Sequence[Any]], Backward] | None:  # type: ignore[override]  # a property here, an attribute there: it is None until the program has run
         return None if self.program is None else partial(undifferentiated, self.program)
 
+    def _operation(self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any]) -> None:
+        """An operation has run at the level of the program, on arrays that need not be differentiated."""
+        level = self.level
+        others = [one for one in made if getattr(one, "_trace", None) is not level]
+        if others and any(map(self._is_computed, given)):
+            self.cut.update((id(one), one) for one in others)
+            self.was_cut = True
+
+    def _is_computed(self, tensor: Any) -> bool:
+        """Is it differentiated, or computed from what is?"""
+        return id(tensor) in self.cut or self.is_differentiated(tensor)
+
     def _home(self, tensor: Any) -> Any:
         """What stands for a tensor in the program itself, where that was traced before."""
         known = self.taps.get(id(tensor))
@@ -124,6 +140,10 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
 
     def tap(self, value: Any) -> Any:
         if not (isinstance(value, jax.core.Tracer) and is_array(value) and self.is_floating(value)):
+            if models.is_sparse(value):
+                return jax.tree.map(self.tap, value)
+            for variable in models.variables(value):  # which Flax NNX makes anew in each transformation
+                variable.set_raw_value(self.tap(variable.get_raw_value()), _unsafe_bypass_check=True)
             return value
         known = self.taps.get(id(value))
         if known is None:
@@ -178,6 +198,9 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             elif not known.is_hidden:
                 self._peek(known)
             known.dtype, (known.reads, known.unrecorded) = describe(tensor).dtype, around()
+            if not self.depth:
+                known.is_computed = self._is_computed(tensor) or (None if self.was_cut else False)
+                self.was_cut = False
             known.settle()
         return known
 
@@ -245,6 +268,9 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         finally:
             self.depth -= 1
         inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # edges are seen outside alone
+        for key, is_computed in computed_from(closed, [*map(self._is_computed, (*closed.consts, *inputs))]).items():
+            if key in TAPS:
+                TAPS[key].is_computed = is_computed
         staged = Staged(self.level, self._zero, self._settle, inlined)
         return result_of(staged.run(closed, inputs))
 
@@ -265,6 +291,6 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return zero
 
     def release(self) -> None:
-        for held in (self.taps, self.kept, self.around, self.states, self.changes):
+        for held in (self.taps, self.kept, self.around, self.states, self.changes, self.cut):
             held.clear()
         self.seed = self.level = self.program = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -32,11 +33,12 @@ from backprobe.backends.tensorflow.tensors import (
     variable_of,
 )
 from backprobe.backends.tensorflow.user_tapes import UserTapes
-from backprobe.backends.user_lines import users_line
+from backprobe.backends.user_lines import callers, users_frames, users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 NOT_RUN = Reason("block_not_over")
+GET_ITER = dis.opmap["GET_ITER"]
 
 
 def _number(gradient: Any) -> int | None:
@@ -60,6 +62,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def __init__(self, options: Options) -> None:
         super().__init__(replace(options, partials=False))  # which would need the program to go on with other tensors
         self.recording = ExitStack()
+        self.loops: dict[str, None] = {}  # the functions whose loops over datasets would be compiled
         self.passes: Sequence[Backward] = ()
         self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version, self._watched)
@@ -72,12 +75,21 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.graphs.began = lambda outputs: began(outputs, True)
         self.recording.enter_context(self.recorded())
         self.recording.enter_context(self.graphs.listening())
+        self.recording.enter_context(listening(tf.data.Dataset, "__iter__", self._iterating))
         giving: dict[str, Callable[..., Any]] = {name: partial(self._giving, name) for name in private.GIVING}
         for name, listener in {**self.user_tapes.listeners, **giving}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))
         updating = private.updating_class()
         if updating is not None:
             self.recording.enter_context(listening(updating, private.UPDATING, self._updating))
+
+    def _iterating(self, following: Callable[..., Any], dataset: Any) -> Any:
+        """Of a ``for`` loop that TensorFlow would compile, if the ``tf.function`` were not run line by line."""
+        frame = next(users_frames(sys._getframe(1)), None)
+        is_loop = frame is not None and frame.f_code.co_code[frame.f_lasti] == GET_ITER
+        if frame is not None and is_loop and any(one.f_code in private.RUN_EAGERLY for one in callers(frame)):
+            self.loops[frame.f_code.co_name] = None
+        return following(dataset)
 
     # the values of graphs, which have numbers in sessions
 
@@ -180,6 +192,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def not_followed(self) -> Sequence[Reason]:
         by_keras = layers.compiled_by_keras()
         graph = [Reason("graph_not_followed")] if self.log.builds_graph and not self.graphs.runs else []
+        graph += [Reason("dataset_loop", {"name": name}) for name in self.loops]
         return [*graph, *self.graphs.notes(), *self.taken.notes(), *(
             Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
             for name in self.unseen()

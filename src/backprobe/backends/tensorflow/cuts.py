@@ -7,8 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import tensorflow as tf
+
+from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.tensorflow import private
-from backprobe.backends.user_lines import source_at, users_frames
+from backprobe.backends.user_lines import callers, source_at, users_frames
 from backprobe.record.entries import CutBy
 from backprobe.record.source import Source
 
@@ -18,6 +21,8 @@ NOT_OF_NUMBERS = frozenset({
 """Operations whose results do not depend on the numbers that they are given."""
 ZERO = frozenset({"Sign"})
 """Operations that tapes follow, and whose derivative is 0 everywhere."""
+CHECKPOINT = CodeOf(sys.modules[tf.recompute_grad.__module__], "recompute_grad.<locals>.inner")
+"""That of ``tf.recompute_grad``, and of Keras's ``remat`` and ``RematScope``."""
 Edge = tuple[int, int]
 """The numbers of a value, and of one that it was made of."""
 Place = tuple[str, int]
@@ -96,6 +101,11 @@ class Cuts:
 def is_flat(operation: str) -> bool:
     """Does TensorFlow follow this operation, and have no derivative for it?"""
     return private.has_no_derivative(operation)
+
+
+def in_checkpoint() -> bool:
+    """Does a checkpoint run, which stops all tapes while it does, and goes on with what it will compute again?"""
+    return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))
 
 
 def users_place() -> Place | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, users_place
+from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, users_place
 from backprobe.backends.tensorflow.private import (
     OwnGradient,
     dtype_number,
@@ -180,6 +180,8 @@ class OperationLog:
             self._cut(name, CutBy.STOP_GRADIENT, flowing, outputs)
         elif self.is_without_derivatives:
             self._cut(compiled or name, CutBy.NO_DERIVATIVE, flowing, outputs or ())
+        elif is_stopped() and in_checkpoint():
+            self.cut.update(dict.fromkeys(map(identity_of, outputs or ()), GradStatus.OPAQUE))
         elif is_stopped():
             self._cut(name, CutBy.STOPPED, flowing, outputs or ())
         else:
@@ -236,6 +238,23 @@ class OperationLog:
         if number in self.followed and not self.is_muted:
             self.length += 1
             self.cuts.leave(number, self.length)
+
+    def beside(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """A function that ``tf.numpy_function`` calls on arrays runs; what it makes has no history, whatever it reads.
+
+        It may read tensors that it is not given, such as those of a model: their numbers leave TensorFlow in it.
+        """
+        before, place = self.length, users_place()
+        made = call(*args, **kwargs)
+        if tf.executing_eagerly() and not self.is_muted:
+            lines = [one for one in self.cuts.left.values() if one.position > before]
+            given = set(map(identity_of, filter(tf.is_tensor, tf.nest.flatten([args, kwargs]))))
+            flowing = [*given.intersection(self.followed), *(number for line in lines for number in line.inputs)]
+            self.length += 1
+            for number in map(identity_of, filter(tf.is_tensor, tf.nest.flatten(made)) if flowing else ()):
+                self.cut[number] = GradStatus.DETACHED
+                self.cuts.cut("tf.numpy_function", CutBy.LEFT, "", tuple(flowing), self.length, number, place)
+        return made
 
     def _own_gradients(
         self, name: str, edges: Sequence[Sequence[Edge]], where: tuple[int, Place | None], is_any: bool,

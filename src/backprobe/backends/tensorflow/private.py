@@ -21,10 +21,11 @@ try:
     from tensorflow.python.autograph.impl import api
     from tensorflow.python.client.session import BaseSession
     from tensorflow.python.eager import backprop, context, execute, record
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
-    from tensorflow.python.ops import custom_gradient, gradients_util
+    from tensorflow.python.ops import custom_gradient, gradients_util, script_ops
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
     execute_with_callbacks = execute.execute_with_callbacks
@@ -43,6 +44,9 @@ try:
     BACKWARD = CodeOf(backprop, *(f"GradientTape.{name}" for name in GIVING))
     CALLED_FUNCTION = ConcreteFunction, "_call_flat"
     LEAVING = ops._EagerTensorBase, "_numpy"
+    NUMPY_FUNCTION = script_ops, "py_func_common"
+    _ = script_ops.py_func_common
+    RUN_EAGERLY = CodeOf(polymorphic_function, "Function.__call__")
     _ = ConcreteFunction._call_flat
     _ = ops._EagerTensorBase._numpy
     _ = ops.uid

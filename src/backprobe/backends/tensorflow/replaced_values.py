@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +9,10 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Replaces
-from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.cuts import in_checkpoint
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import is_eager, variable_of
-from backprobe.backends.user_lines import callers
-
-CHECKPOINT = CodeOf(sys.modules[tf.recompute_grad.__module__], "recompute_grad.<locals>.inner")
 
 
 class TensorflowReplaces(Replaces):
@@ -84,7 +80,7 @@ class TensorflowReplaces(Replaces):
         return made
 
     def runs_again(self) -> bool:
-        return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))
+        return in_checkpoint()
 
 
 def _as_masked(tensor: Any, like: Any) -> Any:

@@ -20,6 +20,7 @@ from backprobe.backends.tensorflow import private, tensors
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import by_key, differentiate, sources, written
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.cuts import in_checkpoint
 from backprobe.backends.tensorflow.functions import TensorflowCallables
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.replaced_values import TensorflowReplaces
@@ -126,8 +127,11 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         if not self.is_floating(tensor):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": tensor.dtype.name})
         carried = next((read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)), None)
-        cut = None if carried is not None else self.log.cut.get(private.identity_of(tensor))
-        if cut is None and (unrecorded or any(read.is_followed for read in reads)):
+        cut = self.log.cut.get(private.identity_of(tensor))
+        if cut is GradStatus.OPAQUE:
+            return cut, Reason("recomputed")
+        cut = None if carried is not None else cut
+        if cut is None and (unrecorded or any(read.is_followed for read in reads)) and not in_checkpoint():
             cut = GradStatus.NO_GRAD if private.is_stopped() else GradStatus.DETACHED
         if cut is not None:
             return cut, Reason("tape_stopped" if cut is GradStatus.NO_GRAD else "no_history")
@@ -214,6 +218,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         with (
             private.hearing_operations(self.log.operation, self.log.recorded, self.log.left),
             listening(*private.CALLED_FUNCTION, self._calling),
+            listening(*private.NUMPY_FUNCTION, self.log.beside),
             ProbeTape(persistent=self.is_asked_again) as self.gradients,
         ):
             yield self.gradients
