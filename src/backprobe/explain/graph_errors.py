@@ -27,7 +27,6 @@ from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.loaded import loaded
-from backprobe.explain.module_calls import REENTRANT
 from backprobe.explain.spelled import as_written
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
@@ -43,6 +42,7 @@ from backprobe.source.user_code import package
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 
+REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
 LONGEST = 60  # characters of an expression that a remedy goes on from
 NAMED_LIKE = {"floor_divide": "floordiv"}
 """Operations by their names in PyTorch's errors, and by those that they have here."""

@@ -99,6 +99,8 @@ def _with_history(capture: Capture) -> Capture:
         return capture.but(opaque=TOGETHER) if capture.leaf.is_unclear else capture
     if capture.edge is None and capture.in_vain is not None:
         return capture.but(status=GradStatus.DETACHED, why=IN_VAIN)
+    if capture.edge is None and again is not None and again.status is not GradStatus.OK:
+        return capture.but(status=again.status, why=again.why)
     if capture.edge is None and capture.part is not None:
         return capture.but(status=GradStatus.OPAQUE, why=Reason("not_recomputed"))
     return capture

@@ -27,7 +27,7 @@ from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, nodes_made, version
-from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
+from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain, mode
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
@@ -463,9 +463,7 @@ def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
 
 def _mode() -> str:
     """The mode that switches gradients off, empty where they are on."""
-    if torch.is_grad_enabled():
-        return ""
-    return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
+    return "" if torch.is_grad_enabled() else mode()
 
 
 def _is_copy_slices(base: Tensor) -> bool:

@@ -26,6 +26,7 @@ from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
+from backprobe.backends.torch.checkpoints import AGAIN, without_history
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
@@ -35,12 +36,12 @@ from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import users_frames
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
-from backprobe.record.training import ModuleCall, Ran, Training, Untrained
+from backprobe.record.source import Source
+from backprobe.record.training import CHECKPOINT, ModuleCall, Ran, Training, Untrained
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
-MODES = {True: "torch.inference_mode()", False: "torch.no_grad()"}
 
 
 class Runs:
@@ -64,8 +65,8 @@ class Runs:
         calls = self.calls.setdefault(id(module), {})
         if len(calls) >= MOST:
             return
-        mode = "" if torch.is_grad_enabled() else MODES[torch.is_inference_mode_enabled()]
-        users = users_frames(frame.f_back)
+        mode, below = ("", frame.f_back) if torch.is_grad_enabled() else without_history(frame)
+        users = users_frames(frame.f_back if below is frame else below)
         called = next(users, None)
         if called is None:
             return
@@ -94,8 +95,22 @@ class Runs:
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
-        """Did it run with gradients switched on?"""
-        return any(not mode for _, mode in self.calls.get(id(module), {}))
+        """Did it run with gradients switched on, or in a checkpoint that was?"""
+        return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
+
+    def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
+        """The calls of a module, each with why it keeps no history, and the line that switched gradients off.
+
+        Of what a checkpoint has not computed again, it is not known that anything in it switches them off.
+        """
+        calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
+        known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
+        off = [(at, mode, switch(around) if mode else None) for at, mode, around in known]
+        return [(at, "torch.no_grad()" if mode == CHECKPOINT and line else mode, line) for at, mode, line in off]
+
+    def is_put_off(self, module: Module) -> bool:
+        """Did it run in checkpoints alone, which have not computed it again?"""
+        return {mode for _, mode in self.calls.get(id(module), {})} == {AGAIN}
 
 
 class Reached:
@@ -225,8 +240,10 @@ class Census:
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
         ]  # fmt: skip
+        late = self._cut_short(trainable, names, reached)
+        lacking = [*lacking, *(one for one in late.values() if not any(one is other for other in lacking))]
         frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}
-        untrained = [*self._untrained(lacking, names, captures, inputs, reached, compiled)] if lacking else []
+        untrained = [*self._untrained(lacking, late, names, captures, inputs, reached, compiled)] if lacking else []
         stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
         if any(_is_of_no_model(one) for one in untrained):
             stray += not_held(names, reached.leaves)
@@ -234,6 +251,14 @@ class Census:
         return Training(
             len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(stray), cleared_names
         )  # fmt: skip
+
+    def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
+        """By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint."""
+        if all(call.is_over for call in reached.calls):
+            return {}
+        owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
+        return {id(one): one for one, owner in owners
+                if reached.any_of([one]) or (owner is not None and self.runs.is_put_off(owner))}  # fmt: skip
 
     def _without_at_step(
         self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
@@ -252,7 +277,7 @@ class Census:
         return one not in self.filled and (id(one) in self.empty or grad_of(one) is None)
 
     def _untrained(
-        self, lacking: Sequence[Tensor], names: TrainedNames, captures: Sequence[Capture],
+        self, lacking: Sequence[Tensor], late: Mapping[int, Tensor], names: TrainedNames, captures: Sequence[Capture],
         inputs: Sequence[Sequence[int]], reached: Reached, compiled: bool,
     ) -> Iterator[Untrained]:  # fmt: skip
         carriers = _carriers(lacking, captures, inputs)
@@ -261,6 +286,9 @@ class Census:
         for one in lacking:
             at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
+            if id(one) in late:
+                yield Untrained(name, "", "", Ran.CUT_SHORT, held, own=own)
+                continue
             if owner is None:
                 yield Untrained(name, "", "", Ran.UNKNOWN, held, carriers=at, own=own)
                 continue
@@ -274,7 +302,8 @@ class Census:
             ran, module = self._ran(owner, names, reached, compiled)
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
             code = forward_code(owner)
-            if module is owner and package(code.co_filename) is None:
+            is_off = bool(calls) and all(one.mode for one in calls)  # whatever the module does
+            if module is owner and package(code.co_filename) is None and not is_off:
                 calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
@@ -295,10 +324,10 @@ class Census:
         return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
-        for (at, mode), around in self.runs.calls.get(id(module), {}).items():
+        for at, mode, switched in self.runs.of(module):
             site = call_site(at)
             if site is not None:
-                yield ModuleCall(*site, mode, switch(around) if mode else None)
+                yield ModuleCall(*site, mode, switched)
 
 
 def _is_of_no_model(one: Untrained) -> bool:
