@@ -156,6 +156,9 @@ CAUSES = {
     "backward_not_run.raised_next": "the error has a note with what the recording knows of it",
     "backward_not_run.late": "{value} got its name only after backward() had run, so its gradient was not recorded",
     "backward_not_run.late_next": "give it a name before backward()",
+    "all_zero": "{gradients} exactly 0",
+    "all_zero_next": "print what {target} is computed from: a factor that is 0, a flat operation or terms that cancel "
+                     "give 0",
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",
@@ -215,6 +218,10 @@ CAUSES = {
     "opaque_next": "record it where it can be seen: see the reason",
     "hooked": "a hook is on {value}, and its gradient is zero after the hook has run",
     "hooked_next": "leave out the register_hook() on {value}, and ask again",
+    "added_up": "what comes back to {value} from {targets} adds up to exactly 0",
+    "added_up_next": "bp.probe(..., partials=True) keeps each part, in rec[{first}].contributions",
+    "added_up.parts": "what comes back to {value} from {targets} cancels to exactly 0",
+    "added_up.parts_next": "if that is not intended, use {value} in one of them alone, or detach() it in the other",
     "zero_derivative": "the derivative of {target} with respect to {value} that backward uses is 0",
     "zero_derivative_next": "{instead}",
 }  # fmt: skip
@@ -506,8 +513,11 @@ SENTENCES = {
     # facts about gradients that are there
     "own_rule": "the derivative of {function} is a rule of the program's own, {rule} ({at})",
     "see_rule": "look at what that rule returns: it is what backward uses, whatever the function computes",
+    "zero_for": "the gradients of: {names}",
     "became_zero": "the gradient of {target} is not zero, that of {value} is zero everywhere",
     "value_is_zero": "{target} itself is zero everywhere: all of it is switched off for this input",
+    "may_cancel": "their gradients are not zero: the parts cancel, or each is 0",
+    "contribution": "from {target} comes {contribution}",
     "also_into": "{value} also goes into {others}: contributions may have cancelled",
     "cut_beside": "{text} in that line lets no gradient through",
     "without_cut": "let the gradient through {text}, if that is the part that counts here;\n{partials}",

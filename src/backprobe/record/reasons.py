@@ -204,6 +204,7 @@ SENTENCES = {
                        "what it would make of the gradients of the sum",
     "zero_by_hand": "the gradients of {names} are zero everywhere, and every path to them goes through {functions} "
                     "({at}: {text})",
+    "all_zero": "{gradients} exactly 0: {names}",
     "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
     "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry

@@ -30,11 +30,11 @@ from backprobe.backends.torch.checkpoints import AGAIN, without_history
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
-from backprobe.backends.torch.tensors import grad_of
+from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import users_frames
-from backprobe.findings.phrasing import listed
+from backprobe.findings.phrasing import listed, plural
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.record.training import CHECKPOINT, ModuleCall, Ran, Training, Untrained
@@ -169,6 +169,8 @@ class Census:
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
         self.filled = Seen()
+        self.zero: dict[int, Tensor] = {}  # by identity: those whose gradient was exactly 0 when a step began
+        self.has_moving = False  # was any gradient another, or is it not known?
 
     def listen(self) -> list[Any]:
         """Look at every step from now on; what is returned ends that."""
@@ -184,6 +186,9 @@ class Census:
                 continue
             if tensor.grad is not None:
                 self.filled.add(tensor)
+                if not self.has_moving:
+                    self.zero[id(tensor)] = tensor
+                    self.has_moving = not is_zero(tensor.grad)
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
@@ -203,19 +208,36 @@ class Census:
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own."""
+        """Gradients that are 0 everywhere: those of all parameters, as their optimizers stepped or, if nothing has
+        written to them since the engine made them, now; and those behind a backward of the program's own.
+        """
+        for one in () if self.stepped or self.has_moving else self.runs.held.values():
+            tensor = one.tensor()
+            if tensor is not None and tensor.is_leaf and tensor.grad is not None and not self.has_moving:
+                self.zero[id(tensor)] = tensor
+                self.has_moving = not is_zero(tensor.grad) or tensor.grad._version != 0
+        is_all = self.zero and not self.has_moving and calls and all(call.is_over for call in calls)
+        found = [self._all_zero(calls)] if is_all else []
         if not custom_functions.are_users():
-            return ()
+            return found
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
             (one, edge.node, gradient) for one in graph.leaves(givers.of)
             if (gradient := grad_of(one)) is not None and (edge := gradient_edge(one)) is not None
         ]  # fmt: skip
         names = TrainedNames(self.runs.modules.values(), self.runs.held)
-        return [
-            custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, found)]))
-            for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
-        ]
+        return [*found, *(
+            custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, each)]))
+            for functions, each in custom_functions.zero_by_hand(leaves, givers).items()
+        )]  # fmt: skip
+
+    def _all_zero(self, calls: Sequence[BackwardCall]) -> Reason:
+        names = TrainedNames(self.runs.modules.values(), self.runs.held)
+        at = next((call.at for call in reversed(calls) if call.at is not None), None)
+        place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
+        gradients = f"{plural(len(self.zero), 'gradient')}, {'which is' if len(self.zero) == 1 else 'all of them'}"
+        found = listed([*map(names.of, self.zero.values())])
+        return Reason("all_zero", {"gradients": gradients, "names": found, **place})
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
         """A parameter, or where the program has put a result in its place, those that its module ran with before."""
