@@ -591,7 +591,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
-        return with_leaves(captures, found, self._begun_at(output), set() if judged is None else judged.spared())
+        spared = self.census.runs.replaced() if judged is None else judged.spared()
+        return with_leaves(captures, found, self._begun_at(output), spared)
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
         recorded = graph.by_edge(captures)

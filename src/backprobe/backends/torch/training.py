@@ -84,6 +84,12 @@ class Runs:
         known = self.held.get(id(tensor))
         return known is not None and known.tensor() is tensor
 
+    def replaced(self) -> set[int]:
+        """By identity: the parameters in whose place their modules ran with other tensors, as in functional calls."""
+        own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
+        return {id(tensor) for held, tensor in own
+                if tensor is not None and tensor is not held.tensor() and not self.has_held(tensor)}  # fmt: skip
+
     def leaves_of(self, module: Module, name: str) -> list[Tensor]:
         """The leaves that a module had as this parameter when it ran, as far as they are still there."""
         held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
