@@ -56,6 +56,7 @@ CUT_IN_GRAPH = frozenset({"no_derivative", "custom_gradient"})
 SENTENCES = {
     # of every framework
     "not_tensor": "it is {kind}",
+    "not_opened": "it is {kind}, which is not opened: tensors have names in tuples, lists, mappings and dataclasses",
     "no_attention_weights": "it is None: this attention returns no weights; fused kernels (SDPA, flash) have none to "
                             "return, and eager attention has: attn_implementation='eager' in transformers, "
                             "need_weights=True in nn.MultiheadAttention",
@@ -232,6 +233,7 @@ NOT_FETCHED = ("in_graph", "not_fetched", "not_run_again")
 COPY = 'bp.probe(..., values="copy")'
 FETCH = "its name among what session.run fetches, or rec = bp.probe(output, session=session)(feed)"
 WHY_LOST = {
+    "not_opened": ("objects of other classes are not opened", "return the tensors themselves, or in a dict"),
     "not_run_again": ("a probe changes nothing that the program computes", FETCH),
     "not_fetched": ("a probe fetches what has a name when the session runs, and can be computed then", FETCH),
     "overwritten_unseen": ("values are kept as aliases, and backprobe did not see this write coming", COPY),
