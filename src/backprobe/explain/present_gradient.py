@@ -54,6 +54,7 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
         for each in after if (entry := flow.entries[each]).status is GradStatus.OPAQUE
         and (entry.cause is not None or entry.is_because("data_replaced")) and each in flow.leading
+        and not entry.is_because("written_past_unsaved")
     ]  # fmt: skip
 
 

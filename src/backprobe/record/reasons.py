@@ -85,6 +85,8 @@ SENTENCES = {
     "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
                                "tensor of its memory): what was computed before and after has one gradient",
     "written_past_autograd": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see",
+    "written_past_unsaved": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see; no "
+                            "operation is seen to have saved it for backward",
     "partly_updated": "it was modified through .data, NumPy or a fused optimizer; part of its gradient comes from uses "
                       "of its new values",
     "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data, NumPy or "

@@ -156,6 +156,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         if self.leaves and not call.is_grad:
             self._compare_leaves()
         self._compare_uses(call.nodes)
+        if self.exposed:
+            self.look_at_saved(call.nodes)
         known = set(self.numbers)
         if self.births is not None:
             nodes = self.births.listen(call.nodes)
