@@ -445,6 +445,7 @@ SENTENCES = {
     "frozen_drawn": "{smooth}, if {drawn_from} is a distribution of what should be differentiated;\nor {otherwise}",
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
     "all_none": "the tape gave None for every Variable that it was asked for",
+    "unfreeze": "requires_grad_() on the model, on those of its parameters that are to be trained, or on an input",
     "unconnected": "the result does not depend on any differentiated value",
     "incomplete": "what had not arrived when it was raised is missing in the gradients",
     "ends_here": "what comes after this line was not recorded, and gradients are those that had arrived by then",
