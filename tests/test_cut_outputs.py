@@ -66,3 +66,31 @@ def test_a_frozen_model_is_said_to_be(model, names):
 
 def test_its_remedy_cures():
     assert bp.probe(frozen().requires_grad_(), of=torch.sum)(X)["weight"].grad.any()
+
+
+def within(x, w):
+    u = x * w
+    with torch.no_grad():
+        scale = 2
+        h = u * scale
+    return (h * w).sum()
+
+
+@torch.no_grad()
+def decorated(u):
+    k = u * 2
+    return k
+
+
+def by_a_decorator(x, w):
+    u = x * w
+    h = decorated(u)
+    return (h * w).sum()
+
+
+@pytest.mark.parametrize("program, line", [
+    (within, "with torch.no_grad():"), (by_a_decorator, "@torch.no_grad()"),
+])  # fmt: skip
+def test_the_line_that_switches_gradients_off_is_named(program, line):
+    report = str(bp.explain(bp.probe(program)(torch.ones(3), torch.ones(3))))
+    assert "switched off at " in report and f": {line}" in report
