@@ -76,14 +76,29 @@ def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
 
 def switch(instructions: Sequence[Instruction]) -> Source | None:
     """The nearest line around one of these, the innermost first, that may have switched gradients off."""
-    for code, at in instructions:
-        site = site_at(code, at)
-        for node in _around(site) if site is not None else ():
-            named = node.items if isinstance(node, ast.With | ast.AsyncWith) else node.decorator_list
-            for one in named:
-                if any(word in ast.unparse(one) for word in SWITCHES):
-                    line = one.context_expr.lineno if isinstance(one, ast.withitem) else one.lineno
-                    return Source(code.co_filename, line, linecache.getline(code.co_filename, line).strip())
+    sites = ((code.co_filename, site_at(code, at)) for code, at in instructions)
+    found = (_switch(file, site) for file, site in sites if site is not None)
+    return next((line for line in found if line is not None), None)
+
+
+def switch_around(line: Source) -> Source | None:
+    """The nearest line around the statement that begins at a line, that may have switched gradients off."""
+    known = _parsed("".join(linecache.getlines(line.file)))
+    if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file is another since
+        return None
+    tree, above = known
+    begun = (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno == line.line)
+    found = next(begun, None)
+    return None if found is None else _switch(line.file, Site(found, found, above))
+
+
+def _switch(file: str, site: Site) -> Source | None:
+    for node in _around(site):
+        named = node.items if isinstance(node, ast.With | ast.AsyncWith) else node.decorator_list
+        for one in named:
+            if any(word in ast.unparse(one) for word in SWITCHES):
+                line = one.context_expr.lineno if isinstance(one, ast.withitem) else one.lineno
+                return Source(file, line, linecache.getline(file, line).strip())
     return None
 
 

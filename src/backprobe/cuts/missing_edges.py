@@ -19,11 +19,13 @@ from backprobe.cuts.unrecorded import CERTAIN, LOSING
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.graph import Graph, inverted, reached
 from backprobe.record.names import partition, split, strip
+from backprobe.record.passes import Pass
 from backprobe.record.reasons import LIMITED
 from backprobe.record.source import Source
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 LOOPS = ("for ", "async for ")
+MATERIALIZED = "materialize_grads"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Cut:
         return self.mention.target
 
 
+def _place(line: Source | None) -> tuple[str, int] | None:
+    return None if line is None else (line.file, line.line)
+
+
 class Dataflow:
     """How recorded values go into others: along the edges of the framework's graph, or because the program says so."""
 
@@ -53,9 +59,21 @@ class Dataflow:
         self.record, self.entries, self.graph = record, record.entries, Graph.of(record)
         self.position, self.edges = self.graph.positions, self.graph.inputs
         self.mentions = [mentions_of(at, entry) for at, entry in enumerate(record.entries)]
+        for one in record.passes:
+            if MATERIALIZED in one.asked:
+                self._leave_out(one)
         self._mention_parameters()
         self.consumers = inverted([self.sources(target) for target in range(len(self.entries))])
         self._descendants = cache(self.graph.descendants)
+
+    def _leave_out(self, asked: Pass) -> None:
+        """What a call returned zeros for, as nothing leads to it, is not what these are computed from."""
+        line = asked.source
+        known = [self.position[name] for name in asked.inputs if name in self.position]
+        given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
+        for target, entry in enumerate(self.entries):
+            if line is not None and _place(entry.source) == _place(line):
+                self.mentions[target] = [one for one in self.mentions[target] if one.source not in given]
 
     def has_history(self, at: int) -> bool:
         """Is a value differentiated? Of what a framework does not let be seen only an edge can tell."""

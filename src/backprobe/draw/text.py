@@ -111,20 +111,24 @@ class Captions:
 
     def value(self, at: int) -> str:
         entry = self.record.entries[at]
+        if entry.status is GradStatus.NOT_TENSOR:
+            return plain_text(entry.held)
         try:
             held = entry.value
         except Overwritten:
             return "value overwritten"
-        return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else describe(held, self.arrays)
+        return describe(held, self.arrays)
 
     def brief_value(self, at: int) -> str:
         """The value where there is little room: of a large tensor its shape and rms."""
         entry = self.record.entries[at]
+        if entry.status is GradStatus.NOT_TENSOR:
+            return plain_text(entry.held)
         try:
             held = entry.value
         except Overwritten:
             return "overwritten"
-        return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else self._brief(held)
+        return self._brief(held)
 
     def brief_gradient(self, at: int) -> str:
         """The gradient where there is little room: of a large one its rms, for its shape is the value's."""

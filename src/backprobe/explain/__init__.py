@@ -10,6 +10,7 @@ from backprobe.backends.discover import find_backend, is_tensor, load_arrays
 from backprobe.backends.refusals import refuse
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.errors import BadOption
+from backprobe.explain.all_zero import with_zeros
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.none_reads import opened_by_reads
 from backprobe.explain.overview import explain_all
@@ -105,7 +106,7 @@ def _explain_whole(record: Record) -> Report:
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     flow = Dataflow(record)
-    missing = explain_all(flow)
+    missing = with_zeros(flow, explain_all(flow), load_arrays(record.backend))
     if rules_of(record):
         zero = zero_by_rule(flow, load_arrays(record.backend))
         missing = Report(missing.heading, missing.findings, (*missing.notes, *zero))

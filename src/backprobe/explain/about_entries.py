@@ -14,6 +14,9 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 
+SAYING_ALL = ("partly_updated", "variable_read_unseen", "written_past_unsaved")
+"""Reasons beside which nothing is said of what was written."""
+
 COUNT = re.compile(r"#\d+")
 
 
@@ -34,7 +37,9 @@ def about(
 def by_status(flow: Dataflow, entry: Entry) -> Finding:
     """The finding of an entry whose status says all that is known."""
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
-    is_apart = entry.is_because("partly_updated", "variable_read_unseen")  # whose reason says all
+    is_apart = entry.is_because(
+        "partly_updated", "variable_read_unseen", "written_past_unsaved"
+    )  # whose reason says all
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code

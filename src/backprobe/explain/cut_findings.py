@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from backprobe.backends.call_sites import switch_around
 from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
@@ -37,7 +38,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     call, text = use.call or whole, use.text or whole
     flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
     function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source
-    facts = [*_facts(kind, cut, source, target), *(_switched(flow, cut.target) if kind == "no_grad" else ())]
+    facts = [*_facts(kind, cut, source, target), *(_switched(flow, cut) if kind == "no_grad" else ())]
     if kind == "no_derivative":
         text = use.flat
     if kind == "inside" and (recorded := _followed(flow, call)):
@@ -165,10 +166,11 @@ def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
     return facts
 
 
-def _switched(flow: Dataflow, at: int) -> list[str]:
-    """The line that switched gradients off for the call of a module, where it stands around that."""
-    calls = [call for one in flow.record.used_at if one.at == at for call in one.uses]
-    return [say("switched_at", at=location(call.switched)) for call in calls if call.switched is not None]
+def _switched(flow: Dataflow, cut: Cut) -> list[str]:
+    """The line that switched gradients off, where it stands around that of a cut or the call of a module."""
+    calls = [call for one in flow.record.used_at if one.at == cut.target for call in one.uses]
+    lines = [call.switched for call in calls] or [cut.mention.line and switch_around(cut.mention.line)]
+    return [say("switched_at", at=location(line)) for line in lines if line is not None]
 
 
 def hooks(flow: Dataflow) -> str:

@@ -27,14 +27,14 @@ from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.loaded import loaded
-from backprobe.explain.module_calls import REENTRANT
 from backprobe.explain.spelled import as_written
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, without_history
-from backprobe.findings.phrasing import MOST, location, quoted, shorten, uncommented
+from backprobe.findings.phrasing import MOST, listed, location, quoted, shorten, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.graph import Graph
 from backprobe.record.names import strip
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -43,6 +43,7 @@ from backprobe.source.user_code import package
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 
+REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
 LONGEST = 60  # characters of an expression that a remedy goes on from
 NAMED_LIKE = {"floor_divide": "floordiv"}
 """Operations by their names in PyTorch's errors, and by those that they have here."""
@@ -406,6 +407,15 @@ def cut_note(record: Record) -> str | None:
         return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
     return _note(say("unconnected"), parts) if parts else None
+
+
+def frozen_parameters_note(record: Record) -> str | None:
+    """The note about a model none of whose recorded parameters is differentiated."""
+    parameters = [record.entries[at] for at in Graph.of(record).parameters]
+    if not parameters or any(entry.status is not GradStatus.FROZEN for entry in parameters):
+        return None
+    names = listed([entry.name for entry in parameters])
+    return _note(say("unconnected"), [("frozen", names), ("next", say("unfreeze"))])
 
 
 def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:

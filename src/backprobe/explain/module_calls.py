@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 from backprobe.cuts.cutting_operations import Use, parsed, use_of
@@ -15,14 +14,12 @@ from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
 from backprobe.record.source import Source
-from backprobe.record.training import ModuleCall
-
-REENTRANT = re.compile(r"\bcheckpoint\(.*\buse_reentrant=True", re.DOTALL)
+from backprobe.record.training import CHECKPOINT, ModuleCall
 
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
     """What the line of a call does with its result, which keeps the gradient from what has this name."""
-    if call.mode and REENTRANT.search(call.text):
+    if call.mode == CHECKPOINT:
         return said(flow, "checkpoint", name, call)
     if call.mode:
         facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -66,7 +67,11 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
     groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read), read.is_there))
     texts = listed(list(dict.fromkeys(read.one.text for read in reads)))
     heading = say("none_read", texts=texts, heading=report.heading)
-    return Report(heading, (*(_finding(record, group, arrays) for group in groups), *report.findings), report.notes)
+    return Report(
+        heading,
+        (*(_finding(record, group, report.findings, arrays) for group in groups), *report.findings),
+        report.notes,
+    )
 
 
 def _reads(record: Record) -> list[_Read]:
@@ -113,11 +118,11 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
     return found[-1] if found else None
 
 
-def _finding(record: Record, group: Sequence[_Read], arrays: Arrays) -> Finding:
+def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], arrays: Arrays) -> Finding:
     """One line that reads, of one tensor or of several."""
     first, each = group[0], _each_name_once(group)
     facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
-    reasons = [_why(record, read) for read in each]
+    reasons = [_why(record, read, known) for read in each]
     why, remedy = dict.fromkeys(fact for facts, _ in reasons for fact in facts), reasons[0][1]
     names = [_spelled(record, read) for read in each]
     is_one = len(each) == 1
@@ -215,10 +220,14 @@ def _number(gradient: object, arrays: Arrays) -> str:
     return say("none_read_norm", gradient=brief(gradient), norm=f"{known.rms * known.size**0.5:.4g}")
 
 
-def _why(record: Record, read: _Read) -> tuple[list[str], str]:
+def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[str], str]:
     """What took the gradient away, where the recording shows it, and what to write instead."""
-    if read.entry is None or read.code not in BECAUSE:
+    if read.code not in BECAUSE:
         return [], ""
+    if read.entry is None:
+        names = re.compile(rf"(?<![\w.]){re.escape(read.one.text.removesuffix(KEPT))}(?![\w.])")
+        found = [one for one in known if one.source is not None and any(map(names.search, one.facts))]
+        return _as_reasons(found)
     flow, entry = Dataflow(record), read.entry
     if read.one.why is WhyEmpty.FROZEN:
         found = without_history(flow, flow.position[entry.name])
@@ -228,7 +237,10 @@ def _why(record: Record, read: _Read) -> tuple[list[str], str]:
         return [], ""
     else:
         found = list(explain_missing(flow, entry).findings)
-    found = [one for one in found if one.kind not in SAID.get(read.one.why, ())]
+    return _as_reasons([one for one in found if one.kind not in SAID.get(read.one.why, ())])
+
+
+def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:
     why = [one.headline + (f" ({location(one.source)})" if one.source is not None else "") for one in found[:FEW]]
     return why, found[0].remedy if found else ""
 

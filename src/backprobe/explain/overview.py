@@ -69,10 +69,7 @@ def explain_all(flow: Dataflow) -> Report:
     ends = {at for at in rest if _is_leaf(flow, at) or flow.entries[at].is_because("assigned")}
     leaves = {at for at in ends if not is_replaced({at}) and not returned & flow.after(at).keys()}
     findings = [*severed, *_of_leaves(flow, leaves), *loaded_steps(flow, missing)]
-    known = {finding.source for finding in findings}  # of a checkpoint at a line of which something was said, no more
-    in_vain = [each for each in flow.entries if each.is_because("reentrant_checkpoint") and each.cause not in known]
     faults, unfelt = _by_reason(flow, missing)
-    findings += merged([by_status(flow, entry) for entry in in_vain])
     findings += [*faults, *merged(made_leaves(flow))]
     asked = none_given(flow.record, findings=findings)
     failed = raised(flow.record)
@@ -82,7 +79,8 @@ def explain_all(flow: Dataflow) -> Report:
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
     if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
-    findings = _each_line_once(flow.record, with_parameters(flow, findings))
+    findings = with_parameters(flow, findings)
+    findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
     told = "\n".join(fact for one in failed for fact in one.facts)
     beside = [mention for mention in beside if not is_said(mention.place, findings)
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
@@ -91,6 +89,12 @@ def explain_all(flow: Dataflow) -> Report:
              *_without(flow, missing, rest - leaves), *constants(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
+
+
+def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
+    """The checkpoints that record nothing, but for lines of which something is said already."""
+    found = [each for each in flow.entries if each.is_because("reentrant_checkpoint")]
+    return merged([by_status(flow, each) for each in found if not is_said(each.cause, findings)])
 
 
 def _lacks(entry: Entry) -> bool:

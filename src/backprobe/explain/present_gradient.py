@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 
-from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
-from backprobe.cuts.cutting_operations import flat_operation, parsed
+from backprobe.cuts.cutting_operations import Use, flat_operation, parsed
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Cut, Dataflow
 from backprobe.cuts.unrecorded import CERTAIN
 from backprobe.explain.about_entries import about, is_said, merged
+from backprobe.explain.all_zero import is_zero
 from backprobe.explain.cut_findings import cut_finding, lost_beside
 from backprobe.explain.own_rules import rules_in
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
 from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, Report
+from backprobe.record.brief import brief
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.reasons import Note
 
@@ -53,18 +54,21 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
         for each in after if (entry := flow.entries[each]).status is GradStatus.OPAQUE
         and (entry.cause is not None or entry.is_because("data_replaced")) and each in flow.leading
+        and not entry.is_because("written_past_unsaved")
     ]  # fmt: skip
 
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
     """Where a gradient that is zero everywhere became so: the nearest values that it comes from and that have one."""
-    if not _is_zero(arrays.summary(flow.entries[at].held_grad)):
+    if not is_zero(arrays, flow.entries[at].held_grad):
         return []
     found: list[Finding] = []
     before: dict[int, int | None] = {at: None}
     pending = deque([at])
     while pending:
         source = pending.popleft()
+        added = _added_up(flow, source, before, arrays)
+        found += added
         for target in flow.consumers[source]:
             entry = flow.entries[target]
             if source not in flow.edges[target] or target in before:
@@ -72,11 +76,44 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
             before[target] = source
             if entry.status is not GradStatus.OK:
                 found += [cut_finding(flow, cut, flow.chain(before, target)) for cut in _cut_in_a_loop(flow, target)]
-            elif _is_zero(arrays.summary(entry.held_grad)):
+            elif is_zero(arrays, entry.held_grad):
                 pending.append(target)
-            else:
+            elif not added:
                 found.append(_became_zero(flow, source, target, before, arrays))
     return merged(found)
+
+
+def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays: Arrays) -> list[Finding]:
+    """A gradient that is the sum of several contributions, of which none is known to be 0: they may cancel."""
+    value = flow.entries[source]
+    parts = [
+        target for target in flow.consumers[source] if source in flow.edges[target]
+        and (entry := flow.entries[target]).status is GradStatus.OK and not is_zero(arrays, entry.held_grad)
+        and not (_is_flat(flow, source, target) or is_zero(arrays, entry.contributions.get(value.name)))
+    ]  # fmt: skip
+    if len(parts) < 2 or Note("hooked", about=value.name) in flow.record.notes:
+        return []
+    names = [repr(flow.entries[target].name) for target in parts]
+    facts = [
+        say("contribution", target=repr(entry.name), contribution=brief(held))
+        for entry in map(flow.entries.__getitem__, parts)
+        if (held := entry.contributions.get(value.name)) is not None
+    ]  # fmt: skip
+    code = "added_up.parts" if len(facts) == len(parts) else "added_up"
+    return [about(flow, code, value, value.source, facts=facts or [say("may_cancel")], first=names[0],
+                  chain=flow.chain(before, source), targets=listed(names))]  # fmt: skip
+
+
+def _is_flat(flow: Dataflow, source: int, target: int) -> bool:
+    """Does the line, or a rule of the program's own, show that nothing comes back along this edge?"""
+    entry = flow.entries[target]
+    return bool(instead_of_flat(entry.op, flow.record.framework) or _of_part(flow, source, target)
+                or rules_in(flow.record, entry) or _cut_for_certain(flow, source, target))  # fmt: skip
+
+
+def _cut_for_certain(flow: Dataflow, source: int, target: int) -> Use | None:
+    return next((mention.use for mention in flow.mentions[target]
+                 if mention.source == source and mention.use.kind in CERTAIN), None)  # fmt: skip
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
@@ -92,7 +129,7 @@ def _became_zero(
     facts = [say("became_zero", target=repr(entry.name), value=repr(value.name))]
     if Note("hooked", about=value.name) in flow.record.notes:
         return about(flow, "hooked", value, value.source, facts=facts, chain=flow.chain(before, source))
-    if arrays.is_tensor(entry.held) and _is_zero(arrays.summary(entry.held)):
+    if is_zero(arrays, entry.held):
         facts.append(say("value_is_zero", target=repr(entry.name)))
     others = [each for each in flow.consumers[source] if source in flow.edges[each] and each != target]
     if others:
@@ -101,8 +138,7 @@ def _became_zero(
     rules = rules_in(flow.record, entry)
     facts += rules
     flat = instead_of_flat(entry.op, flow.record.framework) or _of_part(flow, source, target)
-    cut = next((mention.use for mention in flow.mentions[target]
-                if mention.source == source and mention.use.kind in CERTAIN), None)  # fmt: skip
+    cut = _cut_for_certain(flow, source, target)
     if cut is not None and not flat:
         facts.append(say("cut_beside", text=f"`{cut.text}`"))
         flat = say("without_cut", text=f"`{cut.text}`", partials=say("see_partials"))
@@ -123,11 +159,7 @@ def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:
     return [
         "; ".join([found.headline, *([location(found.source)] if found.source else ()), *found.facts[1:]])
         for target, entry in enumerate(flow.entries)
-        if rules_in(flow.record, entry) and not _is_zero(arrays.summary(entry.held_grad))
-        for source in flow.edges[target] if _is_zero(arrays.summary(flow.entries[source].held_grad))
+        if rules_in(flow.record, entry) and not is_zero(arrays, entry.held_grad)
+        for source in flow.edges[target] if is_zero(arrays, flow.entries[source].held_grad)
         for found in [_became_zero(flow, source, target, {source: None, target: source}, arrays)]
     ]  # fmt: skip
-
-
-def _is_zero(known: Summary | None) -> bool:
-    return known is not None and not known.nonfinite and known.size > 0 and known.largest == 0

@@ -69,9 +69,10 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     training = flow.record.training
     if training is None:
         return [*findings]
-    causes = [(cause, one) for one in training.untrained for cause in _causes(flow, one)]
-    if training.untrained and not (causes or findings):  # of tensors with an entry of their own
-        causes = [(said(flow, "not_in_loss", one.name, None), one) for one in training.untrained]
+    untrained = [one for one in training.untrained if one.ran is not Ran.CUT_SHORT]  # of which the error is said
+    causes = [(cause, one) for one in untrained for cause in _causes(flow, one)]
+    if not (causes or findings):  # of tensors with an entry of their own
+        causes = [(said(flow, "not_in_loss", one.name, None), one) for one in untrained]
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]

@@ -17,6 +17,10 @@ DERIVATIVE = "zero means: every number of the local partial is exactly 0"
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Report gradients that are zero though one that flows into them is not, and local partials that are zero."""
+    for note in (one for one in arrays.record.notes if one.code == "all_zero"):
+        line = next((arrays.entries[at].source for at in arrays.record.outputs), None)
+        headline = f"{note.fields['gradients']} exactly 0"
+        yield Finding("zero_gradient", "", headline, line, (ZERO, f"those of {note.fields['names']}"))
     yield from _gradients(arrays)
     yield from _partials(arrays)
 

@@ -13,7 +13,7 @@ from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.errors import BackprobeError
-from backprobe.explain.graph_errors import cut_note, frozen_note, note
+from backprobe.explain.graph_errors import cut_note, frozen_note, frozen_parameters_note, note
 from backprobe.explain.rebound import rebound_note
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
@@ -92,7 +92,7 @@ def unconnected(run: Running) -> Record | None:
 def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Add to an error the lines that disconnect the result from every differentiated value."""
     record = unconnected(run)
-    said = None if record is None else cut_note(record)
+    said = None if record is None else cut_note(record) or frozen_parameters_note(record)
     if said is None and run.tape.undifferentiated is not None:
         said = frozen_note(run.tape.undifferentiated())
     if said is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.suggestions import alike
-from backprobe.record.brief import kind, written
+from backprobe.record.brief import kind, place, written
 from backprobe.record.containers import at_path, children, leaves
 from backprobe.record.names import quote
 
@@ -123,6 +123,8 @@ def differentiated(
         )  # fmt: skip
     is_used = not isinstance(cotangent, Weighing) or cotangent.is_used
     if is_used and not tape.is_differentiated(tensor):
+        if callable(of) and any(tape.is_differentiated(leaf) for _, leaf in floating):
+            raise _cut_by(of, words)
         why, next = CUT_OFF.get(words.framework, CUT_OFF["torch"])
         raise NothingToDifferentiate(
             "the output does not depend on any differentiated value",
@@ -132,6 +134,17 @@ def differentiated(
             next=next if words.key is None else f"leave {words.key!r} out of of=; or {next}",
         )
     return Output(tensor, path, weighed(tensor, cotangent, tape, words))
+
+
+def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
+    """The refusal of a function given as of= that does not lead back to what it was given."""
+    code, name = getattr(of, "__code__", None), written(of)
+    return NothingToDifferentiate(
+        f"of= cuts the output off: {words.holder} has a gradient history, and what of= makes of it has none",
+        asked=f"of={name}", found=name if code is None else f"{name}, {place(code.co_filename, code.co_firstlineno)}",
+        why="it does not use what it is given, or lets no gradient through",
+        next=f"bp.probe({name if name.isidentifier() else 'f'})(x), of what it is given, names the line",
+    )  # fmt: skip
 
 
 def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Words) -> tuple[str, Any]:

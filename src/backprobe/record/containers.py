@@ -84,6 +84,21 @@ def is_container(kind: type) -> bool:
     return issubclass(kind, CONTAINERS) or hasattr(kind, "__dataclass_fields__")
 
 
+def by_key(value: Any) -> Any:
+    """A mapping that is no dict as a dict of what it has under its keys; anything else as it is.
+
+    >>> from types import MappingProxyType
+    >>> by_key(MappingProxyType({"loss": 2.0})), by_key([1])
+    ({'loss': 2.0}, [1])
+    """
+    if issubclass(type(value), dict) or not issubclass(type(value), Mapping):
+        return value
+    try:
+        return {key: value[key] for key in value}
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError):  # code of its own
+        return value
+
+
 def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
     """Does a container hold a leaf for which ``sought`` is true? Paths are not computed, numbers and strings not asked.
 

@@ -58,7 +58,9 @@ LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FL
 
 
 def plain_text(value: Any) -> str:
-    """A number or None as text. Python itself refuses to write out an integer of thousands of digits."""
+    """A number or None as text, or what else it is. Python writes out no integer of thousands of digits."""
+    if isinstance(value, Lost):
+        return f"<{value.why.fields.get('kind', value.reason)}>"
     try:
         return repr(value)
     except ValueError:

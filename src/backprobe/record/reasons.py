@@ -56,6 +56,7 @@ CUT_IN_GRAPH = frozenset({"no_derivative", "custom_gradient"})
 SENTENCES = {
     # of every framework
     "not_tensor": "it is {kind}",
+    "not_opened": "it is {kind}, which is not opened: tensors have names in tuples, lists, mappings and dataclasses",
     "no_attention_weights": "it is None: this attention returns no weights; fused kernels (SDPA, flash) have none to "
                             "return, and eager attention has: attn_implementation='eager' in transformers, "
                             "need_weights=True in nn.MultiheadAttention",
@@ -84,6 +85,8 @@ SENTENCES = {
     "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
                                "tensor of its memory): what was computed before and after has one gradient",
     "written_past_autograd": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see",
+    "written_past_unsaved": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see; no "
+                            "operation is seen to have saved it for backward",
     "partly_updated": "it was modified through .data, NumPy or a fused optimizer; part of its gradient comes from uses "
                       "of its new values",
     "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data, NumPy or "
@@ -209,6 +212,7 @@ SENTENCES = {
                     "({at}: {text})",
     "backward_unrecorded": "{functions} runs during the backward pass, where nothing is recorded of what it calls: "
                            "{names} ({at}: {text})",
+    "all_zero": "{gradients} exactly 0: {names}",
     "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
     "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry
@@ -236,6 +240,7 @@ NOT_FETCHED = ("in_graph", "not_fetched", "not_run_again")
 COPY = 'bp.probe(..., values="copy")'
 FETCH = "its name among what session.run fetches, or rec = bp.probe(output, session=session)(feed)"
 WHY_LOST = {
+    "not_opened": ("objects of other classes are not opened", "return the tensors themselves, or in a dict"),
     "not_run_again": ("a probe changes nothing that the program computes", FETCH),
     "not_fetched": ("a probe fetches what has a name when the session runs, and can be computed then", FETCH),
     "overwritten_unseen": ("values are kept as aliases, and backprobe did not see this write coming", COPY),

@@ -11,6 +11,9 @@ from backprobe.record.source import Source
 HOOK = "hook"
 """In place of a mode, for a function that is hooked to a module's forward."""
 
+CHECKPOINT = "checkpoint"
+"""In place of a mode, for a reentrant checkpoint that is given nothing which requires a gradient."""
+
 
 class Ran(StrEnum):
     """Did the module that holds a parameter run?"""
@@ -22,6 +25,7 @@ class Ran(StrEnum):
     ASKED = "asked"  # a tape of the program was asked for the gradient, and why it gave none is known by itself
     REPLACED = "replaced"  # it did, with another tensor in the place of the parameter
     RETURNED_NONE = "returned_none"  # its gradient was due from a backward in Python, whose lines are in ``calls``
+    CUT_SHORT = "cut_short"  # backward() raised an error before it came to it
     NEVER_READ = "never_read"  # it did, or it is not known to, and never read the parameter
     UNKNOWN = "unknown"
 

@@ -7,7 +7,19 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import SIMPLE, TEXTS, direct, flat_leaves, holds, is_container, leaves
+from backprobe.record.brief import kind as described
+from backprobe.record.containers import (
+    SIMPLE,
+    TEXTS,
+    by_key,
+    direct,
+    flat_leaves,
+    holds,
+    is_container,
+    leaves,
+)
+from backprobe.record.entries import Lost
+from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import LOCALS
 from backprobe.tracing.log import (
     CARRIED,
@@ -138,10 +150,14 @@ class Codes:
                 return PASSED_OVER
             self.plain.append(output)
             return PLAIN
-        found = self.leaves_or_itself(output)
+        found = self.leaves_or_itself(output) or self._leaves(opened := by_key(output))
         chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
         if not chosen:
-            return self._unselected(output, found)
+            if found or not wanted["return"] or is_container(type(opened)):
+                return self._unselected(output, found)
+            code = "not_tensor" if type(output) in TEXTS else "not_opened"
+            self.plain.append(Lost(Reason(code, {"kind": described(output)})))
+            return PLAIN
         same = _same(chosen, self.mixed.pop(kind.path, ()))
         with self._quiet(chosen):
             codes = self._codes(chosen, kind, NO_SITE_AT, same)

@@ -12,7 +12,7 @@ from backprobe.backends.outcomes import gradients, unusual
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.histories import histories
 from backprobe.cuts.missing_edges import causes, places
-from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, Lost, Record, plain_text
 from backprobe.record.passes import Pass
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.several import joined
@@ -165,6 +165,8 @@ class Run:
         if value is None:
             name = self.schema.names.of_entries[at][0]
             return Outcome(GradStatus.NOT_TENSOR, why_none(name, template.source, bool(template.reads)), None)
+        if isinstance(value, Lost):
+            return Outcome(GradStatus.NOT_TENSOR, value.why, value)
         kind = f"the Python number {plain_text(value)}"
         return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value)
 

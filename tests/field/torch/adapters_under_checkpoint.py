@@ -1,7 +1,9 @@
 # from: https://github.com/locuslab/open-unlearning/issues/178
 # ask: explain
 # exit: 1
-# says: reentrant
+# says: so this checkpoint records nothing, parameters included
+# says: 2 of 4 parameters got no gradient
+# says: next: use_reentrant=False
 # never: runs under torch\.no_grad
 import torch
 from torch import nn

@@ -99,6 +99,8 @@ def _with_history(capture: Capture) -> Capture:
         return capture.but(opaque=TOGETHER) if capture.leaf.is_unclear else capture
     if capture.edge is None and capture.in_vain is not None:
         return capture.but(status=GradStatus.DETACHED, why=IN_VAIN)
+    if capture.edge is None and again is not None and again.status is not GradStatus.OK:
+        return capture.but(status=again.status, why=again.why)
     if capture.edge is None and capture.part is not None:
         return capture.but(status=GradStatus.OPAQUE, why=Reason("not_recomputed"))
     return capture
@@ -154,6 +156,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         if self.leaves and not call.is_grad:
             self._compare_leaves()
         self._compare_uses(call.nodes)
+        if self.exposed:
+            self.look_at_saved(call.nodes)
         known = set(self.numbers)
         if self.births is not None:
             nodes = self.births.listen(call.nodes)
@@ -589,7 +593,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
-        return with_leaves(captures, found, self._begun_at(output), set() if judged is None else judged.spared())
+        spared = self.census.runs.replaced() if judged is None else judged.spared()
+        return with_leaves(captures, found, self._begun_at(output), spared)
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
         recorded = graph.by_edge(captures)

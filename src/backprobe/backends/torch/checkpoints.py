@@ -14,15 +14,18 @@ from backprobe.backends.torch.backward_passes import CALLS
 from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
+from backprobe.record.training import CHECKPOINT
 
 FORWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.forward")
 BACKWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.backward")
 IN_VAIN = Reason("reentrant_checkpoint")
+AGAIN = "computed again by backward"
+"""In place of a mode, where a checkpoint puts off the history until then."""
 
 
 def to_compute_again() -> Any:
     """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
-    frame = _checkpoint()
+    frame = _checkpoint(sys._getframe(1))
     return None if frame is None else frame.f_locals["ctx"]
 
 
@@ -36,20 +39,38 @@ def computing_again() -> Any:
     return None
 
 
-def _checkpoint() -> FrameType | None:
+def without_history(frame: FrameType) -> tuple[str, FrameType]:
+    """Why what a frame computes has no history, as a mode, and the frame that this is known of."""
+    inside = _checkpoint(frame)
+    if inside is None:
+        return mode(), frame
+    if inside.f_locals["ctx"].next_functions:
+        return AGAIN, frame
+    return (mode() if _requires_gradient(inside) else CHECKPOINT), inside  # was it called where gradients are off?
+
+
+def mode() -> str:
+    """The mode that switches gradients off here."""
+    return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
+
+
+def _checkpoint(frame: FrameType) -> FrameType | None:
     """The outermost checkpoint that now runs without a history."""
     found = None
-    for frame in callers(sys._getframe(1)):
-        if frame.f_code in BACKWARD:
+    for one in callers(frame):
+        if one.f_code in BACKWARD:
             break
-        if frame.f_code in FORWARD:
-            found = frame
+        if one.f_code in FORWARD:
+            found = one
     return found
 
 
 def in_vain() -> Source | None:
     """The user's line that calls a checkpoint which is given nothing that requires a gradient: it keeps no history."""
-    frame = _checkpoint()
-    if frame is None or any(isinstance(one, Tensor) and one.requires_grad for one in frame.f_locals["args"]):
-        return None
-    return users_line(frame)
+    frame = _checkpoint(sys._getframe(1))
+    return None if frame is None or _requires_gradient(frame) else users_line(frame)
+
+
+def _requires_gradient(checkpoint: FrameType) -> bool:
+    """Is a checkpoint given anything that does?"""
+    return any(isinstance(one, Tensor) and one.requires_grad for one in checkpoint.f_locals["args"])

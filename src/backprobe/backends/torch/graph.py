@@ -6,7 +6,7 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -227,6 +227,18 @@ def leading_to_lost(
         found.update(new)
         pending += new
     return found
+
+
+def saved(roots: Iterable[Node]) -> Iterator[Tensor]:
+    """What the nodes that backward may reach have saved, where no hook of the program unpacks it."""
+    for node in all_nodes(roots):
+        for name in dir(node):
+            held = getattr(node, name) if name.startswith("_raw_saved_") else ()
+            for one in held if isinstance(held, tuple | list) else (held,):
+                if getattr(one, "unpack_hook", None) is None and isinstance(
+                    tensor := getattr(one, "data", None), Tensor
+                ):
+                    yield tensor
 
 
 def custom_functions(roots: Iterable[Node]) -> list[Node]:

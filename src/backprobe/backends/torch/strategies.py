@@ -101,11 +101,11 @@ def with_leaves(
     if missing and custom_functions.are_users():
         outcomes = {**outcomes, **_silent(captures, outcomes, Givers(reached))}
     made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
-    frozen = {at for at in missing if outcomes[at].is_leaf and not captures[at].tensor.requires_grad}
-    told = {at: replace(found, leaves_reached=True) if at in frozen else found for at, found in outcomes.items()}
+    leaves = [(at, captures[at].tensor) for at in missing if outcomes[at].is_leaf]
+    unmeant = {at for at, leaf in leaves if not leaf.requires_grad or id(leaf) in spared}
+    told = {at: replace(found, leaves_reached=True) if at in unmeant else found for at, found in outcomes.items()}
     if made:
-        leaves = [captures[at].tensor for at in missing if outcomes[at].is_leaf]
-        lost = graph.leading_to_lost(made.values(), reached, leaves, spared)
+        lost = graph.leading_to_lost(made.values(), reached, [leaf for _, leaf in leaves], spared)
         for at, node in made.items():
             told[at] = replace(told[at], leaves_reached=node not in lost)
     return told

@@ -27,7 +27,7 @@ from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, nodes_made, version
-from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
+from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain, mode
 from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
@@ -40,7 +40,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 TOGETHER = Reason("versions_share_gradient")
-BEHIND_AUTOGRAD = Reason("written_past_autograd")
+BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
 UPDATED = Reason("partly_updated")
 OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
@@ -70,6 +70,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.known_versions: dict[int, int] = {}  # by storage of captures: the version after the last write seen
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: dict[Capture, None] = {}
+        self.saved: set[int] = set()  # by storage: what operations saved for backward, as far as that was looked at
+        self.begun = False  # was it?
         self.exposed_now: list[Capture] = []  # by the statement that is running
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
@@ -343,6 +345,19 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.found_overwritten.append(capture)
         self.has_found = True
 
+    def look_at_saved(self, roots: Sequence[Node]) -> None:
+        """Backward begins here: a write out of sight makes gradients wrong where an operation has saved the value."""
+        written = [one for one in self.exposed if one.leaf is None and one.edge is not None]
+        if written:
+            self.saved |= {*map(memory, graph.saved(roots))}
+            self.begun = True
+        for one in written:
+            if one.opaque in (BEHIND_AUTOGRAD, UNSAVED):
+                one.opaque = self._why_behind(one)
+
+    def _why_behind(self, capture: Capture) -> Reason:
+        return UNSAVED if self.begun and memory(capture.tensor) not in self.saved else BEHIND_AUTOGRAD
+
     def detached(self) -> Sequence[Capture]:
         found, self.found_detached = self.found_detached, []
         return found
@@ -393,6 +408,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
 
     def _passed(self, root: Root, captures: Sequence[Capture], keeps: bool) -> Backward:
         """Run backward once."""
+        if self.exposed and isinstance(root.output, Tensor) and root.output.grad_fn is not None:
+            self.look_at_saved([root.output.grad_fn])
         births = Births(self.quiet) if self.options.nonfinite else None
         if births is not None:
             births.listen_to_one_pass(root.output)
@@ -420,7 +437,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         """The program is over: what can be known only now."""
         for capture in self.exposed:
             if capture not in self.updated and not capture.opaque and _is_written_past(capture):
-                capture.opaque = BEHIND_AUTOGRAD
+                capture.opaque = self._why_behind(capture)
         for capture in filter(UNFOLLOWED, captures):
             if capture.tensor.requires_grad:
                 self.late_edge(capture)
@@ -463,9 +480,7 @@ def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
 
 def _mode() -> str:
     """The mode that switches gradients off, empty where they are on."""
-    if torch.is_grad_enabled():
-        return ""
-    return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
+    return "" if torch.is_grad_enabled() else mode()
 
 
 def _is_copy_slices(base: Tensor) -> bool:

@@ -116,6 +116,19 @@ def grad_of(tensor: Tensor) -> Tensor | None:
     return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
 
 
+def is_zero(tensor: Tensor) -> bool:
+    """Is it known to be exactly 0 everywhere? Not of parts in several processes, nor where a mode would see this."""
+    if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
+        return False
+    if torch._C._len_torch_dispatch_stack() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return False
+    try:
+        with torch._C.DisableTorchFunction():
+            return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
+    except (RuntimeError, NotImplementedError):  # of a dtype without that operation, or under vmap
+        return False
+
+
 def is_floating(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 

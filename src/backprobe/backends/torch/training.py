@@ -26,21 +26,22 @@ from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
+from backprobe.backends.torch.checkpoints import AGAIN, without_history
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
-from backprobe.backends.torch.tensors import grad_of
+from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import users_frames
-from backprobe.findings.phrasing import listed
+from backprobe.findings.phrasing import listed, plural
 from backprobe.record.reasons import Reason
-from backprobe.record.training import ModuleCall, Ran, Training, Untrained
+from backprobe.record.source import Source
+from backprobe.record.training import CHECKPOINT, ModuleCall, Ran, Training, Untrained
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
-MODES = {True: "torch.inference_mode()", False: "torch.no_grad()"}
 
 
 class Runs:
@@ -64,8 +65,8 @@ class Runs:
         calls = self.calls.setdefault(id(module), {})
         if len(calls) >= MOST:
             return
-        mode = "" if torch.is_grad_enabled() else MODES[torch.is_inference_mode_enabled()]
-        users = users_frames(frame.f_back)
+        mode, below = ("", frame.f_back) if torch.is_grad_enabled() else without_history(frame)
+        users = users_frames(frame.f_back if below is frame else below)
         called = next(users, None)
         if called is None:
             return
@@ -83,6 +84,12 @@ class Runs:
         known = self.held.get(id(tensor))
         return known is not None and known.tensor() is tensor
 
+    def replaced(self) -> set[int]:
+        """By identity: the parameters in whose place their modules ran with other tensors, as in functional calls."""
+        own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
+        return {id(tensor) for held, tensor in own
+                if tensor is not None and tensor is not held.tensor() and not self.has_held(tensor)}  # fmt: skip
+
     def leaves_of(self, module: Module, name: str) -> list[Tensor]:
         """The leaves that a module had as this parameter when it ran, as far as they are still there."""
         held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
@@ -94,8 +101,22 @@ class Runs:
         return next((one for one in reversed(around) if places & self.calls.get(id(one), {}).keys()), module)
 
     def has_recorded(self, module: Module) -> bool:
-        """Did it run with gradients switched on?"""
-        return any(not mode for _, mode in self.calls.get(id(module), {}))
+        """Did it run with gradients switched on, or in a checkpoint that was?"""
+        return any(not mode or mode == CHECKPOINT for _, mode, _ in self.of(module))
+
+    def of(self, module: Module) -> list[tuple[Instruction, str, Source | None]]:
+        """The calls of a module, each with why it keeps no history, and the line that switched gradients off.
+
+        Of what a checkpoint has not computed again, it is not known that anything in it switches them off.
+        """
+        calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
+        known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
+        off = [(at, mode, switch(around) if mode else None) for at, mode, around in known]
+        return [(at, "torch.no_grad()" if mode == CHECKPOINT and line else mode, line) for at, mode, line in off]
+
+    def is_put_off(self, module: Module) -> bool:
+        """Did it run in checkpoints alone, which have not computed it again?"""
+        return {mode for _, mode in self.calls.get(id(module), {})} == {AGAIN}
 
 
 class Reached:
@@ -154,6 +175,8 @@ class Census:
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
         self.filled = Seen()
+        self.zero: dict[int, Tensor] = {}  # by identity: those whose gradient was exactly 0 when a step began
+        self.has_moving = False  # was any gradient another, or is it not known?
 
     def listen(self) -> list[Any]:
         """Look at every step from now on; what is returned ends that."""
@@ -169,6 +192,9 @@ class Census:
                 continue
             if tensor.grad is not None:
                 self.filled.add(tensor)
+                if not self.has_moving:
+                    self.zero[id(tensor)] = tensor
+                    self.has_moving = not is_zero(tensor.grad)
             elif tensor.requires_grad:
                 self.empty[id(tensor)] = tensor
                 self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
@@ -188,11 +214,18 @@ class Census:
         return Judged(found, names, reached) if found else None
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
-        """The leaves whose gradients are zero everywhere, behind functions with a backward of the program's own, and
-        what these call.
+        """Gradients that are 0 everywhere: those of all parameters, as their optimizers stepped or, if nothing has
+        written to them since the engine made them, now; those behind a backward of the program's own, and what it calls.
         """
+        for one in () if self.stepped or self.has_moving else self.runs.held.values():
+            tensor = one.tensor()
+            if tensor is not None and tensor.is_leaf and tensor.grad is not None and not self.has_moving:
+                self.zero[id(tensor)] = tensor
+                self.has_moving = not is_zero(tensor.grad) or tensor.grad._version != 0
+        is_all = self.zero and not self.has_moving and calls and all(call.is_over for call in calls)
+        found = [self._all_zero(calls)] if is_all else []
         if not custom_functions.are_users():
-            return ()
+            return found
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
             (one, edge.node, gradient) for one in graph.leaves(givers.of)
@@ -200,10 +233,18 @@ class Census:
         ]  # fmt: skip
         names = TrainedNames(self.runs.modules.values(), self.runs.held)
         zeros = [
-            custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, found)]))
-            for functions, found in custom_functions.zero_by_hand(leaves, givers).items()
+            custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, each)]))
+            for functions, each in custom_functions.zero_by_hand(leaves, givers).items()
         ]
-        return [*zeros, *givers.unrecorded()]
+        return [*found, *zeros, *givers.unrecorded()]
+
+    def _all_zero(self, calls: Sequence[BackwardCall]) -> Reason:
+        names = TrainedNames(self.runs.modules.values(), self.runs.held)
+        at = next((call.at for call in reversed(calls) if call.at is not None), None)
+        place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
+        gradients = f"{plural(len(self.zero), 'gradient')}, {'which is' if len(self.zero) == 1 else 'all of them'}"
+        found = listed([*map(names.of, self.zero.values())])
+        return Reason("all_zero", {"gradients": gradients, "names": found, **place})
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
         """A parameter, or where the program has put a result in its place, those that its module ran with before."""
@@ -228,8 +269,10 @@ class Census:
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
         ]  # fmt: skip
+        late = self._cut_short(trainable, names, reached)
+        lacking = [*lacking, *(one for one in late.values() if not any(one is other for other in lacking))]
         frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}
-        untrained = [*self._untrained(lacking, names, captures, inputs, reached, compiled)] if lacking else []
+        untrained = [*self._untrained(lacking, late, names, captures, inputs, reached, compiled)] if lacking else []
         stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
         if any(_is_of_no_model(one) for one in untrained):
             stray += not_held(names, reached.leaves)
@@ -237,6 +280,14 @@ class Census:
         return Training(
             len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(stray), cleared_names
         )  # fmt: skip
+
+    def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
+        """By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint."""
+        if all(call.is_over for call in reached.calls):
+            return {}
+        owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
+        return {id(one): one for one, owner in owners
+                if reached.any_of([one]) or (owner is not None and self.runs.is_put_off(owner))}  # fmt: skip
 
     def _without_at_step(
         self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
@@ -255,7 +306,7 @@ class Census:
         return one not in self.filled and (id(one) in self.empty or grad_of(one) is None)
 
     def _untrained(
-        self, lacking: Sequence[Tensor], names: TrainedNames, captures: Sequence[Capture],
+        self, lacking: Sequence[Tensor], late: Mapping[int, Tensor], names: TrainedNames, captures: Sequence[Capture],
         inputs: Sequence[Sequence[int]], reached: Reached, compiled: bool,
     ) -> Iterator[Untrained]:  # fmt: skip
         carriers = _carriers(lacking, captures, inputs)
@@ -264,6 +315,9 @@ class Census:
         for one in lacking:
             at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
+            if id(one) in late:
+                yield Untrained(name, "", "", Ran.CUT_SHORT, held, own=own)
+                continue
             if owner is None:
                 yield Untrained(name, "", "", Ran.UNKNOWN, held, carriers=at, own=own)
                 continue
@@ -277,7 +331,8 @@ class Census:
             ran, module = self._ran(owner, names, reached, compiled)
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
             code = forward_code(owner)
-            if module is owner and package(code.co_filename) is None:
+            is_off = bool(calls) and all(one.mode for one in calls)  # whatever the module does
+            if module is owner and package(code.co_filename) is None and not is_off:
                 calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
@@ -298,10 +353,10 @@ class Census:
         return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
-        for (at, mode), around in self.runs.calls.get(id(module), {}).items():
+        for at, mode, switched in self.runs.of(module):
             site = call_site(at)
             if site is not None:
-                yield ModuleCall(*site, mode, switch(around) if mode else None)
+                yield ModuleCall(*site, mode, switched)
 
 
 def _is_of_no_model(one: Untrained) -> bool:

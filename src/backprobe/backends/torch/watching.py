@@ -57,7 +57,7 @@ from backprobe.backends.watches import (
     WatchOptions,
 )
 from backprobe.errors import BadOption, Unsupported
-from backprobe.record.containers import is_container, leaves
+from backprobe.record.containers import by_key, is_container, leaves
 from backprobe.record.names import quote_path
 from backprobe.record.statistics import Row
 
@@ -298,7 +298,7 @@ class TorchWatching(Watching):
             if type(output) is Tensor:
                 self._measure(watched, "", output)
                 return
-            for path, leaf in leaves(output):
+            for path, leaf in leaves(by_key(output)):
                 if isinstance(leaf, Tensor):
                     self._measure(watched, path, leaf)
 

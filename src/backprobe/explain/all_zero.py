@@ -1,0 +1,62 @@
+"""Trainings of which every gradient is exactly 0: that they are, and where the recorded gradients become it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from backprobe.backends.tensors import Arrays
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.about_entries import line_in
+from backprobe.explain.text import finding, say
+from backprobe.findings.report import Finding, Report
+from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Note
+
+CODE = "all_zero"
+
+
+def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
+    """The report, with the gradients that are all 0 before all else."""
+    note = next((note for note in flow.record.notes if note.code == CODE), None)
+    if note is None:
+        return report
+    found, training = _finding(flow, note, arrays), flow.record.training
+    parts = [found.headline]
+    if training is not None and (training.untrained or training.cleared):
+        parts = [report.heading, found.headline]
+    elif training is not None and training.frozen:
+        parts = [found.headline, say("frozen_parameters", count=training.frozen)]
+    return Report("; ".join(parts), (found, *report.findings), report.notes)
+
+
+def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
+    """At the line nearest to the output behind which all is 0, as far as values have names."""
+    record = flow.record
+    facts = [say("zero_for", names=note.fields["names"])]
+    begin = next(_begins(flow, arrays), None)
+    if begin is not None:
+        facts.append(
+            say("became_zero", target=repr(flow.entries[begin[0]].name), value=repr(flow.entries[begin[1]].name))
+        )
+    at = next((flow.entries[each] for each in (*(begin or ())[:1], *reversed(record.outputs))), None)
+    gradients = note.fields["gradients"]
+    if at is None or at.source is None:
+        return finding(CODE, "", line_in(note.fields), record.framework, facts=facts, target="the loss",
+                       gradients=gradients)  # fmt: skip
+    return finding(CODE, at.name, at.source, record.framework, facts=facts, target=repr(at.name),
+                   gradients=gradients)  # fmt: skip
+
+
+def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
+    """A value whose gradient is not 0, and one that it is computed from and whose gradient is; the last first."""
+    entries = flow.entries
+    zero = [entry.status is GradStatus.OK and is_zero(arrays, entry.held_grad) for entry in entries]
+    for at in reversed(range(len(entries))):
+        if entries[at].status is GradStatus.OK and not zero[at]:
+            yield from ((at, source) for source in sorted(flow.edges[at]) if zero[source])
+
+
+def is_zero(arrays: Arrays, gradient: object) -> bool:
+    """Is it 0 everywhere?"""
+    known = arrays.summary(gradient) if arrays.is_tensor(gradient) else None
+    return known is not None and not known.nonfinite and known.size > 0 and known.largest == 0
