@@ -1,0 +1,16 @@
+# from: own
+# ask: explain
+# exit: 1
+# says: the result of `?scale\.mul\(gain\)`? is not used
+import torch
+
+scale = torch.ones(3)
+gain = torch.ones(3, requires_grad=True)
+x = torch.arange(3.0, requires_grad=True)
+optimizer = torch.optim.SGD([x, gain], lr=0.1)
+for _ in range(2):
+    optimizer.zero_grad()
+    scale.mul(gain)  # <- here
+    loss = (x * scale).sum()
+    loss.backward()
+    optimizer.step()
