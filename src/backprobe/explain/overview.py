@@ -24,7 +24,7 @@ from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.raised import raised
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
-from backprobe.explain.untrained import constants, trained_leaves, with_parameters
+from backprobe.explain.untrained import constants, dropped_beside, trained_leaves, with_parameters
 from backprobe.explain.untrained import heading as heading_of
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
@@ -88,7 +88,7 @@ def explain_all(flow: Dataflow) -> Report:
               and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
              *(one.headline for one in missed if is_trained), *_sampled(flow), *_noted(flow.record), *unfelt,
-             *_without(flow, missing, rest - leaves), *constants(flow.record.training),
+             *_without(flow, missing, rest - leaves), *constants(flow.record.training), *dropped_beside(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 

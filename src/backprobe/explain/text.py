@@ -559,6 +559,7 @@ SENTENCES = {
     "of_some": "{value} has a gradient of {outputs}, and none of {others}",
     "of_none": "{value} has no gradient of any output: {others}",
     # notes
+    "dropped": "the result of {text} is not used ({at}), and no gradient comes to what it was given by that way",
     "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
     "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
                          "place of one would be",
