@@ -59,8 +59,9 @@ class Untrained:
     ``name`` is what the program calls it: ``net.enc.weight``. ``module`` is the module that it lies in and ``kind`` the
     class of that; of a module that was not called it is the outermost such. Both are empty for a tensor of its own.
     ``calls`` are the lines in which it ran. ``carriers`` are the entries that lead back to the parameter, those nearest
-    to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer, if one has it. ``dropped`` are calls
-    of functions with a backward in Python that were given something of it, and whose results nothing uses.
+    to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer, if one has it.
+    ``dropped`` are calls of functions with a backward in Python that were given something of it, and whose results
+    nothing uses.
     """
 
     name: str

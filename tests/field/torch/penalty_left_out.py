@@ -1,7 +1,7 @@
 # from: own
 # ask: explain
 # says: penalty
-# says: not used
+# says: nothing recorded leads to an output from: penalty
 import torch
 from torch import nn
 
@@ -10,8 +10,8 @@ layer = nn.Linear(3, 1)
 optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 for _ in range(2):
     optimizer.zero_grad()
-    fit = layer(torch.randn(5, 3)).square().mean()
     penalty = layer.weight.abs().sum()  # <- here
+    fit = layer(torch.randn(5, 3)).square().mean()
     loss = fit
     loss.backward()
     optimizer.step()

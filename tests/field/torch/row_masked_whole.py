@@ -20,7 +20,7 @@ given = torch.randn(3, 2), torch.randn(2, 2)
 hidden = torch.eye(3).bool()
 hidden[1] = True
 report = bp.explain(bp.probe(attention, nonfinite=True)(*given))
-births = [one for one in report.findings if one.kind != "spread"]
+births = report.of_kind("born")
 assert len(births) == 1, report
 assert "begins at 2 places" not in str(report), report
 assert births[0].name == "weights", report

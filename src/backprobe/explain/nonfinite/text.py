@@ -116,6 +116,7 @@ SENTENCES = {
     "first_used": "it is first used by {line}",
     "spoils": "no output holds it, but the backward of {owner} reads it and makes {word}",
     "part": "`{text}` gives {word}",
+    "mask": "the Inf of {name} is written there{line}",
     "begins": "it begins in step {step} of the loop, counted from 0",
     "begins_again": "{begins}, and again in {steps}, where its inputs are finite",
     "buffer_held": "the buffer {buffer} held {count} before the model ran",
