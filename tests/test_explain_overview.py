@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.record.brief import path as place
 from asked import Parts, kinds, leaf, well
+from backprobe.record.brief import path as place
 from custom import custom
 
 

@@ -147,7 +147,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.pipelines.listen()
         if self.births is not None:
             self.births.counts = self.passing.is_counted
-            self.updates = Updates(self.quiet) if self.options.updates else None
+            self.updates = Updates(self.quiet, self._kept) if self.options.updates else None
 
     def _begun(self, began: Callable[[Sequence[Any], bool], Sequence[Any]], call: BackwardCall) -> None:
         """A call of ``backward()`` or ``grad()`` has begun."""
