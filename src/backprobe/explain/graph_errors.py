@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts.cutting_operations import parsed
@@ -28,6 +29,7 @@ from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.loaded import loaded
 from backprobe.explain.module_calls import REENTRANT
+from backprobe.explain.of_functions import cut_in_function, frozen_parts
 from backprobe.explain.spelled import as_written
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
@@ -405,6 +407,15 @@ def cut_note(record: Record) -> str | None:
     if any(flow.has_history(at) for at in record.outputs):  # the error is about something else, such as its shape
         return None
     parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
+    return _note(say("unconnected"), parts) if parts else None
+
+
+def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
+    """The same where what was recorded is differentiated, and what a function given as ``of=`` made of it is not; or
+    where nothing that was recorded is.
+    """
+    found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
+    parts = _said(found) or frozen_parts(record)
     return _note(say("unconnected"), parts) if parts else None
 
 

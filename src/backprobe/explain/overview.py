@@ -390,8 +390,8 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
 def _made_at(flow: Dataflow, at: int) -> str:
     """The line of a single number that is differentiated and leads nowhere: perhaps it was to be part of the loss."""
     entry = flow.entries[at]
-    is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == () and entry.source is not None
-    return f" ({path(entry.source.file, entry.source.line)})" if is_number else ""
+    is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
+    return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
 
 
 def _versions(record: Record) -> Mapping[str, Sequence[int]]:
