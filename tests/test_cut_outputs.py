@@ -61,7 +61,7 @@ def test_a_frozen_model_is_said_to_be(model, names):
     with pytest.raises(NothingToDifferentiate) as caught:
         bp.probe(model(), of=torch.sum)(X)
     (note,) = caught.value.__notes__
-    assert f"frozen:  {names}" in note and "requires_grad_() on the model" in note
+    assert f"nothing that was recorded requires a gradient: {names}" in note and "requires_grad_() on the model" in note
 
 
 def test_its_remedy_cures():

@@ -50,7 +50,10 @@ def test_the_whole_recording_of_a_function_has_the_cause_as_well(case):
     report = bp.explain(recording)
     if case.kinds[0] in BESIDE:  # no argument's gradient is missing for it
         assert report.ok
-        assert any(note.startswith(NOTED) and case.asked in note.split(": ")[1].split(", ") for note in report.notes)
+        assert any(
+            note.startswith(NOTED) and case.asked in re.split(r"[ ,]+", note.partition(": ")[2])
+            for note in report.notes
+        )
     elif recording[case.asked].status == "not_connected":
         assert {*case.kinds} <= {finding.kind for finding in report.findings}
         assert {*case.lines()} <= {finding.source.line for finding in report.findings}

@@ -9,6 +9,7 @@ import torch
 
 import backprobe as bp
 from asked import Parts, kinds, leaf, well
+from backprobe.record.brief import path as place
 from custom import custom
 
 
@@ -43,7 +44,7 @@ def test_a_value_that_is_not_used_is_a_note_where_no_gradient_is_missing_for_it(
             total = total + a.sum()
         total.backward()
     report = well(bp.explain(rec))
-    assert noted(report, BESIDE) == [f"{BESIDE}monitor (20 times), _ (20 times)"]
+    assert noted(report, BESIDE) == [f"{BESIDE}monitor ({place(__file__, 42)}) (20 times), _ (20 times)"]
     assert kinds(bp.explain(rec, "monitor#3")) == ["unused"]
 
 

@@ -270,7 +270,7 @@ def test_a_parameter_that_comes_to_lie_where_one_with_a_gradient_did_had_none():
 
 
 def test_a_name_is_that_of_the_leaf_that_has_it():
-    updates = Updates(nullcontext)
+    updates = Updates(nullcontext, id)
     for _ in range(20):
         gone = leaf(1.0)
         updates._name_leaves([sys._getframe(0)])

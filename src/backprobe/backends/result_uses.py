@@ -7,7 +7,7 @@ takes the value out of the graph. Where one of them may pass it on, where it end
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import CodeType
 
@@ -37,6 +37,27 @@ def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
     if _is_unread(site):
         return (replace(call, is_unread=True),)
     return _followed(file, site, MOST) or (call,)
+
+
+def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
+    """The call, of those around each other with the innermost first, whose result no statement uses: what returns it
+    at once is left out.
+    """
+    for instruction in instructions:
+        site = site_at(*instruction)
+        if site is None:
+            return None
+        is_alone = isinstance(site.statement, ast.Expr) and site.statement.value is site.node
+        if is_alone or _is_unread(site):
+            return ModuleCall(
+                source_of(instruction[0].co_filename, site.statement), ast.unparse(site.node), is_unread=True
+            )
+        returned = (
+            site.statement.body if isinstance(site.statement, ast.Lambda) else getattr(site.statement, "value", None)
+        )
+        if not isinstance(site.statement, ast.Return | ast.Lambda) or returned is not site.node:
+            return None
+    return None
 
 
 def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:

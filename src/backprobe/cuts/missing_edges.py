@@ -137,14 +137,17 @@ class Dataflow:
         """The values that go into any of these, and these."""
         return reached(outputs, self.sources)
 
-    def after(self, at: int) -> dict[int, int | None]:
-        """The values that one goes into, each with the one before it on a shortest way, nearest first."""
+    def after(self, at: int, *, to_leaves: bool = True) -> dict[int, int | None]:
+        """The values that one goes into, each with the one before it on a shortest way, nearest first.
+
+        What is written into a leaf, as by the step of an optimizer that has both, goes into it ``to_leaves`` alone.
+        """
         found: dict[int, int | None] = {at: None}
         pending = deque([at])
         while pending:
             source = pending.popleft()
             for target in self.consumers[source]:
-                if target not in found:
+                if target not in found and (to_leaves or not self.entries[target].is_leaf):
                     found[target] = source
                     pending.append(target)
         return found

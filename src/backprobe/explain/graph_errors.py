@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts.cutting_operations import parsed
@@ -27,6 +28,7 @@ from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.loaded import loaded
+from backprobe.explain.of_functions import cut_in_function, frozen_parts
 from backprobe.explain.spelled import as_written
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
@@ -34,7 +36,6 @@ from backprobe.explain.without_history import hidden_findings, without_history
 from backprobe.findings.phrasing import MOST, listed, location, quoted, shorten, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
-from backprobe.record.graph import Graph
 from backprobe.record.names import strip
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -409,13 +410,13 @@ def cut_note(record: Record) -> str | None:
     return _note(say("unconnected"), parts) if parts else None
 
 
-def frozen_parameters_note(record: Record) -> str | None:
-    """The note about a model none of whose recorded parameters is differentiated."""
-    parameters = [record.entries[at] for at in Graph.of(record).parameters]
-    if not parameters or any(entry.status is not GradStatus.FROZEN for entry in parameters):
-        return None
-    names = listed([entry.name for entry in parameters])
-    return _note(say("unconnected"), [("frozen", names), ("next", say("unfreeze"))])
+def of_note(record: Record, functions: Sequence[Callable[..., Any]]) -> str | None:
+    """The same where what was recorded is differentiated, and what a function given as ``of=`` made of it is not; or
+    where nothing that was recorded is.
+    """
+    found = [one for one in (cut_in_function(record, function) for function in functions) if one is not None]
+    parts = _said(found) or frozen_parts(record)
+    return _note(say("unconnected"), parts) if parts else None
 
 
 def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:

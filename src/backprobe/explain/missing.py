@@ -248,6 +248,7 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     """No recorded value leads on, as far as the selection lets see."""
+    after = flow.after(at, to_leaves=False)
     end = _last(flow, after)
     lost = [cut_finding(flow, cut).headline for cut in flow.among({*after}) if cut.mention.use.kind]
     facts = [*_ends(flow, at, after), *lost[:1], *_replaced(flow)]

@@ -13,6 +13,7 @@ from backprobe.explain.graph_errors import spelling
 from backprobe.explain.made_in_one_line import leaf_in, made_a_leaf
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.text import finding, say
+from backprobe.explain.untrained import dropped_results
 from backprobe.explain.without_history import without_history
 from backprobe.findings.phrasing import MOST, listed, location
 from backprobe.findings.report import Finding, Report, grouped
@@ -236,7 +237,10 @@ def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[st
     elif entry.status is GradStatus.BACKWARD_NOT_RUN:
         return [], ""
     else:
-        found = list(explain_missing(flow, entry).findings)
+        training = record.training
+        lost = () if training is None else training.untrained
+        found = [each for one in lost if one.own == flow.position[entry.name] for each in dropped_results(flow, one)]
+        found += explain_missing(flow, entry).findings
     return _as_reasons([one for one in found if one.kind not in SAID.get(read.one.why, ())])
 
 

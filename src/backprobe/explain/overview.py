@@ -24,12 +24,13 @@ from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.raised import raised
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
-from backprobe.explain.untrained import constants, trained_leaves, with_parameters
+from backprobe.explain.untrained import constants, dropped_beside, trained_leaves, with_parameters
 from backprobe.explain.untrained import heading as heading_of
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
+from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached
 from backprobe.record.names import partition, split, strip
@@ -87,6 +88,7 @@ def explain_all(flow: Dataflow) -> Report:
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
              *(one.headline for one in missed if is_trained), *_sampled(flow), *_noted(flow.record), *unfelt,
              *_without(flow, missing, rest - leaves), *constants(flow.record.training),
+             *dropped_beside(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
@@ -384,10 +386,17 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
             at for at in sorted(positions) if not _is_of_update(flow, at) and flow.entries[at].name not in untrained
         ]
         among = set(positions)
-        counts = Counter(_spelled(flow.entries[at].name, versions, among) for at in told)
-        if counts:
-            names = [name + (f" ({count} times)" if count > 1 else "") for name, count in counts.items()]
-            yield say(code, names=listed(names))
+        spelled = [_spelled(flow.entries[at].name, versions, among) + _made_at(flow, at) for at in told]
+        if spelled:
+            counts = Counter(spelled).items()
+            yield say(code, names=listed([name + (f" ({count} times)" if count > 1 else "") for name, count in counts]))
+
+
+def _made_at(flow: Dataflow, at: int) -> str:
+    """The line of a single number that is differentiated and leads nowhere: perhaps it was to be part of the loss."""
+    entry = flow.entries[at]
+    is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
+    return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
 
 
 def _versions(record: Record) -> Mapping[str, Sequence[int]]:

@@ -39,7 +39,8 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
     notes = []
     if entry.aliases:
         notes.append(say("aliases", names=listed(entry.aliases, len(entry.aliases))))
-    if flow.edges[flow.position[entry.name]] and flow.record.framework == "torch":
+    is_computed = flow.edges[flow.position[entry.name]] or (entry.source is not None and entry.source.expression)
+    if is_computed and not entry.is_leaf and flow.record.framework == "torch":
         notes.append(say("own_grad", value=repr(entry.name)))
     known = arrays.summary(entry.held_grad)
     if known is not None and known.nonfinite:

@@ -105,6 +105,8 @@ CAUSES = {
     "inside.recorded_next": "the lines of {function} are recorded: give its result a name, out = ..., and ask again",
     "inside.handed": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
     "inside.handed_next": "the lines of {function} are recorded, under /{function}: in the names of its values",
+    "cut_in_of": "{function}, given as of=, was given a value with a history and returned one without",
+    "cut_in_of_next": "look inside: bp.probe({function})(...) by itself records its lines; give a lambda a name for it",
     "silent": "the graph connects {target} to {value}, but backward sent no gradient along that edge",
     "silent_next": "if a custom backward lies between them, it returned None for {value}: return the gradient",
     "silent.custom": "{functions} returned None, so no gradient flows from {target} to {value}",
@@ -450,6 +452,7 @@ SENTENCES = {
     "frozen_leaves": "requires_grad_() on {names}, before it is used",
     "all_none": "the tape gave None for every Variable that it was asked for",
     "unfreeze": "requires_grad_() on the model, on those of its parameters that are to be trained, or on an input",
+    "none_requires": "nothing that was recorded requires a gradient: {names}",
     "unconnected": "the result does not depend on any differentiated value",
     "incomplete": "what had not arrived when it was raised is missing in the gradients",
     "ends_here": "what comes after this line was not recorded, and gradients are those that had arrived by then",
@@ -574,6 +577,7 @@ SENTENCES = {
     "of_some": "{value} has a gradient of {outputs}, and none of {others}",
     "of_none": "{value} has no gradient of any output: {others}",
     # notes
+    "dropped": "the result of {text} is not used ({at}), and no gradient comes to what it was given by that way",
     "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
     "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
                          "place of one would be",

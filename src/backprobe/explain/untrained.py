@@ -16,6 +16,7 @@ from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Finding, grouped
+from backprobe.record.brief import path
 from backprobe.record.entries import GradStatus
 from backprobe.record.training import Ran, Stray, Training, Unregistered, Untrained
 
@@ -115,6 +116,7 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     That of a parameter with an entry of its own is found with the other entries.
     """
     is_there = one.own is not None and flow.entries[one.own].status is GradStatus.OK  # of another output
+    yield from [] if is_there else dropped_results(flow, one)
     if is_there or _is_entry_alone(one):
         return
     own = [] if one.own is None else [cause for cause in not_connected(flow, one.own) if cause.kind not in NO_CUTS]
@@ -147,6 +149,11 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
         yield from cuts or [
             said(flow, "not_in_loss" if is_variable or not one.held_by else "not_in_model", one.name, None)
         ]
+
+
+def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
+    """The calls that something of a parameter went into, and whose results nothing uses."""
+    return [said(flow, "result_unused", one.name, call) for call in one.dropped]
 
 
 def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
@@ -212,3 +219,9 @@ def constants(training: Training | None) -> list[str]:
     kinds = {Stray.BUFFER: "a buffer", Stray.CONSTANT: "a plain tensor"}
     names = [f"{one.name!r} ({kinds[Stray(one.kind)]})" for one in found if one.kind in tuple(kinds)]
     return [say("constants.several" if len(names) > 1 else "constants", names=listed(names, MOST))] if names else []
+
+
+def dropped_beside(training: Training | None) -> list[str]:
+    """Calls whose results nothing uses, and that take no gradient from a parameter: it has one by other ways."""
+    found = () if training is None else training.dropped
+    return [say("dropped", text=f"`{call.text}`", at=path(call.source.file, call.source.line)) for call in found]

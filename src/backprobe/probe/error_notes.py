@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.cutting_operations import parsed
-from backprobe.errors import BackprobeError
-from backprobe.explain.graph_errors import cut_note, frozen_note, frozen_parameters_note, note
+from backprobe.errors import BackprobeError, NothingToDifferentiate
+from backprobe.explain.graph_errors import cut_note, frozen_note, note, of_note
 from backprobe.explain.rebound import rebound_note
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
@@ -92,9 +92,11 @@ def unconnected(run: Running) -> Record | None:
 def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Add to an error the lines that disconnect the result from every differentiated value."""
     record = unconnected(run)
-    said = None if record is None else cut_note(record) or frozen_parameters_note(record)
+    said = None if record is None else cut_note(record)
     if said is None and run.tape.undifferentiated is not None:
         said = frozen_note(run.tape.undifferentiated())
+    if said is None and record is not None and isinstance(error, NothingToDifferentiate):
+        said = of_note(record, [one.of for one in run.probe.asked if callable(one.of)])
     if said is not None:
         error.add_note(said)
 

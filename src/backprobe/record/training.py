@@ -64,6 +64,8 @@ class Untrained:
     class of that; of a module that was not called it is the outermost such. Both are empty for a tensor of its own.
     ``calls`` are the lines in which it ran. ``carriers`` are the entries that lead back to the parameter, those nearest
     to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer, if one has it.
+    ``dropped`` are calls of functions with a backward in Python that were given something of it, and whose results
+    nothing uses.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Untrained:
     calls: tuple[ModuleCall, ...] = ()
     carriers: tuple[Position, ...] = ()
     own: Position | None = None
+    dropped: tuple[ModuleCall, ...] = ()
 
 
 class Stray(StrEnum):
@@ -104,7 +107,8 @@ class Training:
     """What became of the parameters that optimizers which stepped have, or where none did (``stepped``) the models.
 
     ``count`` is how many of them require a gradient, and ``frozen`` how many parameters do not. ``cleared`` are the
-    names of those that ``backward()`` came to, and that had no ``.grad`` when their optimizer stepped.
+    names of those that ``backward()`` came to, and that had no ``.grad`` when their optimizer stepped. ``dropped`` are
+    calls as in ``Untrained``, whose arguments lead back to none that lacks its gradient.
     """
 
     count: int
@@ -113,3 +117,4 @@ class Training:
     untrained: tuple[Untrained, ...] = ()
     unregistered: tuple[Unregistered, ...] = ()
     cleared: tuple[str, ...] = ()
+    dropped: tuple[ModuleCall, ...] = ()

@@ -149,7 +149,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.pipelines.listen()
         if self.births is not None:
             self.births.counts = self.passing.is_counted
-            self.updates = Updates(self.quiet) if self.options.updates else None
+            self.updates = Updates(self.quiet, self._kept) if self.options.updates else None
 
     def _begun(self, began: Callable[[Sequence[Any], bool], Sequence[Any]], call: BackwardCall) -> None:
         """A call of ``backward()`` or ``grad()`` has begun."""
@@ -191,7 +191,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
                 hooks, at = put_hook(tensor, partial(self.passing.offer, number))
                 queue_callback(partial(hooks.pop, at, None))
 
-    hears = frozenset({"forward", "backward", "grad"})
+    hears = frozenset({"forward", "setup_context", "backward", "grad"})
 
     def entered(self, frame: FrameType) -> None:
         """``backward()`` is heard of though nothing that it goes through has a name."""
@@ -207,7 +207,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             handles += [root.register_hook(self.passing.notice) for root in alone]
             for handle in handles:
                 self.hooks += (handle.hooks_dict_ref(), handle.id)
-        elif frame.f_code.co_name == "forward":
+        elif frame.f_code.co_name in ("forward", "setup_context"):
             self.census.runs.entered(frame)
 
     def _take_partials(self) -> None:

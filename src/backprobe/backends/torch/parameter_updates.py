@@ -3,7 +3,8 @@
 Nothing is hooked into optimizers, whose steps may be compiled with what is. Between one ``backward()`` and the next the
 versions of the leaves that it came to are looked at, wherever the program is looked at anyway. What is written through
 ``.data`` leaves no version: it is seen at the statement that reads ``.data``, or by the numbers when the next
-``backward()`` begins, and at the end. As with gradients, nothing is asked of a device before all is over.
+``backward()`` begins, and at the end. Nothing is asked of a device before all is over, but for whether a backward left
+NaN or Inf, until one did: what is written then is kept as it was, so that it is known what made them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch.optim import Optimizer
 from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
-from backprobe.backends.torch.nonfinite import BADNESS, Judged
+from backprobe.backends.torch.nonfinite import BADNESS, Judged, unfit
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of
 from backprobe.backends.user_lines import source_at, users_frames
@@ -61,8 +62,10 @@ class Statement:
 class Updates:
     """Looks at leaves, from each ``backward()`` on until they were written to."""
 
-    def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
-        self.quiet = quiet
+    def __init__(
+        self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]
+    ) -> None:  # fmt: skip
+        self.quiet, self.keep, self.has_kept = quiet, keep, False
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by identity
         self.awaited: list[UpdatedLeaf] = []
@@ -100,9 +103,15 @@ class Updates:
     def _arrived(self) -> None:
         """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
         with self.quiet(), torch.no_grad():
-            for leaf in self.awaited:
+            doubted = dict[str, Tensor]()
+            for at, leaf in enumerate(self.awaited):
                 gradient = grad_of(leaf.tensor)
                 leaf.gradient = None if gradient is None else self.judged.add(gradient)
+                if gradient is not None and leaf.gradient is not None and leaf.gradient >= 0:
+                    doubted[str(at)] = gradient
+            for name in () if self.has_kept else unfit(doubted):
+                self.keep(self.awaited[int(name)].tensor)
+                self.has_kept = True
 
     def look(self, at: Place | None, exposed: Iterable[Capture] = ()) -> None:
         """Were leaves written to? Then by the statement at this line, as far as that is known.

@@ -8,20 +8,23 @@ from the frames that are entered: nothing is hooked into them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import dropwhile, islice, takewhile
 from types import FrameType
 from typing import Any
 from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
+from torch.autograd.function import BackwardCFunction, Function
+from torch.autograd.graph import Node
 from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.call_sites import Instruction, call_site, switch
+from backprobe.backends.result_uses import dropped
 from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
@@ -33,7 +36,7 @@ from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
-from backprobe.backends.user_lines import users_frames
+from backprobe.backends.user_lines import callers, users_frames
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -42,6 +45,7 @@ from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
+APPLY = Function.apply.__code__
 
 
 class Runs:
@@ -50,12 +54,15 @@ class Runs:
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # by identity
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
+        self.dropped: dict[ModuleCall, list[Node]] = {}  # calls whose result nothing uses, and what they were given
         self.held: dict[int, Held] = {}  # by identity: the tensors that they had as their parameters when they ran
 
     def entered(self, frame: FrameType) -> None:
-        """A function called ``forward`` is entered."""
+        """A function called ``forward`` is entered, or the ``setup_context`` of a function with a backward."""
         code = frame.f_code
         module = name_in(frame, code.co_varnames[0]) if code.co_argcount else None
+        if isinstance(module, BackwardCFunction):
+            self._applied(module, frame)
         if not isinstance(module, Module):
             return
         self.modules[id(module)] = module
@@ -75,9 +82,26 @@ class Runs:
             around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
             calls[at, mode] = tuple(around[:MOST])
 
+    def _applied(self, node: Any, frame: FrameType) -> None:
+        """A function with a backward in Python is applied to ``node.next_functions``: keep these if its result is lost.
+
+        One that writes into its arguments gives its result to these.
+        """
+        if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
+            above = islice(dropwhile(lambda one: one.f_code is APPLY, callers(frame.f_back)), MOST)
+            users = takewhile(lambda one: package(one.f_code.co_filename) is None, above)
+            called = dropped([(one.f_code, one.f_lasti) for one in users])
+            if called is not None:
+                self.dropped[called] = [follower for follower, _ in node.next_functions if follower is not None]
+
     def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
         """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
         return id(owner) in self.modules and not self.has_held(parameter)
+
+    def dropped_leaves(self) -> dict[ModuleCall, set[int]]:
+        """The calls whose result nothing uses, and by identity the leaves that lead into them."""
+        nodes = self.dropped.items()
+        return {call: {id(leaf) for leaf in graph.leaves(graph.all_nodes(given))} for call, given in nodes}
 
     def has_held(self, tensor: Tensor) -> bool:
         """Did a module that ran have it as its parameter?"""
@@ -276,10 +300,14 @@ class Census:
         stray = [*unregistered(names, reached.leaves, self.stepped)] if self.stepped and self.runs.modules else []
         if any(_is_of_no_model(one) for one in untrained):
             stray += not_held(names, reached.leaves)
-        cleared_names = tuple(map(names.of, cleared))
-        return Training(
-            len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(stray), cleared_names
-        )  # fmt: skip
+        dropped, lost = self.runs.dropped_leaves(), {id(one) for one in lacking}
+        spare = [call for call, leaves in dropped.items() if lost.isdisjoint(leaves)]
+        untrained = [
+            replace(each, dropped=tuple([call for call, leaves in dropped.items() if id(one) in leaves]))
+            for one, each in zip(lacking, untrained, strict=True)
+        ]
+        return Training(len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(stray),
+                        tuple(map(names.of, cleared)), tuple(spare))  # fmt: skip
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
         """By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint."""

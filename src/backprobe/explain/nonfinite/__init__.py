@@ -44,7 +44,10 @@ def _explained(record: Record, known: Evidence) -> Report:
     spoiled = backward.spoiled()
     born = [at for at in forward.origins if at in spoiled or not forward.is_harmless(at, backward.read)]
     harming = [at for at in forward.origins if at in born or at in backward.owners]
-    found = sorted([*forward.births(born, spoiled), *backward.births()], key=itemgetter(0))
+    masks = forward.masks - spoiled.keys() - set(backward.read)
+    found = sorted(
+        [*forward.births([at for at in born if at not in masks], spoiled), *backward.births()], key=itemgetter(0)
+    )
     births = with_updates([one for _, one in found], record) or list(_unexplained(known))
     is_late = not known.was_asked and _clean(known) != say("unread")
     notes = [*forward.notes(forward.origins.keys() - harming), *known.unjudged, *([say("late")] if is_late else [])]
@@ -97,7 +100,7 @@ def _clean(known: Evidence) -> str:
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
     """All else that holds NaN or Inf: what recorded paths lead to from the births, and the rest."""
     known, positions = forward.known, Graph.of(forward.known.record).positions
-    places = {positions[one.name] for one in births if one.name in positions}
+    places = {positions[one.name] for one in births if one.name in positions} | forward.masks
     starts = places | backward.owners | forward.origins.keys() | forward.following
     values = reached(starts, lambda at: known.bad_values.intersection(known.consumers[at])) & known.bad_values
     grads = backward.spread(starts | values)

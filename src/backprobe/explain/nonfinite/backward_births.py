@@ -294,7 +294,9 @@ class BackwardPass:
         if masked and because is not None and because.code == "pole_nan":
             because = Mechanism("pole_zero", because.fields)
         entry = self.entries[owner]
-        look = see_inside(split(entry.name)[0]) if entry.source is None else say("see_operation")
+        is_lost = not known.was_asked and any(known.values[one] is State.UNKNOWN for one in known.direct[owner])
+        code = "see_kept" if is_lost else "see_operation"
+        look = see_inside(split(entry.name)[0]) if entry.source is None else say(code)
         is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
         remedy = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
         remedy = remedy or (say("lower_scale") if is_scaled else "" if is_seen else look)

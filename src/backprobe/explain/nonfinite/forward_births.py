@@ -181,6 +181,18 @@ class ForwardPass:
         masks = (loops.by_step(known.grad_numbers(one), axes) for one in beside)
         return bad is not None and any(bool((bad & mask).any()) for mask in masks if mask is not None)
 
+    @cached_property
+    def masks(self) -> Set[int]:
+        """The entries of Inf that the program writes, and that goes on to no others than those in which NaN begins: so
+        a softmax does no harm to a mask but where it hides a whole row.
+        """
+        known = self.known
+        into = {at: known.bad_values.intersection(known.consumers[at]) for at in self.origins
+                if known.values[at] is State.INF and known.consumers[at]}  # fmt: skip
+        nan = {at for at in self.origins if known.values[at] is State.NAN}
+        return {at for at, targets in into.items() if targets and targets <= nan
+                and (why := self.why(at).mechanism) is not None and why.code == "written_out"}  # fmt: skip
+
     def _is_written_over(self, at: int) -> bool:
         """Is it a later version of what was there before, as a parameter that is updated? Others may read that."""
         own = strip(self.entries[at].name)
@@ -197,6 +209,8 @@ class ForwardPass:
         facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
         if at in self._begun and entry.axes.count(loops.STEP) == 1:
             facts.append(loops.begun(*self._begun[at]))
+        facts += [say("mask", name=known.name(one), line=known.at_line(one))
+                  for one in known.direct[at] if one in self.masks]  # fmt: skip
         facts += [*self.use(at), *spoiled]
         why = self.why(at)
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):

@@ -116,6 +116,7 @@ SENTENCES = {
     "first_used": "it is first used by {line}",
     "spoils": "no output holds it, but the backward of {owner} reads it and makes {word}",
     "part": "`{text}` gives {word}",
+    "mask": "the Inf of {name} is written there{line}",
     "begins": "it begins in step {step} of the loop, counted from 0",
     "begins_again": "{begins}, and again in {steps}, where its inputs are finite",
     "buffer_held": "the buffer {buffer} held {count} before the model ran",
@@ -138,6 +139,8 @@ SENTENCES = {
     "see_inside": "bp.probe(model, {selection}, nonfinite=True), to see the line",
     "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
+    "see_kept": "record with nonfinite=True, on the command line --nonfinite: then the numbers that a step overwrites "
+                "are kept",
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
     "see_divisor": "look at {names}: what it divides by is 0, or nearly",
     "see_negative": "find out why {name} is negative (down to {low}). If that is rounding, keep it above 0 there; if "
