@@ -77,7 +77,7 @@ def folded(names: Sequence[str]) -> list[tuple[str, int]]:
             else (*group[0][:at], tuple([each for one in group for each in one[at]]), *group[0][at + 1 :])
             for group in groups.values()
         ]  # fmt: skip
-    return [("".join(map(_braced, one)), math.prod(map(len, one))) for one in found]
+    return [("".join(map(braced, one)), math.prod(map(len, one))) for one in found]
 
 
 def parts(name: str) -> list[str]:
@@ -93,7 +93,7 @@ def parts(name: str) -> list[str]:
     return [part for part in marked.split("\0") if part]
 
 
-def _braced(choices: Sequence[str]) -> str:
+def braced(choices: Sequence[str]) -> str:
     """What may stand in one place of a name, in braces; of numbers that follow each other the first and the last."""
     if len(choices) == 1:
         return choices[0]
