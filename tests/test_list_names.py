@@ -61,7 +61,7 @@ Model: 48 names, 20 of them read from the source
 """
 
 AFTER = """
-Model: 54 names, 10 of them read from the source
+Model: 54 names, 7 of them read from the source
 ├─ layers.{0..2}
 │  ├─ .{query,key}
 │  │  └─ .{weight,bias}
@@ -105,7 +105,7 @@ def test_patterns_are_those_of_a_probe():
     assert bp.names(model, ["**.bias", "!layers.**"])[:] == ("heads.used.bias", "heads.spare.bias")
     assert bp.names(model, r"re:.*:scor.*")[:] == tuple(f"layers.{at}:scores" for at in range(3))
     assert set(bp.names(model)) == set(bp.names(model, ["**", "**:*"]))
-    assert bp.names(model, "**:*()")[:3] == ("layers.0:transpose()", "layers.0:query()", "layers.0:key()")
+    assert {"layers.0:transpose()", "layers.0:query()"} <= set(bp.names(model, "layers.0:*()"))
 
 
 def test_a_pattern_that_matches_nothing_names_the_nearest():
@@ -171,13 +171,13 @@ GIVEN = {
     "vit": (lambda: varied_models.Vit(), lambda: (torch.rand(2, 1, 12, 12),)),
     "experts": (lambda: varied_models.Experts(), lambda: (torch.rand(6, 16),)),
     "siren": (lambda: varied_models.siren(), lambda: (torch.rand(6, 2),)),
-    "elman": (lambda: varied_models.Elman(), lambda: (torch.rand(3, 7, 2),)),
+    "elman": (lambda: varied_models.Elman(), lambda: (torch.rand(3, 20),)),
     "conv1d": (lambda: varied_models.conv1d(), lambda: (torch.rand(2, 1, 30),)),
     "plain": (lambda: varied_models.plain(3, nn.GELU), lambda: (torch.rand(4, 16),)),
     "mlp": (lambda: small_models.mlp(), lambda: (torch.rand(4, 16),)),
     "cnn": (lambda: small_models.cnn(norm=True), lambda: (torch.rand(2, 1, 12, 12),)),
     "residual": (lambda: small_models.Residual(), lambda: (torch.rand(4, 16),)),
-    "lora": (lambda: small_models.Lora(), lambda: (torch.rand(4, 16),)),
+    "lora": (lambda: small_models.Lora(nn.Linear(16, 4)), lambda: (torch.rand(4, 16),)),
     "branches": (lambda: small_models.Branches(), lambda: (torch.rand(4, 16),)),
     "attention": (lambda: Model(), lambda: (torch.rand(2, 4, 8),)),
     "encoder": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), lambda: (torch.rand(2, 3, 8),)),

@@ -26,7 +26,7 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: str | No
     ...         return scores.softmax(-1) @ x
     >>> model = torch.nn.Sequential(Attention(), Attention())
     >>> print(bp.names(model))
-    Sequential: 15 names, 4 of them read from the source
+    Sequential: 19 names, 4 of them read from the source
     ├─ {0,1}
     │  ├─ .{query,key}
     │  │  └─ .{weight,bias}

@@ -90,6 +90,7 @@ class Names(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> tuple[str, ...]: ...
     def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        """The name at a position, or several as a tuple."""
         return tuple(self.marks)[index]
 
     def __len__(self) -> int:

@@ -13,7 +13,6 @@ from backprobe.probe.model import names_in
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of
 from backprobe.probe.source_names import bound_in, bound_in_model
-from backprobe.source.user_code import innermost
 
 
 def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -23,12 +22,12 @@ def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[st
     except NoBackend:
         if backend is not None:
             raise
-        starts = [_started(target, one) for one in imported_backends()] or [target]
-        start = next((one for one in starts if innermost(one) is not None), target)
+        starts = [_started(target, one) for one in imported_backends()]
+        start = next((one for one, is_within in starts if is_within), starts[0][0] if starts else target)
         return _bound(bound_in(start, operations=operations)), ()
     found.refuse(target, f"bp.names({name_of(target)})")
     if not is_model(found, target):
-        return _bound(bound_in(_started(target, found), operations=operations)), ()
+        return _bound(bound_in(_started(target, found)[0], operations=operations)), ()
     models = found.models
     assert models is not None
     call = models.call(target, (), {})
@@ -43,11 +42,11 @@ def _bound(names: list[str]) -> dict[str, str]:
     return {name.removeprefix(":"): "" if name == ":return" else text.FROM_SOURCE for name in names}
 
 
-def _started(target: Any, backend: Backend) -> Any:
-    """The function that a call of the target runs."""
+def _started(target: Any, backend: Backend) -> tuple[Any, bool]:
+    """The function that a call of the target runs, and whether it does so in a way that the framework knows."""
     run = FunctionRun(Probe(target), backend)
     try:
-        return run.starts_at()
+        return run.starts_at(), run.around is not None
     finally:
         run.trace.release()
         run.tape.release()

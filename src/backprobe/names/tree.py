@@ -24,7 +24,7 @@ def tree(marks: Mapping[str, str]) -> list[str]:
     """The lines of a tree of names, each with what is to be said of it.
 
     >>> print(*tree({"h.0": "", "h.1": "", "h.0.w": "", "h.1.w": "", "h.0:u": "from source", "head": ""}), sep="\\n")
-    ├─ h
+    ├─ h (path only)
     │  ├─ .0
     │  │  ├─ .w
     │  │  └─ :u (from source)
