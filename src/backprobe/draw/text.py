@@ -85,11 +85,17 @@ class Captions:
         return "value" if entry.inputs or entry.reads or (entry.source and entry.source.expression) else "input"
 
     def is_data(self, at: int) -> bool:
-        """Is it an input that requires no gradient, or computed from such alone? A parameter is none."""
-        entry = self.record.entries[at]
-        if at in self.record.outputs or at in self.graph.parameters:
+        """Is it an input that requires no gradient, or read off the record to be computed from such alone?
+
+        A frozen parameter is none, nor what a module or a line computes from one.
+        """
+        entry, (_, local) = self.record.entries[at], split(self.graph.full_names[at])
+        if self.role(at) in ("output", "parameter") or local is None or local.startswith("return"):
             return False
-        return entry.is_because("frozen") or (entry.status is GradStatus.NOT_FLOAT and self.role(at) == "input")
+        if not entry.is_because("frozen"):
+            return entry.status is GradStatus.NOT_FLOAT and self.role(at) == "input"
+        is_computed = self.role(at) == "value"
+        return (not is_computed or bool(entry.reads)) and all(map(self.is_data, {one.at for one in entry.reads} - {at}))
 
     def lines(self, at: int, name: str) -> list[str]:
         """What a node says of a value of this name, and of its gradient."""

@@ -21,7 +21,7 @@ MOST = 8
 FEW = 5
 """Names that a list shows one by one; more are folded by path."""
 
-PLACE = re.compile(r":\d+(:|$)")  # a line of a file: no local of a program is a bare number
+NO_NAME = re.compile(r":\d+(:|$)|^[^`(\[]*\s")  # lines of files, sentences: no local of a program is a bare number
 WORD = re.compile(r"\w+")
 
 Choices = tuple[tuple[str, ...], ...]
@@ -49,7 +49,7 @@ def quoted(names: Sequence[str], most: int = MOST) -> str:
 
 
 def _listed(names: Sequence[str], most: int, spelled: Callable[[str], str]) -> str:
-    is_long = len(names) > FEW and not any(map(PLACE.search, names))
+    is_long = len(names) > FEW and not any(map(NO_NAME.search, names))
     shown = folded(names) if is_long else [(name, 1) for name in names]
     rest = len(names) - sum(count for _, count in shown[:most])
     return ", ".join(spelled(text) for text, _ in shown[:most]) + (f" and {rest} more" if len(shown) > most else "")
