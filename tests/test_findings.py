@@ -1,6 +1,6 @@
 """A report is plain data that prints with the file and line of each cause."""
 
-from backprobe.findings.report import Finding, Report, arranged, linked
+from backprobe.findings.report import Finding, Report, arranged
 from backprobe.record.source import Source
 
 LINE = Source("train.py", 12, "    d = v.detach()", "v.detach()", ("torch.detach",))
@@ -35,13 +35,13 @@ def test_ok_is_that_nothing_was_found():
 
 
 def test_a_finding_that_follows_from_another_hangs_beneath_it():
-    symptom = Finding("none", "w", "w.grad is None", facts=(f"{CUT.headline} (train.py:12)", "more"), remedy="d = v")
+    symptom = Finding("none", "w", "w.grad is None", facts=(f"{CUT.headline} (train.py:12)", "more"), remedy="d = v",
+                      cause=CUT.headline)  # fmt: skip
     other = Finding("frozen", "x", "x is frozen")
-    assert [one.cause for one in linked((symptom, CUT, other))] == [CUT.headline, "", ""]
-    text = str(Report("three", linked((symptom, CUT, other)))).splitlines()
+    text = str(Report("three", (symptom, CUT, other))).splitlines()
     assert text[1] == "  1. 'd' is cut off by detach()"
     assert text[7:] == ["     - w.grad is None", "         seen:  more", "  2. x is frozen"]
-    html = Report("three", linked((symptom, CUT)))._repr_html_()
+    html = Report("three", (symptom, CUT))._repr_html_()
     assert html.index("cut off by detach()") < html.index("w.grad is None") and html.count("<ul") == 2
 
 

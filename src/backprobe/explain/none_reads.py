@@ -14,7 +14,7 @@ from backprobe.explain.missing import explain_missing
 from backprobe.explain.text import finding, say
 from backprobe.explain.without_history import without_history
 from backprobe.findings.phrasing import MOST, listed, location
-from backprobe.findings.report import Finding, Report, grouped, linked
+from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import SMALL, brief
 from backprobe.record.entries import Entry, GradStatus, NoneRead, Record, WhyEmpty
 from backprobe.record.names import strip
@@ -66,8 +66,7 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
     groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read), read.is_there))
     texts = listed(list(dict.fromkeys(read.one.text for read in reads)))
     heading = say("none_read", texts=texts, heading=report.heading)
-    found = (*(_finding(record, group, arrays) for group in groups), *report.findings)
-    return Report(heading, linked(found), report.notes)
+    return Report(heading, (*(_finding(record, group, arrays) for group in groups), *report.findings), report.notes)
 
 
 def _reads(record: Record) -> list[_Read]:

@@ -156,15 +156,6 @@ def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]
     return [(findings[at], beneath) for at, beneath in found.items()]
 
 
-def linked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings, where one whose facts state the headline of another hangs beneath that."""
-    return tuple([
-        replace(one, cause=next((other.headline for other in findings if other is not one and not other.cause
-                                 and any(fact.startswith(other.headline) for fact in one.facts)), one.cause))
-        for one in findings
-    ])  # fmt: skip
-
-
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
     """Items in groups that have one key, in the order of the first of each."""
     groups: dict[object, list[T]] = {}
