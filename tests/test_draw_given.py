@@ -4,7 +4,9 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from backprobe.backends.discover import load_arrays
 from backprobe.draw.flows import flows_of
+from backprobe.draw.text import Captions
 
 
 class Net(nn.Module):
@@ -71,3 +73,34 @@ def test_a_part_that_is_a_value_of_its_own_is_what_the_result_reads():
 
     rec = bp.probe(program, ["**", "**:*()"], cotangent=torch.ones(2))(torch.ones(2), torch.ones(2))
     assert ("a", "return") not in dashed(rec)
+
+
+class Scored(torch.nn.Module):
+    """Ids, a constant and targets are data; one bias is frozen, and one value is cut off."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.head = torch.nn.Embedding(5, 3), torch.nn.Linear(3, 3)
+        self.head.bias.requires_grad_(False)
+
+    def forward(self, ids, scale, targets):
+        doubled = scale * 2
+        bias = self.head.bias * 1
+        h = self.head(self.embed(ids)) * doubled + bias
+        best = h.argmax(-1)
+        return ((h - targets) ** 2).mean() + (best * h.detach().sum(-1)).sum() * 0
+
+
+def test_plain_data_is_not_drawn_as_frozen():
+    given = torch.tensor([1, 2]), torch.ones(3), torch.zeros(2, 3)
+    rec = bp.probe(Scored(), ["**", ":*"])(*given)
+    captions = Captions(rec.record, load_arrays("torch"))
+    said = {entry.name: captions.gradient(at, entry.name) for at, entry in enumerate(rec.record.entries)}
+    data = ["data: not differentiated"]
+    assert [said[name] for name in ("ids", "scale", "targets", "doubled")] == [data] * 4
+    assert said["head.bias"][0] == "no gradient: frozen"
+    assert said["bias"][0] == "no gradient: frozen"
+    assert said["best"][0] == "no gradient: not_float"
+    drawn = bp.draw(rec, open="**").svg
+    assert drawn.count("data: not differentiated") == 4
+    assert drawn.count("no gradient: frozen") == 1

@@ -32,6 +32,7 @@ PUBLIC = {
     "StrategyRefused", "UnknownAttribute", "UnknownName",
     "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
     "DiffRuns", "diff_live",
+    "Names", "names",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "NoiseRuns", "probe", "provoke", "stamp",
     "Sweep", "SweepRuns", "sweep",
 }  # fmt: skip

@@ -475,6 +475,17 @@ def test_a_notebook_gets_the_same_cells():
     assert found.below == ["gradients are of return"]
 
 
+def test_in_a_notebook_the_place_of_a_line_is_never_broken_or_out_of_view():
+    """The style keeps it in one piece, while statements and numbers wrap to the width of the page."""
+    shown = bp.probe(toy)(3.0, 2.0, 1.0)._repr_html_()
+    line = toy.__code__.co_firstlineno + 1
+    assert f'<div class="line"><span class="place">test_table.py:{line}</span>  u = x * w</div>' in shown
+    rules = dict(re.findall(r"^(\.backprobe table .*?) \{(.*)\}", shown, re.M))
+    assert "white-space: nowrap" in rules[".backprobe table .place"]
+    assert "white-space: pre-wrap" in rules[".backprobe table .line"]
+    assert "white-space: pre-wrap" in rules[".backprobe table th, .backprobe table td"]
+
+
 def test_a_column_of_source_has_a_title_where_an_entry_has_a_line():
     model = torch.nn.Linear(2, 1)
     with bp.probe(model, "*") as rec:
@@ -511,7 +522,7 @@ def test_html_escapes_names_and_source_texts():
     assert "<lambda>" not in shown
     assert "<script>" not in shown
     found = parsed(recording)
-    assert set(found.tags) <= {"table", "thead", "tbody", "tr", "th", "td", "code", "br", "div", "style"}
+    assert set(found.tags) <= {"table", "thead", "tbody", "tr", "th", "td", "code", "br", "div", "span", "style"}
     text = "\n".join(found.cells)
     assert "/<lambda>" in text
     assert "<script>alert(1)</script>" in text

@@ -37,6 +37,7 @@ from backprobe.explain import explain
 from backprobe.findings.report import Finding, Report
 from backprobe.guard import guard
 from backprobe.health import health
+from backprobe.names import Names, names
 from backprobe.noise_floor import NoiseFloor, NoiseRuns, noise_floor
 from backprobe.probe import probe
 from backprobe.probe.probe_class import Probe
@@ -81,6 +82,7 @@ __all__ = [
     "GradStatus",
     "Histogram",
     "IndirectInput",
+    "Names",
     "NoBackend",
     "NoGradient",
     "NoSource",
@@ -130,6 +132,7 @@ __all__ = [
     "hvp",
     "jacobian",
     "load",
+    "names",
     "noise_floor",
     "open_run",
     "probe",

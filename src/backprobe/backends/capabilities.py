@@ -289,6 +289,9 @@ class Models(Protocol):
     replaces_parameters: bool = False
     """Does the program go on with what ``ModuleObserver.parameter`` returns?"""
 
+    libraries: Collection[str] = ()
+    """The packages whose modules are the framework's own: the locals of their forwards are no part of a program."""
+
     buffers: Callable[[Any], Mapping[str, Any]] | None = None
     """What a model computes with and has no entry, by path, such as the running statistics of a normalisation."""
 
@@ -320,6 +323,10 @@ class ModelCall(Protocol):
     @abstractmethod
     def module_paths(self) -> Iterable[str]:
         """The paths of the modules that can run, the model itself being ""."""
+
+    def forwards(self) -> Mapping[str, Any]:
+        """The function that each module runs, by the first path of the module, as far as that is known beforehand."""
+        return {"": self.forward}
 
     @abstractmethod
     def parameter_paths(self) -> Iterable[str]: ...

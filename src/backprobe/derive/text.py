@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from backprobe.derive.chain import MOST_PATHS, Chain
 from backprobe.derive.factors import Factor, size
 from backprobe.derive.notation import Text
+from backprobe.findings.phrasing import listed
 
 
 def sentences(chain: Chain) -> list[str]:
@@ -55,7 +56,7 @@ def _about_sum(chain: Chain) -> Iterator[str]:
         given = "the given cotangent" if chain.seed is None else f"{chain.seed:.6g} instead of 1"
         yield f"backward started from {given}, which multiplies every term"
     if chain.hidden:
-        names = ", ".join(chain.entries[at].name for at in chain.hidden[:8])
+        names = listed([chain.entries[at].name for at in chain.hidden])
         yield f"the gradient of {names} is opaque: paths through it are not shown"
     elif chain.sum_agrees is False:
         yield (

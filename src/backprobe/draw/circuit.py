@@ -39,7 +39,7 @@ class Row:
     value: str
     gradient: str
     at: int  # the position of its entry
-    grad: str = "missing"  # ok, zero, nonfinite, missing, blamed
+    grad: str = "missing"  # ok, zero, nonfinite, missing, data, blamed
     level: int | None = None
 
 
@@ -56,7 +56,7 @@ class Node:
     expression: str = ""
     lines: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
-    grad: str = "missing"  # ok, zero, nonfinite, missing, blamed
+    grad: str = "missing"  # ok, zero, nonfinite, missing, data, blamed
     level: int | None = None
 
 

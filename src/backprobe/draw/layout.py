@@ -124,6 +124,7 @@ BORDERS = {
     "nonfinite": {"color": ALARM, "penwidth": "3.5"},
     "blamed": {"color": ALARM, "penwidth": "3.5"},
     "missing": {"color": FAINT, "style": "filled,dashed", "fillcolor": "#f3f4f6"},
+    "data": {"color": FAINT},
 }
 
 

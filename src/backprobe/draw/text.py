@@ -19,6 +19,7 @@ from backprobe.record.names import split, strip
 from backprobe.show.drawable import LEVELS
 from backprobe.show.text import describe, forms, outputs, path_sums
 
+DATA = "data: not differentiated"
 BRIEF = 20  # characters of the numbers in a row
 SHORT = 12  # characters of a name that is still written into a ∂/∂
 DASHED = "dashed line: read, but nothing flows back"
@@ -83,6 +84,19 @@ class Captions:
             return "plain"
         return "value" if entry.inputs or entry.reads or (entry.source and entry.source.expression) else "input"
 
+    def is_data(self, at: int) -> bool:
+        """Is it an input that requires no gradient, or read off the record to be computed from such alone?
+
+        A frozen parameter is none, nor what a module or a line computes from one.
+        """
+        entry, (_, local) = self.record.entries[at], split(self.graph.full_names[at])
+        if self.role(at) in ("output", "parameter") or local is None or local.startswith("return"):
+            return False
+        if not entry.is_because("frozen"):
+            return entry.status is GradStatus.NOT_FLOAT and self.role(at) == "input"
+        is_computed = self.role(at) == "value"
+        return (not is_computed or bool(entry.reads)) and all(map(self.is_data, {one.at for one in entry.reads} - {at}))
+
     def lines(self, at: int, name: str) -> list[str]:
         """What a node says of a value of this name, and of its gradient."""
         value = self.value(at)
@@ -134,7 +148,8 @@ class Captions:
         """The gradient where there is little room: of a large one its rms, for its shape is the value's."""
         entry = self.record.entries[at]
         if entry.status is not GradStatus.OK:
-            return "" if entry.status is GradStatus.NOT_TENSOR else f"no gradient: {entry.status}"
+            said = DATA if self.is_data(at) else f"no gradient: {entry.status}"
+            return "" if entry.status is GradStatus.NOT_TENSOR else said
         return f"gradient {self._brief(entry.grad, False)}" if self.kind(at) != "zero" else "gradient is zero"
 
     def _brief(self, tensor: Any, shaped: bool = True) -> str:
@@ -149,10 +164,10 @@ class Captions:
         return f"{sizes(self.arrays.describe(tensor).shape or ())} {rms}" if shaped else rms
 
     def kind(self, at: int) -> str:
-        """Which of five ways of drawing a value asks for: ok, zero, nonfinite, missing, blamed."""
+        """Which of six ways of drawing a value asks for: ok, zero, nonfinite, missing, data, blamed."""
         entry = self.record.entries[at]
         if entry.status is not GradStatus.OK:
-            return "missing"
+            return "data" if self.is_data(at) else "missing"
         return "nonfinite" if self.is_not_finite(entry.grad) else "zero" if self._is_zero(entry.grad) else "ok"
 
     def gradient(self, at: int, name: str) -> list[str]:
@@ -161,7 +176,7 @@ class Captions:
         if entry.status is GradStatus.NOT_TENSOR:
             return []
         if entry.status is not GradStatus.OK:
-            return [f"no gradient: {entry.status}", entry.reason]
+            return [DATA] if self.is_data(at) else [f"no gradient: {entry.status}", entry.reason]
         kind, line = self.kind(at), self._number(entry.grad, name)
         if kind == "zero":
             return [line, f"zero: {self._why_zero(at)}"]

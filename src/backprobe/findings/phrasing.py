@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
+import re
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry
+from backprobe.record.names import outside
 from backprobe.record.source import Source
 
 MOST = 8
 """Names that a list shows before it counts the rest."""
 
 
+FEW = 5
+"""Names that a list shows one by one; more are folded by path."""
+
+NO_NAME = re.compile(r":\d+(:|$)|^[^`(\[]*\s")  # lines of files, sentences: no local of a program is a bare number
+WORD = re.compile(r"\w+")
+
+Choices = tuple[tuple[str, ...], ...]
+"""A name in its parts, each with what may stand there."""
+
+
 def listed(names: Sequence[object], most: int = MOST) -> str:
-    """Names as text; of many the first, and how many more there are.
+    """Names as text: many are folded by path, and of too many the first are shown, and how many more there are.
 
     >>> listed(["a", "b"]), listed(["a", "b", "c"], most=2)
     ('a, b', 'a, b and 1 more')
+    >>> listed([f"h.{at}.{name}" for at in range(3) for name in ("weight", "bias")])
+    'h.{0..2}.{weight,bias}'
     """
-    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return _listed([*map(str, names)], most, str)
 
 
 def quoted(names: Sequence[str], most: int = MOST) -> str:
@@ -30,7 +45,68 @@ def quoted(names: Sequence[str], most: int = MOST) -> str:
     >>> quoted(["u", "v"])
     "'u', 'v'"
     """
-    return listed([repr(name) for name in names], most)
+    return _listed(names, most, repr)
+
+
+def _listed(names: Sequence[str], most: int, spelled: Callable[[str], str]) -> str:
+    is_long = len(names) > FEW and not any(map(NO_NAME.search, names))
+    shown = folded(names) if is_long else [(name, 1) for name in names]
+    rest = len(names) - sum(count for _, count in shown[:most])
+    return ", ".join(spelled(text) for text, _ in shown[:most]) + (f" and {rest} more" if len(shown) > most else "")
+
+
+def folded(names: Sequence[str]) -> list[tuple[str, int]]:
+    """Names as patterns that match these and no others, in the order of the first of each, with how many each matches.
+
+    ``record.patterns.expanded`` gives the names back. Names of one part alone, such as ``u``, stay as they are.
+
+    >>> folded(["h.0.q", "h.1.q", "h.0.k", "h.1.k", "wte", "h.2.q"])
+    [('h.{0,1}.{q,k}', 4), ('wte', 1), ('h.2.q', 1)]
+    """
+    if len({*names}) < len(names):
+        return [(name, 1) for name in names]
+    found: Iterable[Choices] = [tuple([(part,) for part in parts(name)]) for name in names]
+    for at in reversed(range(max(map(len, found), default=0))):
+        groups: dict[object, list[Choices]] = {}
+        for one in found:
+            is_open = 1 < len(one) > at and all(map(WORD.fullmatch, one[at]))
+            rest = tuple([frozenset(part) for part in (*one[:at], ("",), *one[at + 1 :])])
+            groups.setdefault(rest if is_open else one, []).append(one)
+        found = [
+            group[0] if len(group) == 1
+            else (*group[0][:at], tuple([each for one in group for each in one[at]]), *group[0][at + 1 :])
+            for group in groups.values()
+        ]  # fmt: skip
+    return [("".join(map(braced, one)), math.prod(map(len, one))) for one in found]
+
+
+def parts(name: str) -> list[str]:
+    """The segments of a name with the separators between them.
+
+    >>> parts("h.0/rotate:d['a.b']#1")
+    ['h', '.', '0', '/', 'rotate', ':', "d['a.b']", '#', '1']
+    """
+    if name.count("`") % 2:
+        return [name]  # it is none
+    marked = "".join(f"\0{char}\0" if char in ".:/#" and read else char
+                     for char, read in zip(name, outside(name), strict=True))  # fmt: skip
+    return [part for part in marked.split("\0") if part]
+
+
+def braced(choices: Sequence[str]) -> str:
+    """What may stand in one place of a name, in braces; of numbers that follow each other the first and the last."""
+    if len(choices) == 1:
+        return choices[0]
+    numbers = sorted(int(each) for each in choices if each.isascii() and each.isdigit() and str(int(each)) == each)
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    written = [f"{run[0]}..{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs]
+    known = {*map(str, numbers)}
+    return "{" + ",".join([*written, *(each for each in choices if each not in known)]) + "}"
 
 
 def plural(count: int, what: str) -> str:

@@ -6,12 +6,12 @@ A report prints as a numbered list, each finding with the file and line of its c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from backprobe.errors import indented, labelled
 from backprobe.findings.wrapping import fitted
-from backprobe.markup import Html, element, facts, numbered, shown
+from backprobe.markup import Html, element, facts, joined, numbered, shown
 from backprobe.record.brief import path, place
 from backprobe.record.source import Source
 
@@ -27,7 +27,8 @@ class Finding:
     ``source`` the user's line that caused it, None where no line did. ``facts`` are what was seen, a sentence
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
-    are the parts of the headline that come from the recording, by what they are.
+    are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
+    finding beneath which this one is printed, because it follows from that.
 
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
@@ -43,6 +44,7 @@ class Finding:
     chain: tuple[str, ...] = ()
     remedy: str = ""
     fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    cause: str = ""
 
     def __repr__(self) -> str:
         where = "" if self.source is None else f" ({place(self.source.file, self.source.line)})"
@@ -119,7 +121,10 @@ class Report:
         return f"<{type(self).__name__}: {self.heading}{found}>"
 
     def _repr_html_(self) -> str:
-        found = numbered([each._html() for each in self.findings])
+        found = numbered([
+            joined([root._html(), numbered([each._html() for each in beneath])])
+            for root, beneath in arranged(self.findings)
+        ])  # fmt: skip
         notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
         return shown(element("div", self.heading, class_="heading"), found, *notes)
 
@@ -128,10 +133,27 @@ class Report:
 
 
 def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str]) -> str:
-    """A report as text: each finding in full, with a number where there are several."""
-    marks = [f"  {number}. " if len(findings) > 1 else "  " for number in range(1, len(findings) + 1)]
-    found = [mark + indented(each._text(), len(mark)) for mark, each in zip(marks, findings, strict=True)]
+    """A report as text: each finding in full, with a number where there are several, and beneath it what follows."""
+    found, roots = [], arranged(findings)
+    for number, (root, beneath) in enumerate(roots, 1):
+        mark = f"  {number}. " if len(roots) > 1 else "  "
+        found.append(mark + indented(root._text(), len(mark)))
+        found += [" " * len(mark) + "- " + indented(each._text(), len(mark) + 2) for each in beneath]
     return "\n".join([heading, *found, *(f"  note: {note}" for note in notes)])
+
+
+def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]:
+    """The findings that follow from no other, each with those that follow from it, without what it says already."""
+    places = {one.headline: at for at, one in reversed([*enumerate(findings)]) if not one.cause}
+    found: dict[int, list[Finding]] = {at: [] for at, one in enumerate(findings) if one.cause not in places}
+    for one in findings:
+        if one.cause in places:
+            root = findings[places[one.cause]]
+            facts = tuple([fact for fact in one.facts if not fact.startswith(root.headline)])
+            found[places[one.cause]].append(
+                replace(one, facts=facts, remedy="" if one.remedy == root.remedy else one.remedy)
+            )
+    return [(findings[at], beneath) for at, beneath in found.items()]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from typing import Any
 
-LABEL = re.compile(r"\s*(?:\d+\. )?(?:note: |\w+: +)?")
+LABEL = re.compile(r"\s*(?:\d+\. |- )?(?:note: |\w+: +)?")
 
 
 def wrapped(words: str, width: int) -> str:

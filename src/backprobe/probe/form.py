@@ -141,6 +141,10 @@ class Form:
         """A note on what the form itself did that may have caused an error of the program."""
         return None
 
+    def source_names(self) -> Sequence[str]:
+        """What the source of the program binds, for names that a run does not come to."""
+        return ()
+
     def known_names(self) -> Sequence[str]:
         """Names that the program has whether or not it ran them, for suggestions."""
         return ()

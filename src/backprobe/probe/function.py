@@ -13,6 +13,7 @@ from backprobe.probe.output import Output
 from backprobe.probe.request import bound, name_of
 from backprobe.probe.run import Run
 from backprobe.probe.several_outputs import Asked
+from backprobe.probe.source_names import bound_in
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
 from backprobe.source.reporting import reporting
@@ -41,6 +42,9 @@ class FunctionRun(Run):
         self.reporting = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         self.bound = self._bound(function, args, kwargs)
         return self.bound.arguments
+
+    def source_names(self) -> Sequence[str]:
+        return bound_in(self.starts_at(), operations=self.selection.asks_operations)
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         given = self.bound.arguments

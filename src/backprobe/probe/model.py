@@ -11,6 +11,7 @@ from backprobe.errors import BadOption, NoSource
 from backprobe.probe.form import Form
 from backprobe.probe.replacements import refuse_unknown_paths
 from backprobe.probe.run import Run
+from backprobe.probe.source_names import bound_in_model
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote_path
@@ -142,6 +143,9 @@ class ModelRun(Run):
         result = self.call.finish(returned, self.undo)
         modules.name_unseen(self.call)
         return result
+
+    def source_names(self) -> Sequence[str]:
+        return bound_in_model(models_of(self), self.call, operations=self.selection.asks_operations)
 
     def known_names(self) -> Sequence[str]:
         forward = innermost(self.starts_at())

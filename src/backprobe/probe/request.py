@@ -55,7 +55,7 @@ class Request:
                 "create_graph is True or False", asked=f"create_graph={written(options.create_graph)}",
                 next="create_graph=True",
             )  # fmt: skip
-        several = self.asked[0].key is not None
+        several = bool(self.asked) and self.asked[0].key is not None
         if several and options.strategy != "edges":
             refuse_several(
                 self.of, f"bp.probe(..., strategy={options.strategy!r}, ", 'strategy="edges"',

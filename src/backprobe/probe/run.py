@@ -17,6 +17,7 @@ from backprobe.probe.output import Output, Words, choose
 from backprobe.probe.replacements import refuse_never_bound
 from backprobe.probe.request import name_of
 from backprobe.probe.several_outputs import Asked
+from backprobe.probe.source_names import name_unbound
 from backprobe.recording import Recording
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import over
@@ -69,6 +70,10 @@ class Run(Form):
         self.hold_unnamed()
         self.trace.close()
         self.schema = self.trace.schema(self.differentiated)
+        missed = self.schema.unmatched(self.selection) if self.probe.select is not None else ()
+        if missed:
+            name_unbound(self.trace, missed, self.source_names())
+            self.schema = self.trace.schema(self.differentiated)
         tensors = [self.trace.versions.tensors[number] for number in self.differentiated]
         roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
         return Ran(result, roots, self.trace.captures(self.schema))

@@ -17,6 +17,7 @@ from functools import lru_cache
 from backprobe.errors import BadName
 
 SPECIAL = frozenset(":#/*![`.")
+BRACES = frozenset("{,")  # together they stand for several names
 COUNT = re.compile(r"#(-?\d+)")
 QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 LITERAL = frozenset("`[(")
@@ -30,7 +31,12 @@ def quote(segment: str) -> str:
     >>> quote("attn"), quote("a:b"), quote("tick`")
     ('attn', '`a:b`', '`tick```')
     """
-    return "`" + segment.replace("`", "``") + "`" if SPECIAL & set(segment) or not segment else segment
+    return "`" + segment.replace("`", "``") + "`" if _is_special(segment) else segment
+
+
+def _is_special(segment: str) -> bool:
+    found = {*segment}
+    return not found or bool(found & SPECIAL) or found >= BRACES
 
 
 @lru_cache(65536)

@@ -32,6 +32,7 @@ MOST_DECISIONS = 65536
 FEW = 12  # names that a message lists when none is similar
 HOLD_NOTHING = (str, bytes, type, FunctionType, MethodType, BuiltinFunctionType)
 GLOB = re.compile(r"\*\*|\*")
+RANGE = re.compile(r"(\d+)\.\.(\d+)")
 
 
 def glob_of_modules(text: str) -> str:
@@ -71,13 +72,39 @@ class Pattern:
 
 
 def texts_of(patterns: str | Sequence[str]) -> list[str]:
-    """A pattern, or several, as a list. Raises BadName."""
+    """A pattern, or several, as a list, with braces expanded. Raises BadName."""
     several = isinstance(patterns, Iterable) and not isinstance(patterns, str | bytes)
     texts = list(patterns) if several else [patterns]
     for text in texts:
         if not isinstance(text, str):
             raise BadName(f"a pattern is a string, not {kind(text)}", asked=written(text), next="'u'")
-    return texts  # type: ignore[return-value]  # each is a str by now
+    return [one for text in texts for one in expanded(text)]  # type: ignore[arg-type]  # each is a str by now
+
+
+def expanded(text: str) -> list[str]:
+    """The patterns that one with braces stands for. Raises BadName.
+
+    >>> expanded("h.{0..2,5}.{q,k}")[:3], expanded("!{u,v}"), expanded("re:u{2}")
+    (['h.0.q', 'h.0.k', 'h.1.q'], ['!u', '!v'], ['re:u{2}'])
+    """
+    if "{" not in text or text.removeprefix("!").startswith("re:"):
+        return [text]
+    read = outside(text)
+    start = next((at for at, char in enumerate(text) if char == "{" and read[at]), len(text))
+    end = next((at for at in range(start, len(text)) if text[at] == "}" and read[at]), None)
+    if end is None:
+        return [text]
+    rest, inside = expanded(text[end + 1 :]), text[start + 1 : end]
+    choices = [RANGE.fullmatch(part) or part for part in partition(inside, ",")]
+    if choices == [inside] or any(isinstance(one, str) and len(partition(one, ".")) > 1 for one in choices):
+        return [text[: end + 1] + behind for behind in rest]
+    if any(isinstance(one, re.Match) and int(one[2]) - int(one[1]) >= MOST_DECISIONS for one in choices):
+        raise BadName(f"the pattern {text!r} stands for too many", asked=repr(text), next="* instead of the range")
+    written = [
+        str(each) for one in choices
+        for each in (range(int(one[1]), int(one[2]) + 1) if isinstance(one, re.Match) else [one])
+    ]  # fmt: skip
+    return [text[:start] + each + behind for each in written for behind in rest]
 
 
 def root_spelled_out(text: str) -> str:

@@ -72,6 +72,8 @@ SENTENCES = {
     "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "its module was not seen to run",
+    "line_not_run": "no line that binds it was seen to run",
+    "no_tensor_bound": "no tensor was seen in what the lines that ran bound it to",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
     # of PyTorch
     "frozen_no_grad": "nothing recorded that it was computed from requires a gradient, and it ran under {mode}",

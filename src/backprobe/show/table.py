@@ -177,4 +177,6 @@ def html(record: Record, most: int | None = MOST_ROWS) -> Html:
 
 
 def _html_row(row: Row) -> Html:
-    return html_row(*row.brief, class_="" if row.ok else "missing")
+    *cells, source = row.brief
+    line = element("div", element("span", row.place, class_="place"), f"  {row.statement}", class_="line")
+    return html_row(*cells, line if source else "", class_="" if row.ok else "missing")

@@ -48,6 +48,11 @@ def reporting_copy(
     return copied(function, made, tuple([own[cell] for cell in cells])), sites
 
 
+def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site, ...]:
+    """The places in the text of a plain function that bind a value. Raises NoSource."""
+    return _compiled(function.__code__, function.__code__.co_filename, operations, False)[1]
+
+
 @lru_cache(4096)
 def _compiled(
     code: CodeType, file: str, operations: bool, calls: bool

@@ -189,11 +189,11 @@ class Naming:
         self.latest = (("", value),)
         self.parameters.add(path, number, value)
 
-    def absent(self, path: str, status: GradStatus, why: Reason) -> None:
-        """A module that was selected, and whose return value does not exist."""
+    def absent(self, path: str, status: GradStatus, why: Reason, local: str) -> None:
+        """What was selected and does not exist, as what a module returns that did not run."""
         scope = ScopeId(None, path, 0)
         value = Value(None, scope, NO_SITE, absent=(status, why))
-        value.names.append((scope, "return", 0, ""))
+        value.names.append((scope, local, 0, ""))
         self.made.append(value)
 
     def output(

@@ -391,7 +391,7 @@ class Trace:
 
     def absent(self, path: str, status: GradStatus, why: Reason) -> None:
         """A module that was selected, and whose return value does not exist."""
-        self._say(0, ABSENT, (path, status, why))
+        self._say(0, ABSENT, (path, status, why, "return"))
 
     # what is replaced
 

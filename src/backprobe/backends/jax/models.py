@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import jax
@@ -36,6 +37,7 @@ class JaxModels(Models):
     """Models of Flax and Equinox."""
 
     replaces_parameters = True
+    libraries = frozenset({"flax", "equinox", "jax"})
 
     def is_model(self, value: Any) -> bool:
         return kind(value) is not None
@@ -158,6 +160,9 @@ class LibraryCall(ModelCall):
     def forward(self) -> Any:
         return type(self.model).__call__
 
+    def forwards(self) -> Mapping[str, Any]:
+        return {"": MethodType(self.forward, self.model)}
+
 
 @dataclass
 class TreeCall(LibraryCall):
@@ -173,6 +178,9 @@ class TreeCall(LibraryCall):
 
     def module_paths(self) -> Iterable[str]:
         return list(modules(self.model))
+
+    def forwards(self) -> Mapping[str, Any]:
+        return {path: MethodType(type(module).__call__, module) for path, module in modules(self.model).items()}
 
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.held)

@@ -35,6 +35,7 @@ class KerasModels(Models):
     """Keras's models and layers. Keras is imported when there is one."""
 
     is_model = staticmethod(layers.is_layer)
+    libraries = frozenset({"keras", "tensorflow"})
 
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> KerasModelCall:
         from backprobe.backends.tensorflow.models import KerasModelCall

@@ -47,6 +47,9 @@ class KerasModelCall(ModelCall):
     def module_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.modules]
 
+    def forwards(self) -> Mapping[str, Any]:
+        return {every[0]: own_call(module) for module, every in self.structure.known.values() if is_layer(module)}
+
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.variables]
 

@@ -32,6 +32,7 @@ class TorchModels(Models):
 
     call = models.TorchModelCall
     replaces_parameters = True
+    libraries = frozenset({"torch"})
 
     def is_model(self, value: Any) -> bool:
         return isinstance(value, torch.nn.Module)

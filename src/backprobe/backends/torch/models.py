@@ -60,6 +60,10 @@ class TorchModelCall(ModelCall):
         kinds = {kind for kind in map(type, self.structure.modules) if getattr(kind, "forward", None) is not idle}
         return [path for path, module in self.structure.parts if type(module) in kinds]
 
+    def forwards(self) -> Mapping[str, Any]:
+        known = {module: path for path, module in reversed(self.structure.parts)}
+        return {path: original(module, "forward") for module, path in reversed(known.items())}
+
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.parameters]
 

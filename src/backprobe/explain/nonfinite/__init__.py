@@ -13,7 +13,7 @@ from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.forward_births import ForwardPass
-from backprobe.explain.nonfinite.states import WORDS
+from backprobe.explain.nonfinite.states import WORDS, State
 from backprobe.explain.nonfinite.text import finding, heading, say
 from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings.phrasing import listed, plural
@@ -22,6 +22,8 @@ from backprobe.record.entries import Record
 from backprobe.record.graph import Graph, reached
 from backprobe.record.names import COUNT
 from backprobe.record.quoted_errors import first_line
+
+SPREAD = ("propagated", "propagated_to")
 
 
 def explain_nonfinite(record: Record) -> Report:
@@ -55,9 +57,32 @@ def _explained(record: Record, known: Evidence) -> Report:
         return Report(_clean(known), (), tuple(notes))
     began = Graph.of(record).positions.get(births[0].name, 0)
     births = diverging.explained(births, diverging.losses(known, began), record.framework)
-    places, healed = _grouped(births), _grouped(list(forward.healed(harming)))
-    rest = [*healed, *_propagated(forward, backward, births), *spread(record, births)]
-    return Report(heading(places), (*places, *rest), tuple(notes))
+    places, healed = hung(_grouped(births)), _grouped(list(forward.healed(harming)))
+    roots = [one for one in places if not one.cause]
+    only = roots[0].headline if len(roots) == 1 else ""
+    after = [replace(one, cause=only) if one.kind in SPREAD else one for one in _propagated(forward, backward, births)]
+    rest = [*healed, *after, *spread(record, births)]
+    return Report(heading(roots), (*places, *rest), tuple(notes))
+
+
+def hung(births: Sequence[Finding]) -> list[Finding]:
+    """The births, where NaN that is born of an Inf hangs beneath the birth of that, which itself hangs beneath none.
+
+    Inf that the program writes itself, as a mask does, is harmless until NaN is born of it: that is the cause there.
+    """
+    found = list(births)
+    for at, one in enumerate(births):
+        way = [i for i, before in enumerate(births[:at]) if one.name in before.chain] if _is_of_inf(one) else []
+        if way and births[way[-1]].fields.get("why") == "written_out":
+            found[way[-1]] = replace(births[way[-1]], cause=found[way[-1]].cause or one.headline)
+        elif way:
+            before = found[way[-1]]
+            found[at] = replace(one, cause=before.cause or before.headline)
+    return found
+
+
+def _is_of_inf(birth: Finding) -> bool:
+    return birth.kind == "born" and birth.fields.get("born") == say("is_born_of_inf", word=WORDS[State.NAN])
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:

@@ -1,0 +1,125 @@
+"""The class ``Names``: the names of one target, read before it runs or found in one forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+from backprobe.backends.discover import imported_backends, is_model
+from backprobe.backends.facts import Options
+from backprobe.findings.wrapping import fitted
+from backprobe.markup import element, shown
+from backprobe.names import text
+from backprobe.names.forward import ForwardProbe, shown_by
+from backprobe.names.read import read
+from backprobe.names.tree import tree
+from backprobe.probe.request import name_of
+from backprobe.record.patterns import Selection, compile_pattern, refuse_unmatched, texts_of
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Names(Sequence[str]):
+    """Names that can be asked of a function or model, a sequence of texts that prints as a tree.
+
+    ``marks`` are the names with what is to be said of each: empty for most, else that it was read from the source, or
+    that the forward which ``after`` ran did not come to it.
+    """
+
+    target: Any
+    pattern: str | Sequence[str]
+    marks: Mapping[str, str]
+    known: Mapping[str, str] = field(default_factory=dict)
+    backend: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, target: Any, pattern: str | Sequence[str], backend: str | None) -> Names:
+        """The names of a target, before it runs. Raises NothingMatched."""
+        found, notes = read(target, backend, operations=_asks_operations(pattern))
+        return cls._chosen(target, pattern, found, backend, notes)
+
+    @classmethod
+    def _chosen(
+        cls, target: Any, pattern: str | Sequence[str], known: Mapping[str, str], backend: str | None,
+        notes: tuple[str, ...] = (),
+    ) -> Names:  # fmt: skip
+        """The names that a pattern selects among those that are known. Raises NothingMatched."""
+        in_function, texts = _in_function(target), texts_of(pattern)
+        compiled = [compile_pattern(one, in_function=in_function) for one in texts if one != text.EVERYTHING]
+        full = {name: f":{name}" if in_function and name[0] not in "/:" else name for name in known}
+        for one in compiled:
+            if not one.excludes and not any(map(one.matches, full.values())):
+                asked = lambda pattern: text.spelled(target, pattern)  # noqa: E731 - a part of the call
+                refuse_unmatched(one.text, known, name_of(target), asked)
+        wanted = None if text.EVERYTHING in texts or all(one.excludes for one in compiled) else compiled
+        marks = {
+            name: mark for name, mark in known.items()
+            if (wanted is None or any(one.matches(full[name]) for one in wanted if not one.excludes))
+            and not any(one.matches(full[name]) for one in compiled if one.excludes)
+        }  # fmt: skip
+        return cls(target, pattern, marks, known, backend, notes)
+
+    def after(self, *args: Any, **kwargs: Any) -> Names:
+        """The names with what one forward of the target shows in addition: nothing is differentiated.
+
+        The program runs once, as under a probe: what it writes, such as the running statistics of a BatchNorm in
+        training, it writes, and it draws random numbers.
+
+        >>> import torch, backprobe as bp
+        >>> def f(x):
+        ...     pair = x * 2, x * 3
+        ...     return pair[0] + pair[1]
+        >>> bp.names(f)[:], bp.names(f, "pair").after(torch.ones(2))[:]
+        (('x', 'pair', 'return'), ('pair', 'pair.0', 'pair.1'))
+        """
+        in_function = _in_function(self.target)
+        select = [] if in_function and not _asks_operations(self.pattern) else ["**", "**:*"]
+        select += ["**:*()"] if _asks_operations(self.pattern) else []
+        probe = ForwardProbe(self.target, select or None, options=Options(backward=False), backend=self.backend)
+        ran = shown_by(probe(*args, **kwargs).record, self.target, in_function=in_function)
+        known = {name: ran.get(name, text.UNREACHED if mark else "") for name, mark in self.known.items()}
+        known |= {name: mark for name, mark in ran.items() if name not in known}
+        for name in [name for name, mark in known.items() if mark == text.UNREACHED]:
+            if any(one.startswith(f"{name}.") for one in ran):  # a container has leaves
+                known[name] = ""
+        return self._chosen(self.target, self.pattern, known, self.backend)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        """The name at a position, or several as a tuple."""
+        return tuple(self.marks)[index]
+
+    def __len__(self) -> int:
+        return len(self.marks)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.marks
+
+    def __repr__(self) -> str:
+        return f"<Names of {name_of(self.target)}: {len(self)}>"
+
+    def __str__(self) -> str:
+        return fitted("\n".join([self._heading(), *tree(self.marks), *(f"note: {note}" for note in self.notes)]))
+
+    def _heading(self) -> str:
+        return text.heading(name_of(self.target), self.marks)
+
+    def _repr_html_(self) -> str:
+        notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
+        heading = element("div", self._heading(), class_="heading")
+        return shown(heading, element("pre", "\n".join(tree(self.marks)), class_="wide"), *notes)
+
+    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
+        printer.text(str(self))  # type: ignore[attr-defined]  # IPython's
+
+
+def _in_function(target: Any) -> bool:
+    return not any(is_model(backend, target) for backend in imported_backends())
+
+
+def _asks_operations(pattern: str | Sequence[str]) -> bool:
+    return Selection(pattern, in_function=True).asks_operations

@@ -1,0 +1,52 @@
+"""The names of a target that can be read before it runs: modules and parameters, and what the source binds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backprobe.backends.discover import find_backend, imported_backends, is_model
+from backprobe.backends.protocol import Backend
+from backprobe.errors import NoBackend
+from backprobe.names import text
+from backprobe.probe.function import FunctionRun
+from backprobe.probe.model import names_in
+from backprobe.probe.probe_class import Probe
+from backprobe.probe.request import name_of
+from backprobe.probe.source_names import bound_in, bound_in_model
+
+
+def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The names, each with how it was found, and notes on what may be missing. Raises what a probe would."""
+    try:
+        found = find_backend(backend, [target])
+    except NoBackend:
+        if backend is not None:
+            raise
+        starts = [_started(target, one) for one in imported_backends()]
+        start = next((one for one, is_within in starts if is_within), starts[0][0] if starts else target)
+        return _bound(bound_in(start, operations=operations)), ()
+    found.refuse(target, f"bp.names({name_of(target)})")
+    if not is_model(found, target):
+        return _bound(bound_in(_started(target, found)[0], operations=operations)), ()
+    models = found.models
+    assert models is not None
+    call = models.call(target, (), {})
+    names = dict.fromkeys([*names_in(call), ":return"], "")
+    names |= {name: text.FROM_SOURCE for name in bound_in_model(models, call, operations=operations)
+              if name not in names}  # fmt: skip
+    return names, () if call.is_known else (text.MADE_LATER,)
+
+
+def _bound(names: list[str]) -> dict[str, str]:
+    """The names of a function, which returns something in any case."""
+    return {name.removeprefix(":"): "" if name == ":return" else text.FROM_SOURCE for name in names}
+
+
+def _started(target: Any, backend: Backend) -> tuple[Any, bool]:
+    """The function that a call of the target runs, and whether it does so in a way that the framework knows."""
+    run = FunctionRun(Probe(target), backend)
+    try:
+        return run.starts_at(), run.around is not None
+    finally:
+        run.trace.release()
+        run.tape.release()

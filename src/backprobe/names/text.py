@@ -1,0 +1,27 @@
+"""The words of ``bp.names``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backprobe.findings.phrasing import plural
+from backprobe.probe.request import name_of
+
+EVERYTHING = "**"
+FROM_SOURCE = "from source"
+UNREACHED = "from source; not bound to a tensor in this run"
+NOT_RUN = "did not run"
+PATH = "path only"
+MADE_LATER = "modules and parameters may be made as the model first runs: bp.names(model).after(x) has them"
+
+
+def heading(name: str, marks: Mapping[str, str]) -> str:
+    """What is shown, and how much of it comes from the source alone."""
+    read = sum(mark in (FROM_SOURCE, UNREACHED) for mark in marks.values())
+    return f"{name}: {plural(len(marks), 'name')}" + (f", {read:,} of them read from the source" if read else "")
+
+
+def spelled(target: Any, pattern: str | None) -> str:
+    """How names are asked for, with a pattern to select by."""
+    return f"bp.names({name_of(target)}" + (f", {pattern!r})" if pattern is not None else ")")

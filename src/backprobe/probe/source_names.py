@@ -1,0 +1,76 @@
+"""Names that the source of a program shows before it runs, and those of them that a run did not bind to a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MethodType
+from typing import Any
+
+from backprobe.backends.capabilities import ModelCall, Models
+from backprobe.errors import NoSource
+from backprobe.record.entries import GradStatus
+from backprobe.record.names import quote_path, split
+from backprobe.record.patterns import Pattern
+from backprobe.record.reasons import Reason
+from backprobe.source.reporting import sites_of
+from backprobe.source.user_code import innermost, package
+from backprobe.tracing.log import ABSENT, EACH, NAMED
+from backprobe.tracing.trace import Trace
+
+NOT_RUN = (GradStatus.NOT_EXECUTED, Reason("line_not_run"))
+NO_TENSOR = (GradStatus.NOT_TENSOR, Reason("no_tensor_bound"))
+
+
+def bound_in(function: Any, scope: str = "", *, operations: bool = False) -> list[str]:
+    """The names that the text of a function binds, without counts: none where its text is not to be had.
+
+    >>> import torch
+    >>> bound_in(torch.nn.functional.silu)
+    [':input', ':inplace', ':return']
+    """
+    plain = innermost(function)
+    if plain is None:
+        return []
+    try:
+        sites = sites_of(plain, operations=operations)
+    except NoSource:
+        return []
+    own = plain.__code__.co_varnames[:1] if isinstance(function, MethodType) else ()
+    return [f"{scope}:{local}" for local in dict.fromkeys(site.local for site in sites) if local and local not in own]
+
+
+def bound_in_model(models: Models, call: ModelCall, *, operations: bool = False) -> list[str]:
+    """The same of the forwards of a model's modules, but for those of the framework and of other libraries."""
+    forwards = call.forwards()
+    return [
+        name for path, forward in forwards.items() if is_read(forward, forwards, models)
+        for name in bound_in(forward, quote_path(path), operations=operations) if not path or name[-7:] != ":return"
+    ]  # fmt: skip
+
+
+def is_read(forward: Any, forwards: Mapping[str, Any], models: Models) -> bool:
+    """Is a module's forward the program's own code, or of the package that the model is from?"""
+    own, home = (innermost(one) for one in (forward, forwards.get("")))
+    where = None if own is None else package(own.__code__.co_filename)
+    is_home = home is not None and where == package(home.__code__.co_filename)
+    return own is not None and (where is None or (is_home and where not in models.libraries))
+
+
+def name_unbound(trace: Trace, missed: Sequence[Pattern], names: Iterable[str]) -> None:
+    """Names that the source binds, that were selected, and that this run bound to no tensor have an entry as well."""
+    wanted = [name for name in names if any(pattern.matches(name) for pattern in missed)]
+    ran = _ran(trace) if wanted else set()
+    for name in wanted:
+        scope, local = split(name)
+        trace.events += (0, ABSENT, (scope, *(NO_TENSOR if name in ran else NOT_RUN), local))
+
+
+def _ran(trace: Trace) -> set[str]:
+    """The names, without counts, at whose lines the program has been."""
+    reader, events = trace.read(), trace.events
+    found = set()
+    for scope, word, said in zip(events[::3], events[1::3], events[2::3], strict=True):
+        if word >= 0 or word == EACH:
+            site = reader.sites[scope][said[0] if word == EACH else word & (NAMED - 1)]
+            found.add(f"{reader.scopes[scope].id.stripped}:{site.local}")
+    return found
