@@ -33,7 +33,7 @@ from backprobe.explain.spelled import as_written
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, without_history
-from backprobe.findings.phrasing import MOST, listed, location, quoted, shorten, uncommented
+from backprobe.findings.phrasing import MOST, location, quoted, shorten, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip

@@ -135,8 +135,8 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 def _noted(record: Record) -> list[str]:
     """What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
-    written itself, what these call, parameters that are taken out of the graph beside the call of their model, and loops
-    over datasets.
+    written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
+    datasets.
     """
     codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop")
     return [str(note) for note in record.notes if note.code in codes]

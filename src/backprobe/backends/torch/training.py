@@ -239,7 +239,8 @@ class Census:
 
     def zeros(self, calls: Sequence[BackwardCall]) -> Sequence[Reason]:
         """Gradients that are 0 everywhere: those of all parameters, as their optimizers stepped or, if nothing has
-        written to them since the engine made them, now; those behind a backward of the program's own, and what it calls.
+        written to them since the engine made them, now; those behind a backward of the program's own. And what such a
+        backward calls.
         """
         for one in () if self.stepped or self.has_moving else self.runs.held.values():
             tensor = one.tensor()
