@@ -17,7 +17,7 @@ from backprobe.cli.compared import compared
 from backprobe.cli.placement import ScriptVerb
 from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
-from backprobe.cli.watched import watched
+from backprobe.cli.watched import the_run, watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
 from backprobe.show.printing import echo
@@ -194,8 +194,8 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     The exit status is 1 if something was found.
     """
     if programs.is_script(program):
-        _answer(script.judged(program, words, bp.health, **options))
-    _answer(bp.health(of_one(program, words, **options)))
+        _answer(script.judged(program, words, script.healthy, **options))
+    _answer(script.healthy(of_one(program, words, **options)))
 
 
 @main.command(cls=ScriptVerb)
@@ -331,12 +331,15 @@ def report(run: str, name: str | None, step: int | None, as_json: bool) -> NoRet
     backprobe report runs/exp1 --name h.3.attn
     backprobe report runs/exp1 --step 120
 
-    RUN is the folder that bp.watch was given; it may still be written. The exit status is 1 if there are alerts.
+    RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written.
+
+    The exit status is 1 if there are alerts, of NAME where one is given; a step has none.
     """
-    with bp.open_run(run) as opened:
+    with bp.open_run(the_run(run)) as opened:
         shown = opened.report(name, step)
-        echo(json.dumps(shown.data) if as_json else str(shown))
-        sys.exit(int(bool(name is None and step is None and opened.alerts.findings)))
+        data = shown.data
+        echo(json.dumps(data) if as_json else str(shown))
+        sys.exit(int(bool(data.get("alerts"))))
 
 
 @main.command()

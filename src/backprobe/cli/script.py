@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.cli.unseen import no_gradient_seen
 from backprobe.errors import BadOption
 from backprobe.explain.rebound import with_rebound
+from backprobe.health.missing import LACKING
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
@@ -62,6 +64,14 @@ def judged(
     if report is None:
         raise no_gradient_seen(program, file)
     return report
+
+
+def healthy(recording: bp.Recording) -> bp.Report:
+    """The report of ``health``, whose remedies are commands."""
+    report = bp.health(recording)
+    typed = click.get_current_context().meta[TYPED].replace("health", "explain", 1)
+    found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
+    return replace(report, findings=tuple(found))
 
 
 def _with_steps(number: int) -> str:

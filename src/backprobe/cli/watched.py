@@ -48,6 +48,14 @@ def watched(
     sys.exit(status)
 
 
+def the_run(folder: str) -> str:
+    """The folder of the only run in one, as ``watch`` writes it; the folder itself where it is one, or has several."""
+    from backprobe.storage.runs.layout import FILE  # imports NumPy
+
+    inside = {one.parent for one in Path(folder).glob(f"*/{FILE.format('*')}")}
+    return str(inside.pop()) if len(inside) == 1 and not [*Path(folder).glob(FILE.format("*"))] else folder
+
+
 def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool) -> None:
     if folder.exists() and not append and is_first():
         raise BadOption(
