@@ -157,6 +157,9 @@ class TreeCall(LibraryCall):
     def module_paths(self) -> Iterable[str]:
         return list(modules(self.model))
 
+    def kinds(self) -> Mapping[str, str]:
+        return {path: type(module).__name__ for path, module in modules(self.model).items()}
+
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.held)
 

@@ -47,6 +47,9 @@ class KerasModelCall(ModelCall):
     def module_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.modules]
 
+    def kinds(self) -> Mapping[str, str]:
+        return {path: type(module).__name__ for path, module in self.structure.modules}
+
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.variables]
 

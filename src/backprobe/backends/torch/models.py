@@ -60,6 +60,9 @@ class TorchModelCall(ModelCall):
         kinds = {kind for kind in map(type, self.structure.modules) if getattr(kind, "forward", None) is not idle}
         return [path for path, module in self.structure.parts if type(module) in kinds]
 
+    def kinds(self) -> Mapping[str, str]:
+        return {path: type(module).__name__ for path, module in self.structure.parts}
+
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.parameters]
 
