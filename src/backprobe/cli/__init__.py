@@ -102,11 +102,12 @@ def explain(program: str, words: tuple[str, ...], steps: int | None, **options: 
     backprobe explain toy.py:f x=0 --nonfinite    NaN and Inf
     backprobe explain toy.recording u             of a saved recording
     backprobe explain train.py --lr 0.1           a whole script
+    backprobe explain -m package.train --lr 0.1   a module, as python -m
 
     A script runs as "python train.py --lr 0.1" would, and takes its gradients itself: by backward(), tape.gradient,
     model.fit or jax.grad. Of the first two iterations of its loop that do, the first with something missing or an
     error is explained, or with --nonfinite the first of all with NaN or Inf; then the script is stopped. TensorFlow
-    and JAX run without compiling for that. An option of the script that is spelled like one of ours goes behind "--".
+    and JAX run without compiling for that. Options of ours come before a script; what is behind it is its own.
 
     The exit status is 1 if something was found.
     """

@@ -77,8 +77,9 @@ def healthy(recording: bp.Recording) -> bp.Report:
 def _with_steps(number: int) -> str:
     """The command that was typed, with so many iterations."""
     context = click.get_current_context()
-    verb = f"backprobe {context.info_name}"
-    return f"{verb} --steps {number}{context.meta[TYPED].removeprefix(verb)}"
+    verb, count = f"backprobe {context.info_name}", os.environ.get("LOCAL_WORLD_SIZE")
+    launched = "" if count is None else f"torchrun --nproc-per-node {count} -m "
+    return f"{launched}{verb} --steps {number}{context.meta[TYPED].removeprefix(verb)}"
 
 
 def recorded(
