@@ -125,7 +125,7 @@ def test_an_error_of_backprobe_itself_is_shown_whole(folder, monkeypatch):
 def test_the_programs_own_exit_status_wins(status, folder):
     assert invoked("probe", "own.py:leaves", "x=1.0", f"status={status}")[0] == status
     (folder / "script.py").write_text(f"import sys, torch\nx = torch.ones(2)\nsys.exit({status})\n")
-    assert invoked("explain", "script.py", "--nonfinite")[0] == status
+    assert invoked("explain", "--nonfinite", "script.py")[0] == status
 
 
 def test_ctrl_c_gives_what_was_recorded_so_far(folder):

@@ -26,23 +26,23 @@ def script(tmp_path, monkeypatch):
 )
 def test_of_several_outputs_one_is_named(script, words, tmp_path):
     script(TWO)
-    assert invoked("probe", "two.py", "--partials", "true", "--save", "saved")[0] == 0
-    spelled = " ".join(["backprobe", *words])
+    assert invoked("probe", "--partials", "true", "--save", "saved", "two.py")[0] == 0
+    verb, *others = words
     err = refused(invoked(*words))
     assert err.startswith("BadOption: the recording is of several outputs: y, p\n")
-    assert err.endswith(f"  next:  {spelled} --of p\n")
-    code, out, err = invoked(*words, "--of", "p")
+    assert err.endswith(f"  next:  backprobe {verb} --of p {' '.join(others)}\n")
+    code, out, err = invoked(verb, "--of", "p", *others)
     assert (code, err) == (0, "")
 
 
 def test_the_table_of_one_output(script):
     script(TWO)
-    code, out, err = invoked("probe", "two.py", "--of", "y")
+    code, out, err = invoked("probe", "--of", "y", "two.py")
     assert (code, err) == (0, "") and "gradients are of y\n" in out and "[3, 12]" in out
-    err = refused(invoked("probe", "two.py", "--of", "z"))
+    err = refused(invoked("probe", "--of", "z", "two.py"))
     assert err == (
-        "BadOption: no output is called 'z'\n  asked: backprobe probe two.py --of z\n  found: y, p\n"
-        "  next:  backprobe probe two.py --of p\n"
+        "BadOption: no output is called 'z'\n  asked: backprobe probe --of z two.py\n  found: y, p\n"
+        "  next:  backprobe probe --of p two.py\n"
     )
 
 
@@ -55,7 +55,7 @@ def test_health_judges_each_output(script):
 @pytest.mark.parametrize("end", ["", "import sys\nsys.exit()\n", "import sys\nsys.exit(0)\n"])
 def test_a_script_that_exits_is_over(script, end, tmp_path):
     script(TWO + end)
-    code, out, err = invoked("draw", "two.py", "two.svg", "--of", "p")
+    code, out, err = invoked("draw", "--of", "p", "two.py", "two.svg")
     assert (code, out) == (0, "the circuit: two.svg\n") and (tmp_path / "two.svg").exists()
     assert "interrupted" not in invoked("explain", "two.py")[1]
 

@@ -164,7 +164,7 @@ def step_in_a_block(model, x):
 def test_a_plain_block_does_not_show_what_begins_at_zero(model):
     report = well(step_in_a_block(model(), PRODUCTS[model]()))
     unseen, note = report.notes
-    assert "parameters have no entry" in unseen
+    assert "parameters were not checked: they have no entry" in unseen
     assert "may have a factor that begins at zero and is trained" in note
 
 

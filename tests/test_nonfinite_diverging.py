@@ -40,7 +40,7 @@ REMEDY = "a smaller learning rate; or torch.nn.utils.clip_grad_norm_(parameters,
 def test_a_script_that_diverges(model, loss, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT.replace("MODEL", model).replace("LOSS", loss))
-    code, out, _ = invoked("explain", "train.py", "--nonfinite")
+    code, out, _ = invoked("explain", "--nonfinite", "train.py")
     assert code == 1
     first = out.split("  2. ")[0]
     assert "the training diverges: in the steps before, 'loss' was " in first

@@ -87,7 +87,7 @@ def test_a_script_gives_the_same_reason(tmp_path):
     program.write_text(
         "import torch\nx = torch.zeros(2, requires_grad=True)\nloss = torch.sqrt((x**2).sum())\nloss.backward()\n"
     )
-    _, said, _ = invoked("explain", str(program), "--nonfinite")
+    _, said, _ = invoked("explain", "--nonfinite", str(program))
     assert "the derivative of sqrt is infinite at 0" in said
     assert "derivative of pow" not in said
 

@@ -147,7 +147,7 @@ for step in range(4):
 def test_a_script_stops_in_the_iteration_that_spoils_a_parameter(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
-    code, out, _ = invoked("explain", "train.py", "--nonfinite")
+    code, out, _ = invoked("explain", "--nonfinite", "train.py")
     assert code == 1
     assert "NaN is written into 'net.2.bias' at `p.data.sub_(lr * p.grad / p.grad.std())`, from finite gradients" in out
     assert "iteration 1 of" in out

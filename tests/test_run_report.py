@@ -129,6 +129,21 @@ def test_the_command(folder, monkeypatch):
     assert printed(invoked("report", "run", "--step", "2")).startswith("step 2: 4 names")
 
 
+def test_a_folder_with_one_run_shows_it(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert invoked("report", ".") == invoked("report", "run")
+    assert invoked("report", ".", "--name", "late") == invoked("report", "run", "--name", "late")
+
+
+def test_the_status_of_a_name_is_that_of_its_alerts(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    for name, status in (("h.2", 1), ("late", 0)):
+        code, out, err = invoked("report", "run", "--name", name)
+        assert (code, err) == (status, "") and ("no alerts" in out) == (not status)
+        found = json.loads(invoked("report", "run", "--name", name, "--json")[1])["alerts"]
+        assert [one["name"] for one in found] == [name] * status
+
+
 def test_bad_input_says_what_to_type(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     assert refused(invoked("report", "none")).splitlines()[0] == ("BadRun: none is not a run: it has no rank-0.sqlite")
@@ -136,8 +151,9 @@ def test_bad_input_says_what_to_type(folder, monkeypatch):
     assert refused(invoked("report", "run", "--step", "9")).splitlines()[2:] == [
         "  found: 6 steps, the nearest: 0, 1, 2, 3, 4, 5", "  next:  --step 5",
     ]  # fmt: skip
+    written(folder.parent / "second", [], [])
     above = refused(invoked("report", "."))
-    assert "found: a folder of runs: run" in above
+    assert "found: a folder of runs: run, second" in above
     assert above.endswith("next:  backprobe report run\n")
     assert "next:  bp.open_run('run')" in message(bp.BadRun, lambda: bp.open_run(Path()))
 

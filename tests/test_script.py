@@ -72,9 +72,9 @@ def script(tmp_path, monkeypatch):
     before = list(sys.path), sys.argv, sys.modules["__main__"], sys.gettrace()
     known = set(sys.modules)
 
-    def explain(text, *words):
+    def explain(text, *words, options=()):
         (tmp_path / "train.py").write_text(text)
-        result = CliRunner().invoke(main, ["explain", "train.py", *words])
+        result = CliRunner().invoke(main, ["explain", *options, "train.py", *words])
         assert (list(sys.path), sys.argv, sys.modules["__main__"], sys.gettrace()) == before, "nothing is left behind"
         return result.exit_code, result.stdout, result.stderr
 
@@ -85,7 +85,7 @@ def script(tmp_path, monkeypatch):
 
 
 def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path):
-    out = printed(script(TRAIN, "--bad", "5", "--nonfinite"), 1)
+    out = printed(script(TRAIN, "--bad", "5", options=["--nonfinite"]), 1)
     assert re.findall(r"^epoch (\d)", out, re.M) == list("01234")
     assert "NaN or Inf begins at 1 place, first at '/step/Net:h#0' (net.py:10)" in out
     assert "NaN is born at '/step/Net:h#0': 0/0" in out
@@ -94,15 +94,17 @@ def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path
 
 
 def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
-    out = printed(script(TRAIN, "--nonfinite"))
+    out = printed(script(TRAIN, options=["--nonfinite"]))
     assert out.count("epoch") == 8
     assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were checked, "
                      r"in 8 iterations$", out, re.M)  # fmt: skip
 
 
 def test_the_exit_status_is_that_of_the_script(script):
-    assert script(TRAIN, "--status", "3", "--nonfinite")[0] == 3
-    assert script("import sys, torch\ntorch.ones(2)\nx = torch.ones(2)\nsys.exit('no')\n", "--nonfinite")[0] == 1
+    assert script(TRAIN, "--status", "3", options=["--nonfinite"])[0] == 3
+    assert (
+        script("import sys, torch\ntorch.ones(2)\nx = torch.ones(2)\nsys.exit('no')\n", options=["--nonfinite"])[0] == 1
+    )
 
 
 def test_it_runs_as_the_main_program(script, tmp_path):
@@ -143,12 +145,14 @@ def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
     assert "all 6 parameters got a gradient" in out.splitlines()
     assert out.count("note:") == 1
     assert "this is iteration 2 of those that run backward(); the script was stopped after it" in out
-    assert out.rstrip().endswith("stopped after it, and later ones were not looked at: --steps 10 looks at ten")
+    assert out.rstrip().endswith(
+        "stopped after it, and later ones were not looked at: backprobe explain --steps 10 train.py looks at ten"
+    )
 
 
 def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script, tmp_path):
     text = CUT.replace("    d = u.detach()\n", "    d = u.exp()\n    u.sqrt_()\n    d.mul_(-1).log_()\n")
-    code, out, err = script(text, "--nonfinite")
+    code, out, err = script(text, options=["--nonfinite"])
     assert code == 3
     lines = err.splitlines()
     assert lines[:2] == [
@@ -162,7 +166,7 @@ def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script,
 
 
 def test_an_error_before_anything_was_recorded(script):
-    err = refused(script("import nowhere_at_all\n", "--nonfinite"), 3)
+    err = refused(script("import nowhere_at_all\n", options=["--nonfinite"]), 3)
     assert "\nModuleNotFoundError: No module named 'nowhere_at_all'\n" in err
     code, out, err = script("import torch\ndef f(:\n")
     assert (code, out) == (3, "")
@@ -170,7 +174,7 @@ def test_an_error_before_anything_was_recorded(script):
 
 
 def test_a_script_without_backward(script):
-    out = printed(script("import torch\nx = torch.zeros(2)\ny = x / 0\n", "--nonfinite"), 1)
+    out = printed(script("import torch\nx = torch.zeros(2)\ny = x / 0\n", options=["--nonfinite"]), 1)
     assert "NaN is born at 'y': 0/0" in out
     assert "note: no backward() ran" in out
 
@@ -181,7 +185,7 @@ def test_what_was_born_without_backward_is_told_with_what_follows(script):
         "def data():\n    for turn in range(1010):\n        x = torch.zeros(2) / torch.zeros(2)\n    return x\n"
         "x = data()\n"
         "loss = (w * x).sum()\nloss.backward()\n",
-        "--nonfinite",
+        options=["--nonfinite"],
     ), 1)  # fmt: skip
     assert "NaN comes in with 'x'" in out
     assert "note: earlier, in an iteration without backward(): NaN is born at 'x#0': 0/0 (train.py:5)" in out
@@ -192,7 +196,7 @@ def test_nothing_of_earlier_turns_is_kept(script):
         "import torch, weakref\nw = torch.ones(2, requires_grad=True)\nkept = []\n"
         "def step():\n    u = w * 2\n    u.sum().backward()\n    return weakref.ref(u)\n"
         "for turn in range(20):\n    kept.append(step())\n    print('alive', sum(ref() is not None for ref in kept))\n",
-        "--nonfinite",
+        options=["--nonfinite"],
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert set(re.findall(r"^alive (\d+)", out, re.M)) == {"1"}
@@ -204,7 +208,7 @@ def test_an_evaluation_without_backward_is_not_kept(script):
         "with torch.no_grad():\n    for turn in range(3000):\n        u = w.detach() * 2\n"
         "        kept.append(weakref.ref(u))\n"
         "print('alive', sum(ref() is not None for ref in kept))\n",
-        "--nonfinite",
+        options=["--nonfinite"],
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert int(re.search(r"^alive (\d+)", out, re.M)[1]) < 1100
@@ -215,7 +219,7 @@ def test_the_turns_before_one_backward_are_told_apart(script):
         "import torch\nw = torch.tensor([0.5, 2.0], requires_grad=True)\n"
         "for epoch in range(3):\n    h = w\n    for t in range(3):\n        h = torch.log(h * epoch)\n"
         "    h.sum().backward()\n",
-        "--nonfinite",
+        options=["--nonfinite"],
     ), 1)  # fmt: skip
     assert "Inf is born at 'h#1'" in out
     assert "NaN is born of Inf" in out or "NaN is born at 'h#2'" in out
@@ -239,7 +243,7 @@ for turn in range(3):
 
 @pytest.mark.parametrize("reentrant", ["True", "False"])
 def test_a_loop_that_backward_runs_again_ends_no_turn(script, reentrant):
-    out = printed(script(CHECKPOINTED.replace("REENTRANT", reentrant), "--nonfinite"), 1)
+    out = printed(script(CHECKPOINTED.replace("REENTRANT", reentrant), options=["--nonfinite"]), 1)
     assert "in the backward of 'g'" in out
     assert "this is iteration 1 of those that run backward()" in out
 
@@ -250,7 +254,7 @@ def test_a_block_of_the_script_itself_works(script):
         "for turn in range(3):\n    with bp.probe() as rec:\n        for again in range(3):\n"
         "            u = w * 2\n            u.sum().backward()\n"
         "    print([rec[f'u#{k}'].grad.tolist() for k in range(3)])\n",
-        "--nonfinite",
+        options=["--nonfinite"],
     ))  # fmt: skip
     assert out.count("[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]") == 3
     assert "in 3 iterations" in out
@@ -262,7 +266,7 @@ def test_a_script_that_catches_everything_runs_on_unwatched(script):
         "for turn in range(5):\n    try:\n        for again in range(2):\n            (w / w).sum().backward()\n"
         "    except BaseException as error:\n        print('caught', type(error).__name__)\n"
         "print('end')\n",
-        "--nonfinite",
+        options=["--nonfinite"],
     )  # fmt: skip
     assert code == 1
     assert out.count("caught Stopped") == 1
@@ -297,7 +301,7 @@ if __name__ == "__main__":
 
 def test_workers_that_load_data_are_left_alone(tmp_path):
     (tmp_path / "loader.py").write_text(LOADER)
-    command = [str(Path(sys.executable).parent / "backprobe"), "explain", "loader.py", "--nonfinite"]
+    command = [str(Path(sys.executable).parent / "backprobe"), "explain", "--nonfinite", "loader.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith(" gradients were checked, in 2 iterations\n")
@@ -305,9 +309,9 @@ def test_workers_that_load_data_are_left_alone(tmp_path):
 
 @pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend", "--partials"])
 def test_options_that_are_for_functions(script, option):
-    err = refused(script(CUT, option, "x"))
+    err = refused(script(CUT, options=[option, "x"]))
     assert err.startswith(f"BadOption: {option} is for functions, and train.py runs as a script\n")
-    assert f"backprobe explain train.py -- {option} ..." in err
+    assert f"backprobe explain train.py {option} ..." in err
 
 
 def test_nothing_that_can_be_explained(script):
@@ -387,7 +391,7 @@ for step in range(5):
 
 
 def test_a_state_that_is_carried_over_fails_in_the_second_iteration(script):
-    assert "step 1" not in printed(script(STATE, "--steps", "1"))
+    assert "step 1" not in printed(script(STATE, options=["--steps", "1"]))
     code, out, err = script(STATE)
     assert code == 3 and "Trying to backward through the graph a second time" in out
     assert "step 0" in out and "step 1" not in out
@@ -399,7 +403,7 @@ def test_gradients_that_a_validation_left_off(script):
     out = printed(script(LEFT_OFF))
     assert "validated" not in out
     try:
-        code, out, err = script(LEFT_OFF, "--steps", "9")
+        code, out, err = script(LEFT_OFF, options=["--steps", "9"])
     finally:
         torch.set_grad_enabled(True)
     assert code == 3 and "validated True" in out
@@ -407,21 +411,21 @@ def test_gradients_that_a_validation_left_off(script):
 
 
 def test_the_first_of_several_iterations_in_which_a_gradient_is_missing(script):
-    assert "the script was stopped after it" in printed(script(FROZEN_LATER, "--steps", "2"))
-    out = printed(script(FROZEN_LATER, "--steps", "5"), 1)
+    assert "the script was stopped after it" in printed(script(FROZEN_LATER, options=["--steps", "2"]))
+    out = printed(script(FROZEN_LATER, options=["--steps", "5"]), 1)
     assert "this is iteration 3 of those that run backward(); the script was stopped after it\n" in out
     assert "step 3" not in out and "h = h.detach()" in out
 
 
 def test_a_script_that_ends_before_as_many_iterations(script):
-    out = printed(script(TRAIN, "--steps", "20"))
+    out = printed(script(TRAIN, options=["--steps", "20"]))
     assert out.count("epoch") == 8
     assert "all 8 iterations of the script that run backward() were looked at, and this is the last" in out
 
 
 def test_steps_are_for_scripts_without_nonfinite(script):
     script(TRAIN)
-    refusal = refused(invoked("explain", "train.py", "--nonfinite", "--steps", "3"))
+    refusal = refused(invoked("explain", "--nonfinite", "--steps", "3", "train.py"))
     assert refusal.startswith("BadOption: --nonfinite looks at all iterations, up to the first with NaN or Inf\n")
     assert "--steps is for scripts, and train.py:main is recorded once" in refused(
         invoked("explain", "train.py:main", "--steps", "3")

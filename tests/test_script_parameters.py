@@ -132,7 +132,7 @@ def test_a_healthy_script_is_clean(script):
     assert out.splitlines() == [
         "all 7 parameters got a gradient",
         "  note: this is iteration 2 of those that run backward(); the script was stopped after it, and later "
-        "ones were not looked at: --steps 10 looks at ten",
+        "ones were not looked at: backprobe explain --steps 10 train.py looks at ten",
     ]
 
 
@@ -329,7 +329,7 @@ def test_a_backward_that_goes_through_nothing_with_a_name_is_heard(script):
     assert script(UNNAMED, 0).splitlines() == [
         "all 4 parameters got a gradient",
         "  note: this is iteration 2 of those that run backward(); the script was stopped after it, and later "
-        "ones were not looked at: --steps 10 looks at ten",
+        "ones were not looked at: backprobe explain --steps 10 train.py looks at ten",
     ]
 
 

@@ -1,5 +1,6 @@
 """Tracebacks have the lines of the program, and where one of our errors was raised: nothing between."""
 
+import re
 import traceback
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 import backprobe as bp
 from backprobe.probe import function
+from commands import python
 
 
 class Net(torch.nn.Module):
@@ -122,3 +124,60 @@ def test_the_lines_of_a_decorated_function_are_those_of_the_file(program):
 
     bare = raised(ValueError, lambda: program(torch.ones(2)))
     assert lines(raised(ValueError, lambda: bp.probe(program)(torch.ones(2)))) == lines(bare)
+
+
+FAILING = """\
+import torch
+import backprobe as bp
+
+def f(x, w):
+    u = x * w
+    return u
+
+def boom(x):
+    raise LookupError("mine")
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x.nothing
+
+def test_a_name(): bp.probe(f)(1.0, 2.0)["nope"]  # here
+def test_an_option(): bp.probe(f, strategy="no")  # here
+def test_a_pattern(): bp.probe(f, "no")(1.0, 2.0)  # here
+def test_what_is_no_recording(): bp.explain(3)  # here
+def test_a_comparison(): bp.diff(3, 4)  # here
+def test_a_folder(): bp.load("/nowhere/at/all")  # here
+def test_a_run(): bp.open_run("/nowhere/at/all")  # here
+def test_a_watch(tmp_path): bp.watch(Net(), tmp_path, every=0)  # here
+def test_a_derivation(): bp.derive(bp.probe(f)(1.0, 2.0), "x")  # here
+def test_two_programs(): bp.diff_live(f, boom)(1.0, 2.0)  # here
+def test_a_check(): bp.check(boom)(1.0)  # here
+def test_a_provocation(): bp.provoke(boom)(1.0)  # here
+
+def test_a_guard():
+    with bp.guard():
+        torch.log(torch.zeros(2, requires_grad=True) * 0).sum().backward()  # here
+
+def test_a_block():
+    with bp.probe() as rec:
+        Net()(torch.ones(2))  # here
+
+def test_a_model_s_block():
+    with bp.probe(Net()) as rec:
+        raise LookupError("mine")  # here
+
+def test_a_watched_model(tmp_path):
+    model = torch.nn.Sequential(Net())
+    with bp.watch(model, tmp_path / "run"):
+        model(torch.ones(2))  # here
+"""
+
+
+def test_what_pytest_shows_of_a_test_that_fails(tmp_path):
+    (tmp_path / "test_mine.py").write_text(FAILING)
+    code, out, err = python("-m", "pytest", "-q", "--tb=long", "-p", "no:cacheprovider", "test_mine.py", cwd=tmp_path)
+    shown = re.split(r"^_{3,} (test_\w+) _+$", out, flags=re.MULTILINE)
+    tests = dict(zip(shown[1::2], shown[2::2], strict=True))
+    assert set(tests) == set(re.findall(r"def (test_\w+)", FAILING)), out
+    assert re.findall(r"^.*\bbackprobe/\w.*:\d+: ", out, re.MULTILINE) == []
+    assert [name for name, text in tests.items() if not re.search(r"^> .*# here$", text, re.MULTILINE)] == []

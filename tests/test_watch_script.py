@@ -162,7 +162,7 @@ def test_a_run_that_is_there_is_not_mixed(folder):
     assert refused(invoked("watch", "train.py", "-x")) == (
         "BadOption: train.run is there already\n  asked: backprobe watch train.py -x\n"
         "  why:   another training would go on behind its last step\n"
-        "  next:  backprobe watch --into train-2.run train.py -x, or with --append\n"
+        "  next:  backprobe watch --into train-2.run train.py -x, or backprobe watch --append train.py -x\n"
     )
     assert invoked("watch", "--append", "train.py")[0] == 0
     with bp.open_run("train.run/Sequential") as run:
@@ -175,4 +175,4 @@ def test_a_script_that_trains_nothing(folder):
     assert (code, out) == (0, "done\n")
     assert err == "nothing was watched: no optimizer of PyTorch has parameters of a model that was called\n"
     assert not (folder / "idle.run").exists()
-    assert "BadOption: there is no file 'none.py'" in refused(invoked("watch", "none.py"))
+    assert "BadOption: there is no script 'none.py'" in refused(invoked("watch", "none.py"))

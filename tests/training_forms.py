@@ -117,7 +117,7 @@ def explained(text: str, path: Path, *words: str) -> tuple[Ran, int]:
     path.write_text(text + "import training_forms\ntraining_forms.LEFT.append(training_forms.state(globals()))\n")
     LEFT.clear()
     seed()
-    result = CliRunner().invoke(main, ["explain", str(path), *words], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["explain", *words, str(path)], catch_exceptions=False)
     return Ran(LEFT[0] if LEFT else {}, result.stdout), result.exit_code
 
 

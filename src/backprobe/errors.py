@@ -33,8 +33,10 @@ Each is also the built-in error in parentheses.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
+from types import FrameType
 from typing import Any
 
 
@@ -52,6 +54,11 @@ def indented(text: str, by: int) -> str:
     return text.replace("\n", "\n" + " " * by)
 
 
+def _is_meant(raised: Any) -> bool:
+    """Is what pytest shows one of our errors? A mistake of ours keeps every frame."""
+    return isinstance(raised.value, BackprobeError)
+
+
 class BackprobeError(Exception):
     """Base of every error that backprobe raises.
 
@@ -64,6 +71,11 @@ class BackprobeError(Exception):
         super().__init__(headline)
         self.headline = headline
         self.asked, self.found, self.why, self.next = asked, found, why, next
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:  # pytest then shows the test's own line, where it fails by an error that was meant
+            if frame.f_globals.get("__name__", "").startswith("backprobe."):
+                frame.f_globals["__tracebackhide__"] = _is_meant
+            frame = frame.f_back
 
     def __str__(self) -> str:
         parts = (("asked", self.asked), ("found", self.found), ("why", self.why), ("next", self.next))

@@ -191,7 +191,7 @@ class Run:
         from backprobe.charts import data
         from backprobe.charts.overview import overview
         from backprobe.charts.report import RunReport
-        from backprobe.charts.single import one_name, one_step
+        from backprobe.charts.single import alerts_of, one_name, one_step
 
         reader, folder = self._reader, str(self.folder)
         full = None if name is None else self._resolve(name, f"run.report(name={cut(written(name))})")
@@ -207,8 +207,8 @@ class Run:
         if full is not None:
             return RunReport(
                 f"{full!r} in {folder!r}",
-                lambda: one_name(reader, full, self.alerts),
-                lambda: {"run": folder, **data.of_name(reader, full)},
+                lambda: one_name(reader, full, alerts_of(full, self.alerts)),
+                lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(alerts_of(full, self.alerts))},
             )
         return RunReport(
             folder,

@@ -41,7 +41,7 @@ def explain(tmp_path, monkeypatch):
 
     def run(text, *words):
         (tmp_path / "train.py").write_text(HEAD + text)
-        result = CliRunner().invoke(main, ["explain", "train.py", *words])
+        result = CliRunner().invoke(main, ["explain", *words, "train.py"])
         return result.exit_code, result.output + str(result.exception or "")
 
     return run

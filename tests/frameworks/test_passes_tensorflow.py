@@ -247,7 +247,7 @@ def explained(text, tmp_path, monkeypatch, *words):
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     head = "import numpy as np\nimport tensorflow as tf\nv1 = tf.compat.v1\n"
     (tmp_path / "train.py").write_text(head + text)
-    shown = CliRunner().invoke(main, ["explain", "train.py", *words])
+    shown = CliRunner().invoke(main, ["explain", *words, "train.py"])
     return shown.exit_code, shown.output
 
 

@@ -79,7 +79,7 @@ def script(tmp_path, monkeypatch):
 
     def explain(text, *words):
         (tmp_path / "train.py").write_text(text)
-        result = CliRunner().invoke(main, ["explain", "train.py", *words])
+        result = CliRunner().invoke(main, ["explain", *words, "train.py"])
         return result.exit_code, result.stdout + result.stderr
 
     return explain

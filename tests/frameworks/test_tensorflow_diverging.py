@@ -48,6 +48,6 @@ def test_a_block_of_several_steps():
 def test_a_script(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(SCRIPT)
-    code, out, _ = invoked("explain", "train.py", "--nonfinite")
+    code, out, _ = invoked("explain", "--nonfinite", "train.py")
     first = " ".join(out.split("  2. ")[0].split())
     assert code == 1 and "the training diverges: in the steps before, 'loss' was " in first and REMEDY in first

@@ -331,6 +331,10 @@ class ModelCall(Protocol):
     @abstractmethod
     def parameter_paths(self) -> Iterable[str]: ...
 
+    def kinds(self) -> Mapping[str, str]:
+        """The class names of modules, by path."""
+        return {}
+
     @property
     def is_known(self) -> bool:
         """Are these all paths? Some modules are made when the model first runs."""

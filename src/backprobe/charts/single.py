@@ -18,15 +18,20 @@ SHOWN = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 
 
 def one_name(reader: RunReader, name: str, report: Report) -> str:
-    """What became of a name: each field as a line of columns, with its ends and its extremes."""
+    """What became of a name: its alerts, and each field as a line of columns, with its ends and its extremes."""
     kinds = [kind for other, kind in reader.rows() if other == name]
     fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in FIELDS]
     fields += [RATIO] * ({"update", "param"} <= set(kinds))
     lines = [f"{'':<20} {'first':>8} {'magnitude over the steps':^{WIDE}} {'last':<8} {'most':<8}".rstrip()]
     lines += [line for field in fields for line in _series(reader, name, field)]
-    about = [one for one in report.findings if one.name == name or any(repr(name) in fact for fact in one.facts)]
-    said = list(alerted(Report(plural(len(about), "alert"), tuple(about)))) if about else ["no alerts"]
+    said = list(alerted(report)) if report.findings else ["no alerts"]
     return "\n".join([name, *said, "", *lines])
+
+
+def alerts_of(name: str, report: Report) -> Report:
+    """The alerts that name it."""
+    about = [one for one in report.findings if one.name == name or any(repr(name) in fact for fact in one.facts)]
+    return Report(plural(len(about), "alert"), tuple(about), report.notes)
 
 
 def _series(reader: RunReader, name: str, field: str) -> Iterator[str]:

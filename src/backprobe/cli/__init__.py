@@ -14,9 +14,10 @@ import backprobe as bp
 from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
+from backprobe.cli.placement import ScriptVerb
 from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
-from backprobe.cli.watched import watched
+from backprobe.cli.watched import the_run, watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
 from backprobe.show.printing import echo
@@ -57,7 +58,7 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @probing
 @click.option("--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording; bp.load reads it.")
@@ -87,7 +88,7 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
         recording.save(path, overwrite=overwrite)
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @probing
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Of a script: look at N iterations, up to the "
@@ -101,18 +102,19 @@ def explain(program: str, words: tuple[str, ...], steps: int | None, **options: 
     backprobe explain toy.py:f x=0 --nonfinite    NaN and Inf
     backprobe explain toy.recording u             of a saved recording
     backprobe explain train.py --lr 0.1           a whole script
+    backprobe explain -m package.train --lr 0.1   a module, as python -m
 
     A script runs as "python train.py --lr 0.1" would, and takes its gradients itself: by backward(), tape.gradient,
     model.fit or jax.grad. Of the first two iterations of its loop that do, the first with something missing or an
     error is explained, or with --nonfinite the first of all with NaN or Inf; then the script is stopped. TensorFlow
-    and JAX run without compiling for that. An option of the script that is spelled like one of ours goes behind "--".
+    and JAX run without compiling for that. Options of ours come before a script; what is behind it is its own.
 
     The exit status is 1 if something was found.
     """
-    if ":" in program or programs.is_saved(program):
-        _refuse_steps(program, steps)
-        _answer(_explained(program, words, **options))
-    _answer(script.judged(program, words, steps=steps, **options))
+    if programs.is_script(program):
+        _answer(script.judged(program, words, steps=steps, **options))
+    _refuse_steps(program, steps)
+    _answer(_explained(program, words, **options))
 
 
 def _refuse_steps(program: str, steps: int | None) -> None:
@@ -179,7 +181,7 @@ def provoke(
     _answer(programs.provoked(program, words, bounds, seed, steps, backend))
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @probing
 def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
@@ -192,12 +194,12 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
 
     The exit status is 1 if something was found.
     """
-    if ":" in program or programs.is_saved(program):
-        _answer(bp.health(of_one(program, words, **options)))
-    _answer(script.judged(program, words, bp.health, **options))
+    if programs.is_script(program):
+        _answer(script.judged(program, words, script.healthy, **options))
+    _answer(script.healthy(of_one(program, words, **options)))
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
@@ -233,7 +235,7 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
     echo(f"the circuit: {path}")
 
 
-@main.command(context_settings={"ignore_unknown_options": True})
+@main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @click.argument("name", metavar="VALUE")
 @probing
@@ -255,7 +257,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
             "no value to differentiate with respect to", asked=programs.asked(program, name, *words),
             next=programs.asked(program, name.partition("=")[0], name, *words),
         )  # fmt: skip
-    of, words = _first_name(words)
+    of, words = ((), words) if programs.is_script(program) else _first_name(words)
     recording = of_one(program, words, name, *of, by_default="true", **options)
     programs.refuse_without_partials(program, recording)
     echo(str(bp.derive(recording, name, *of)))
@@ -291,10 +293,7 @@ def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict:
     _answer(report, strict, json.dumps(report.data, indent=2) if as_json else None)
 
 
-@main.command(
-    short_help="Run a script, and record what its models do.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@main.command(cls=ScriptVerb, short_help="Run a script, and record what its models do.")
 @click.option("--into", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
 @click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
@@ -304,7 +303,7 @@ def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict:
 @click.option("--updates", is_flag=True, help="What each step adds to the parameters, too; a copy of them is kept.")
 @click.option("--histogram", type=int, default=0, metavar="N", help="Count magnitudes in each N-th step.")
 @click.argument("script", metavar="SCRIPT")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.argument("words", nargs=-1, metavar="[ARGS]...")
 def watch(script: str, words: tuple[str, ...], into: str | None, append: bool, **options: Any) -> NoReturn:
     """Run a PyTorch script, and record what its models do while they train.
 
@@ -333,12 +332,15 @@ def report(run: str, name: str | None, step: int | None, as_json: bool) -> NoRet
     backprobe report runs/exp1 --name h.3.attn
     backprobe report runs/exp1 --step 120
 
-    RUN is the folder that bp.watch was given; it may still be written. The exit status is 1 if there are alerts.
+    RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written.
+
+    The exit status is 1 if there are alerts, of NAME where one is given; a step has none.
     """
-    with bp.open_run(run) as opened:
+    with bp.open_run(the_run(run)) as opened:
         shown = opened.report(name, step)
-        echo(json.dumps(shown.data) if as_json else str(shown))
-        sys.exit(int(bool(name is None and step is None and opened.alerts.findings)))
+        data = shown.data
+        echo(json.dumps(data) if as_json else str(shown))
+        sys.exit(int(bool(data.get("alerts"))))
 
 
 @main.command()

@@ -29,12 +29,24 @@ IMPORTED = "backprobe.imported"
 """In a command's context: the modules of the files that it has imported."""
 BESIDE = "backprobe.beside"
 """In a command's context: the programs before and behind the one that is at work, where it takes several."""
+MODULE = "backprobe.module"
+"""In a command's context: the program, where it is a module that ``-m`` was given."""
 PARTIALS = {None: False, "true": True, "false": False}
 
 
 def is_saved(program: str) -> bool:
     """Is it the folder of a recording, and not a function?"""
-    return bool(program) and Path(program).is_dir()
+    return bool(program) and not is_module(program) and Path(program).is_dir()
+
+
+def is_script(program: str) -> bool:
+    """Is it a script or a module, which runs as a whole? Also where it is not there."""
+    return is_module(program) or (bool(program) and ":" not in program and not is_saved(program))
+
+
+def is_module(program: str) -> bool:
+    """Is it a module, which ``-m`` was given?"""
+    return program == click.get_current_context().meta.get(MODULE)
 
 
 def refuse_without_partials(program: str, recording: bp.Recording) -> None:
@@ -227,8 +239,13 @@ def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None
         del meta[BESIDE]
 
 
-def asked(*words: str) -> str:
-    """The command that runs, with these words behind it, as messages show it; the first one is the program."""
+def asked(*words: str, options: Sequence[str] = (), as_module: bool | None = None) -> str:
+    """The command that runs, with these words behind it, as messages show it; the first one is the program.
+
+    Options stand before it, where they may for every program.
+    """
     context = click.get_current_context()
+    if words and (is_module(words[0]) if as_module is None else as_module):
+        options = [*options, "-m"]
     before, behind = context.meta.get(BESIDE, ((), ()))
-    return shlex.join(["backprobe", context.info_name or "", *before, *words[:1], *behind, *words[1:]])
+    return shlex.join(["backprobe", context.info_name or "", *options, *before, *words[:1], *behind, *words[1:]])

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import click
-
 import backprobe as bp
 from backprobe.cli import script
-from backprobe.cli.program import PARTIALS, asked, is_saved, probed, refuse_beside_recording
+from backprobe.cli.program import PARTIALS, asked, is_module, is_saved, probed, refuse_beside_recording
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
-from backprobe.record.names import nearest
 
 
 def recorded(program: str, words: Sequence[str], *, of: Sequence[str] = (), partials: str | None,
@@ -25,10 +22,9 @@ def recorded(program: str, words: Sequence[str], *, of: Sequence[str] = (), part
     if is_saved(program):
         refuse_beside_recording([program], words, {**options, "partials": partials})
         return _of(bp.load(program, to="numpy"), of, program, words)
-    if program.endswith(".py") and ":" not in program:
+    if is_module(program) or (program.endswith(".py") and ":" not in program):
         made = script.recorded(program, words, partials=PARTIALS.get(wanted, wanted), **options)
         return _of(made, of, program, words)
-    _refuse_options(program, words)
     return probed(program, words, of=of, partials=wanted, **options)
 
 
@@ -39,7 +35,7 @@ def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> 
         raise BadOption(
             f"the recording is of several outputs: {listed(found.output_keys)}", asked=asked(program, *beside, *words),
             why="each of them has gradients of its own",
-            next=asked(program, *beside, *words, "--of", found.output_keys[-1]),
+            next=asked(program, *beside, *words, options=("--of", found.output_keys[-1])),
         )  # fmt: skip
     return found
 
@@ -52,21 +48,7 @@ def _of(made: bp.Recording, of: Sequence[str], program: str, words: Sequence[str
     if len(of) > 1 or of[0] not in keys:
         raise BadOption(
             "one of the outputs is meant" if len(of) > 1 else f"no output is called {of[0]!r}",
-            asked=asked(program, *words, *(word for one in of for word in ("--of", one))), found=listed(keys),
-            next=asked(program, *words, "--of", keys[-1]) if keys else asked(program, *words),
+            asked=asked(program, *words, options=[word for one in of for word in ("--of", one)]), found=listed(keys),
+            next=asked(program, *words, options=("--of", keys[-1])) if keys else asked(program, *words),
         )  # fmt: skip
     return made.of(of[0]) if made.output_keys else made
-
-
-def _refuse_options(program: str, words: Sequence[str]) -> None:
-    """Options that are not known belong to a script. Raises BadOption."""
-    context = click.get_current_context()
-    known = [name for one in context.command.params if isinstance(one, click.Option) for name in one.opts]
-    for word in words:
-        if word.startswith("--"):
-            option = word.partition("=")[0]
-            unknown = click.NoSuchOption(option, possibilities=nearest(option, known) or None, ctx=context)
-            raise BadOption(
-                unknown.format_message().rstrip("."), asked=asked(program, *words),
-                next=f"backprobe {context.info_name} --help",
-            )  # fmt: skip

@@ -46,12 +46,16 @@ class Verb(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         typed = ctx.meta[TYPED] = spelled(self.name, *args)
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, self.placed(ctx, args))
         except click.exceptions.NoArgsIsHelpError:
             raise
         except click.UsageError as error:
             headline = error.format_message().rstrip(".")
             raise Refusal(BadOption(headline, asked=typed, next=f"backprobe {self.name} --help")) from error
+
+    def placed(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words as click is to read them."""
+        return args
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

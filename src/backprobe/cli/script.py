@@ -1,20 +1,25 @@
-"""A whole script on the command line: it runs as ``python FILE`` would, and is explained."""
+"""A whole script or module on the command line: it runs as ``python`` would run it, and is explained."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
+import click
+
 import backprobe as bp
-from backprobe.cli.program import asked, similar_file
+from backprobe.cli.module import main_program
+from backprobe.cli.program import asked
 from backprobe.cli.program_error import RAISED, show
 from backprobe.cli.progress import progress
-from backprobe.cli.refusal import STOPPED
+from backprobe.cli.refusal import STOPPED, TYPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.cli.unseen import no_gradient_seen
 from backprobe.errors import BadOption
 from backprobe.explain.rebound import with_rebound
+from backprobe.health.missing import LACKING
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
@@ -22,21 +27,25 @@ from backprobe.show.printing import echo
 
 
 def judged(
-    file: str, words: Sequence[str], judge: Callable[[bp.Recording], bp.Report] = bp.explain, *, nonfinite: bool,
+    program: str, words: Sequence[str], judge: Callable[[bp.Recording], bp.Report] = bp.explain, *, nonfinite: bool,
     backend: str | None, steps: int | None = None, **options: Any,
 ) -> bp.Report:  # fmt: skip
     """The report on a script. Where it raises, or exits with a status, the report is printed before that comes out."""
-    _check(file, {**options, "backend": backend if backend not in LISTENING else None})
-    if steps is None:
-        steps = USUAL if judge is bp.explain else 1
-    elif nonfinite:
+    file, spec = main_program(program)
+    _refuse_options(program, file, {**options, "backend": backend if backend not in LISTENING else None})
+    more = ""
+    if steps is not None and nonfinite:
         raise BadOption(
-            "--nonfinite looks at all iterations, up to the first with NaN or Inf", asked=asked(file, "--nonfinite"),
-            next=f"--nonfinite without --steps {steps}",
+            "--nonfinite looks at all iterations, up to the first with NaN or Inf",
+            asked=asked(program, *words, options=("--nonfinite", "--steps", str(steps))),
+            next=asked(program, *words, options=("--nonfinite",)),
         )  # fmt: skip
-    script = Script(bp.probe(nonfinite=nonfinite, backend=backend), file, words, judge, steps)
+    if steps is None and judge is bp.explain:
+        steps, more = USUAL, _with_steps(10)
+    probe = bp.probe(nonfinite=nonfinite, backend=backend)
+    script = Script(probe, file, words, judge, steps or 1, spec, more)
     try:
-        with progress(lambda: f"{file} runs, {script.iterations} iterations"):
+        with progress(lambda: f"{program} runs, {script.iterations} iterations"):
             script.run()
     except SystemExit:
         _print(script.report())
@@ -53,20 +62,37 @@ def judged(
         raise SystemExit(RAISED) from error
     report = script.report()
     if report is None:
-        raise no_gradient_seen(file)
+        raise no_gradient_seen(program, file)
     return report
 
 
+def healthy(recording: bp.Recording) -> bp.Report:
+    """The report of ``health``, whose remedies are commands."""
+    report = bp.health(recording)
+    typed = click.get_current_context().meta[TYPED].replace("health", "explain", 1)
+    found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
+    return replace(report, findings=tuple(found))
+
+
+def _with_steps(number: int) -> str:
+    """The command that was typed, with so many iterations."""
+    context = click.get_current_context()
+    verb, count = f"backprobe {context.info_name}", os.environ.get("LOCAL_WORLD_SIZE")
+    launched = "" if count is None else f"torchrun --nproc-per-node {count} -m "
+    return f"{launched}{verb} --steps {number}{context.meta[TYPED].removeprefix(verb)}"
+
+
 def recorded(
-    file: str, words: Sequence[str], *, select: Sequence[str], values: str | None, backend: str | None,
+    program: str, words: Sequence[str], *, select: Sequence[str], values: str | None, backend: str | None,
     partials: Any, **options: Any,
 ) -> bp.Recording:  # fmt: skip
     """What a script takes gradients of first. Where it raises, that is printed before its error comes out."""
-    _check(file, {**options, "backend": backend if backend not in LISTENING else None})
+    file, spec = main_program(program)
+    _refuse_options(program, file, {**options, "backend": backend if backend not in LISTENING else None})
     probe = bp.probe(select=select or None, values=values or "alias", partials=partials, backend=backend)
-    script = ScriptRecording(probe, file, words)
+    script = ScriptRecording(probe, file, words, spec)
     try:
-        with progress(lambda: f"{file} runs"):
+        with progress(lambda: f"{program} runs"):
             script.run()
     except SystemExit:
         _print(script.recording)
@@ -83,26 +109,22 @@ def recorded(
         raise SystemExit(RAISED) from error
     if script.recording is None:
         raise BadOption(
-            f"{file} takes no gradient of PyTorch or TensorFlow that was seen", asked=asked(file),
+            f"{program} takes no gradient of PyTorch or TensorFlow that was seen", asked=asked(program),
             why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
             "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
-            next=f"loss.backward() at the end of {file}; or {asked(f'{file}:f', 'x=3')}, for a function f in it",
+            next=f"loss.backward() at the end of {os.path.relpath(file)}; or "
+            f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
         )  # fmt: skip
     return script.recording
 
 
-def _check(file: str, options: dict[str, Any]) -> None:
-    if not Path(file).is_file():
-        raise BadOption(
-            f"there is no script {file!r}", asked=asked(file),
-            next=f"{asked(similar_file(file) or 'train.py')}, or {asked('toy.py:f', 'x=3')} for a function in a file",
-        )  # fmt: skip
+def _refuse_options(program: str, file: str, options: dict[str, Any]) -> None:
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise BadOption(
-            f"--{name} is for functions, and {file} runs as a script", asked=asked(file),
+            f"--{name} is for functions, and {program} runs as a script", asked=asked(program),
             why="a script runs as it is written, and takes its gradients itself",
-            next=f"{asked(file)}:f x=3 --{name} ..., for a function f in it; or, if the script has "
-            f"an option of this name, {asked(file)} -- --{name} ...",
+            next=f"{asked(f'{os.path.relpath(file)}:f', 'x=3')} --{name} ..., for a function f in it; or, if the "
+            f"script has an option of this name, {asked(program)} --{name} ...",
         )  # fmt: skip
 
 

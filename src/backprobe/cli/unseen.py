@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from pathlib import Path
 
 from backprobe.backends.discover import BACKENDS, load_backend
@@ -14,19 +15,19 @@ FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
 """Functions that push derivatives forward, of which no gradient of a value between comes."""
 
 
-def no_gradient_seen(file: str) -> BadOption:
+def no_gradient_seen(program: str, file: str) -> BadOption:
     """The error about a script that took no gradient which is seen."""
     calls = _calls(file)
     if not calls:
         return BadOption(
-            f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
+            f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}", asked=asked(program),
             why="without a function, the file runs as a script, up to its own backward(), tape.gradient or jax.grad",
-            next=f"{asked(file)}:f x=3, for a function f in it",
+            next=f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
         )  # fmt: skip
     first = calls[0]
     is_forward = first.name.rpartition(".")[2] in FORWARD
     return BadOption(
-        f"no gradient of PyTorch, TensorFlow or JAX was seen in {file}", asked=asked(file),
+        f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}", asked=asked(program),
         found=f"line {first.line}: {first.text}",
         why=f"{first.name} takes derivatives forward, and no gradient comes to the values between" if is_forward
         else f"{first.name} is seen only where the script itself calls it, by this name, and calls what it returns",
@@ -61,7 +62,7 @@ def _instead(file: str, call: DerivativeCall) -> str:
     given = [] if function is None else _words([one.arg for one in function.args.args], call.arguments)
     if function is None or not given:
         return f"rec = {call.probed} in the script, and bp.explain(rec)"
-    return asked(f"{file}:{function.name}", *given)
+    return asked(f"{os.path.relpath(file)}:{function.name}", *given)
 
 
 def _words(names: list[str], arguments: str) -> list[str]:

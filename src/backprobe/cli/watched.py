@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import backprobe as bp
+from backprobe.cli.module import is_first, main_program
 from backprobe.cli.program import asked
 from backprobe.cli.program_error import show
 from backprobe.cli.refusal import STOPPED
@@ -21,15 +21,17 @@ from backprobe.watch.script import ScriptWatch
 
 
 def watched(
-    file: str, words: Sequence[str], into: str | None, append: bool, *, select: Sequence[str] = (), **options: Any
+    program: str, words: Sequence[str], into: str | None, append: bool, *, select: Sequence[str] = (), **options: Any
 ) -> NoReturn:  # fmt: skip
     """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
-    folder = Path(into or f"{Path(file).stem}.run")
-    _check(file, words, folder, append)
+    file, spec = main_program(program)
+    name = Path(file).stem if spec is None else program.rpartition(".")[2]
+    folder = Path(into or f"{name}.run")
+    _refuse_used(program, words, folder, append)
     script = ScriptWatch(folder, partial(bp.watch, select=list(select) or None, **options))
     status: Any = None
     try:
-        script.run([file, *words])
+        script.run([file, *words], spec)
         sys.stdout.flush()
     except SystemExit as error:
         status = error.code
@@ -41,27 +43,26 @@ def watched(
         status = UNREAD if is_unread(error) else 1
         if status == 1:
             show(error)
-    if _is_first():
+    if is_first():
         _say(script)
     sys.exit(status)
 
 
-def _is_first() -> bool:
-    """Of several processes that ``torchrun`` starts, is it the first? The others find the folder that it has made."""
-    return os.environ.get("RANK", "0") == "0"
+def the_run(folder: str) -> str:
+    """The folder of the only run in one, as ``watch`` writes it; the folder itself where it is one, or has several."""
+    from backprobe.storage.runs.layout import FILE  # imports NumPy
+
+    inside = {one.parent for one in Path(folder).glob(f"*/{FILE.format('*')}")}
+    return str(inside.pop()) if len(inside) == 1 and not [*Path(folder).glob(FILE.format("*"))] else folder
 
 
-def _check(file: str, words: Sequence[str], folder: Path, append: bool) -> None:
-    if not Path(file).is_file():
+def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool) -> None:
+    if folder.exists() and not append and is_first():
         raise BadOption(
-            f"there is no file {file!r}", asked=asked(file, *words), why="a script is watched as a whole",
-            next=asked("train.py"),
-        )  # fmt: skip
-    if folder.exists() and not append and _is_first():
-        raise BadOption(
-            f"{folder} is there already", asked=asked(file, *words),
+            f"{folder} is there already", asked=asked(program, *words),
             why="another training would go on behind its last step",
-            next=f"{asked('--into', f'{folder.stem}-2.run', file, *words)}, or with --append",
+            next=f"{asked(program, *words, options=('--into', f'{folder.stem}-2.run'))}, or "
+            + asked(program, *words, options=["--append"]),
         )  # fmt: skip
 
 

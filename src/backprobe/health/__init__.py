@@ -11,12 +11,12 @@ from backprobe.recording import Recording, refuse_several
 
 
 def health(recording: Recording) -> Report:
-    """Check a recording for dead and saturated units, zero gradients, vanishing, exploding and underflow.
+    """Check a recording for missing and zero gradients, dead and saturated units, vanishing, exploding and underflow.
 
-    Kinds of findings: ``dead``, ``saturated``, ``zero_gradient``, ``zero_derivative``, ``vanishing``, ``exploding``,
-    ``underflow``. Each states its threshold and where that comes from. Gradients are compared with those of
-    neighbouring layers, by their root mean square. Where the loss was scaled by an unknown number, as ``GradScaler``
-    may do, magnitudes are not checked, and a note says so.
+    Kinds of findings: ``missing``, ``never_called``, ``dead``, ``saturated``, ``zero_gradient``, ``zero_derivative``,
+    ``vanishing``, ``exploding``, ``underflow``. Each states its threshold and where that comes from. Gradients are
+    compared with those of neighbouring layers, by their root mean square. Where the loss was scaled by an unknown
+    number, as ``GradScaler`` may do, magnitudes are not checked, and a note says so.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -35,11 +35,11 @@ def health(recording: Recording) -> Report:
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
     refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
-    from backprobe.health import depth, precision, units, zeros  # which import NumPy
+    from backprobe.health import depth, missing, precision, units, zeros  # which import NumPy
     from backprobe.health.record_arrays import RecordArrays
 
     arrays = RecordArrays(recording.record, load_arrays(recording.record.backend))
-    found = [finding for check in (units, zeros, depth, precision) for finding in check.check(arrays)]
+    found = [finding for check in (missing, units, zeros, depth, precision) for finding in check.check(arrays)]
     values, grads = (sum(each is not None for each in kept) for kept in (arrays.values, arrays.grads))
     nothing = "no other problems found" if arrays.not_finite else "no problems found"
     heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else nothing

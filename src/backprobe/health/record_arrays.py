@@ -21,7 +21,7 @@ NUMBER = re.compile(r"(?<!\w)\d+(?!\w)|(?<=_)\d+(?=[:#.])")
 """A number in a name: a segment of its own, as in ``layers.3``, or the end of one, as in the ``dense_3`` of Keras."""
 ENDING = re.compile(r"(?<=[A-Za-z_])\d+(?=#\d+$|$)")  # of the name of a variable
 UNSEEN = (
-    "at least {} of {} parameters have no entry, as those of a library's layers, and were not checked: "
+    "the numbers of at least {} of {} parameters were not checked: they have no entry, as those of a library's layers; "
     "with bp.probe(model, '**') as rec: around the step has them"
 )
 NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) shows where those begin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError
 from backprobe.probe.error_notes import explained
 from backprobe.probe.inner_output import names_in
+from backprobe.probe.pasted import as_in_model
 from backprobe.probe.replacements import replacing_of, texts_replaced
 from backprobe.probe.request import Request, name_of
 from backprobe.record.brief import place
@@ -27,6 +29,7 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import Run
 
 T = TypeVar("T")
+OF_A_SCRIPT = re.compile(r"!?(/|[^\W\d]\w*\.)")  # perhaps: a cheap look, as forms are made in each step
 EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one
 
 
@@ -42,6 +45,10 @@ class Form:
         chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
         if chosen is None and probe.options.nonfinite:
             chosen = self.looked_into
+        for text in (chosen,) if isinstance(chosen, str) else chosen or ():
+            if not self.in_function and isinstance(text, str) and OF_A_SCRIPT.match(text):
+                chosen = self.pasted(chosen)
+                break
         self.selection = selection(chosen, self.in_function, self.inner_names(), texts_replaced(probe))
         self.tape = self.opened()
         self.replacing = replacing_of(probe, self.tape, backend, in_function=self.in_function)
@@ -51,6 +58,12 @@ class Form:
         self.trace = Trace(
             self.tape, self.selection, None if file is None else home(file), replacing=self.replacing
         )  # fmt: skip
+
+    def pasted(self, chosen: Any) -> Any:
+        """What is selected, in the names of a model."""
+        models = self.backend.models
+        target = self.probe.target
+        return chosen if models is None else as_in_model(chosen, target, models.call(target, (), {}))
 
     def inner_names(self) -> tuple[str, ...]:
         """The names of values that may turn out to be the output, though the program does not return them."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,7 +29,7 @@ from backprobe.recording import Recording
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
-LATER = ", and later ones were not looked at: --steps 10 looks at ten"
+LATER = ", and later ones were not looked at: {} looks at ten"
 USUAL = 2  # iterations: the second shows what the first has left it
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
@@ -105,8 +106,11 @@ class Script:
         arguments: Sequence[str],
         judge: Callable[[Recording], Report] = explain,
         steps: int = 1,
+        spec: ModuleSpec | None = None,
+        more: str = "",
     ) -> None:
-        self.judge, self.steps = judge, steps
+        self.judge, self.steps, self.more = judge, steps, more
+        self.spec = spec  # of a module that runs as ``python -m`` would run it
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
@@ -127,7 +131,7 @@ class Script:
         loop.without_blocks = gradients.listen
         try:
             try:
-                loop.run(self.arguments)
+                loop.run(self.arguments, self.spec)
             finally:
                 gradients.stop()
                 self.gradients += gradients.count
@@ -137,7 +141,7 @@ class Script:
             stopped = (
                 STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
             )
-            stopped += LATER if self._may_show_more() else ""
+            stopped += LATER.format(self.more) if self._may_show_more() else ""
             self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
         except SystemExit as error:
             if error.code:
@@ -152,9 +156,9 @@ class Script:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
-        """Was the script stopped with nothing found, where nobody asked for more?"""
+        """Was the script stopped with nothing found, and is there a command that looks at ``more``?"""
         assert self.answer is not None
-        return bool(self.answer.ok) and self.iterations >= self.steps == USUAL and self.judge is explain
+        return bool(self.more and self.answer.ok) and self.iterations >= self.steps
 
     def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from types import FrameType
 
 from backprobe.backends.protocol import Backend
@@ -20,7 +21,8 @@ STOPPED = Note("first_gradients")
 class ScriptRecording:
     """One run of a script. It is stopped when it takes gradients in a second iteration, which repeats the first."""
 
-    def __init__(self, probe: Request, file: str, arguments: Sequence[str]) -> None:
+    def __init__(self, probe: Request, file: str, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
+        self.spec = spec  # of a module that runs as ``python -m`` would run it
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.recording: Recording | None = None
 
@@ -30,7 +32,7 @@ class ScriptRecording:
         loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened, frameworks)
         self.passed = loop.passed
         try:
-            loop.run(self.arguments)
+            loop.run(self.arguments, self.spec)
         except Stopped:
             assert self.recording is not None
             record = self.recording.record

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dis import opname
+from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from operator import itemgetter
 from types import CodeType, FrameType
@@ -130,9 +131,9 @@ class TrainingLoop:
             frame.f_trace = _FrameTracer(self)
             self.open(frame)
 
-    def run(self, arguments: Sequence[str]) -> None:
+    def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
-        with as_main(arguments) as main:
+        with as_main(arguments, spec) as main:
             code = compiled(main)
             try:
                 self.start()

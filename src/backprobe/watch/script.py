@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,12 @@ class ScriptWatch(ScriptListener):
         self.refused: list[BackprobeError] = []
         self.open = ExitStack()
 
-    def run(self, arguments: Sequence[str]) -> None:
+    def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         """Run it to its end. Its errors are raised here, SystemExit with its status among them. Raises NoBackend."""
         watches = load_backend("torch").watches
         script = None if watches is None else watches.script(self)
         assert script is not None  # PyTorch has it
-        with as_main(arguments) as main, self.open, script:
+        with as_main(arguments, spec) as main, self.open, script:
             exec(compiled(main), vars(main))
 
     def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:

@@ -182,6 +182,9 @@ class TreeCall(LibraryCall):
     def forwards(self) -> Mapping[str, Any]:
         return {path: MethodType(type(module).__call__, module) for path, module in modules(self.model).items()}
 
+    def kinds(self) -> Mapping[str, str]:
+        return {path: type(module).__name__ for path, module in modules(self.model).items()}
+
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.held)
 

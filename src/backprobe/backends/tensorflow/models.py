@@ -50,6 +50,9 @@ class KerasModelCall(ModelCall):
     def forwards(self) -> Mapping[str, Any]:
         return {every[0]: own_call(module) for module, every in self.structure.known.values() if is_layer(module)}
 
+    def kinds(self) -> Mapping[str, str]:
+        return {path: type(module).__name__ for path, module in self.structure.modules}
+
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.variables]
 

@@ -64,6 +64,9 @@ class TorchModelCall(ModelCall):
         known = {module: path for path, module in reversed(self.structure.parts)}
         return {path: original(module, "forward") for module, path in reversed(known.items())}
 
+    def kinds(self) -> Mapping[str, str]:
+        return {path: type(module).__name__ for path, module in self.structure.parts}
+
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.parameters]
 

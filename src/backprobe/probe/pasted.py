@@ -1,0 +1,68 @@
+"""Names as a script's report prints them, read as names of the model: to be pasted into ``bp.probe(model, ...)``.
+
+A block finds modules by the frames that run, and names them by their classes, ``/train/Net/Block#1:h``; parameters it
+names as the program reaches them, ``trainer.model.head.weight``. In the model's own names a path begins at the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from backprobe.backends.capabilities import ModelCall
+from backprobe.record.names import partition, split, strip
+from backprobe.record.patterns import glob_of_modules, texts_of
+
+
+def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> tuple[str, ...]:
+    """The patterns, in which names of a script are names of the model. Raises BadName."""
+    root, found = type(target).__name__, list[str]()
+    for text in texts_of(patterns):
+        mark, body = text[: text.startswith("!")], text.removeprefix("!")
+        first, dot, _ = body.partition(".")
+        if body.startswith("/"):
+            found += [mark + one for one in _of_frames(body, root, call.kinds())]
+        elif dot and first.isidentifier() and not hasattr(target, first):
+            known = [*call.module_paths(), *call.parameter_paths()]
+            found.append(mark + _below(body, [path for path in known if path]))
+        else:
+            found.append(text)
+    return tuple(found)
+
+
+def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
+    """The names of a script's name, whose frames are of classes and functions: one for each module that may be meant.
+
+    A call is counted in a script among all modules of a class, so those of all of them are selected.
+    """
+    scope, local = split(body)
+    steps = partition(scope, "/")
+    of_model = {root, *kinds.values()}
+    at = next((at for at, step in enumerate(steps) if strip(step) in of_model), None)
+    if at is None:
+        return [body]
+    paths, rest = [""], steps[at + (strip(steps[at]) == root) :]
+    while rest:
+        below = [path for path, kind in kinds.items() if kind == strip(rest[0]) and _is_below(path, paths)]
+        if not below:
+            break
+        paths, rest = below, rest[1:]
+    inside = "".join(f"/{step}" for step in rest)
+    asked = "" if local is None else f":{local}"
+    return [f"{path}{inside}{asked}" or ":return" for path in paths]
+
+
+def _is_below(path: str, above: Collection[str]) -> bool:
+    return bool(path) and any(not one or path.startswith(f"{one}.") for one in above)
+
+
+def _below(body: str, known: Sequence[str]) -> str:
+    """A name without what leads to the model, if it is one of the model then."""
+    rest = body
+    while rest:
+        expression = glob_of_modules(strip(re.split("[:/]", rest)[0]))
+        if any(re.fullmatch(expression, path) for path in known):
+            return rest
+        rest = rest.partition(".")[2]
+    return body

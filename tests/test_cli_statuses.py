@@ -1,0 +1,156 @@
+"""The exit status of each command in each of its forms, as the table of docs/command-line.md has it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import backprobe as bp
+from backprobe.cli import main
+from commands import in_folder, invoked
+
+FUNCTIONS = """\
+import torch
+
+class Bad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+def well(x, w):
+    return (x * w).exp()
+
+def ill(x, w):
+    u = x.detach() * w
+    return torch.sqrt(u)
+
+def wrong(x, w):
+    return Bad.apply(x * w)
+
+def flat(x, w):
+    a = torch.relu(x - 100)
+    b = x.sum() * w
+    return a.sum() + b * 0
+
+"""
+SCRIPT = """\
+import sys
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.head = nn.Linear(2, 2), nn.Linear(2, 1)
+
+    def forward(self, x):
+        h = self.enc(x)
+        CUT
+        return self.head(h).square().mean()
+
+torch.manual_seed(0)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+x = torch.randn(8, 2)
+for step in range(4):
+    loss = net(x)BORN
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+END
+"""
+
+
+def script(cut="", born="", end=""):
+    return SCRIPT.replace("CUT", cut).replace("BORN", born).replace("END", end)
+
+
+FILES = {
+    "f.py": FUNCTIONS,
+    "well.py": script(),
+    "cut.py": script("h = h.detach()"),
+    "nan.py": script("", " + (x[0, 0] - x[0, 0]).log() * 0"),
+    "ends.py": script(end="sys.exit(7)"),
+    "raises.py": script(end="raise LookupError('mine')"),
+}
+GIVEN = ("x=3.0", "w=2.0")
+ROWS = ("x=[[1.0, 2.0], [3.0, 4.0]]", "w=2.0")
+STATUSES = [
+    (0, "explain f.py:well", GIVEN), (1, "explain f.py:ill", GIVEN), (1, "explain f.py:ill x", GIVEN),
+    (0, "explain f.py:well x", GIVEN),
+    (0, "explain --nonfinite f.py:well", GIVEN), (1, "explain f.py:ill --nonfinite", ("x=0.0", "w=2.0")),
+    (0, "explain well.rec", ()), (1, "explain ill.rec", ()), (1, "explain ill.rec x", ()), (0, "explain ill.rec w", ()),
+    (0, "explain well.py", ()), (1, "explain cut.py", ()), (1, "explain --nonfinite nan.py", ()),
+    (0, "explain --nonfinite well.py", ()), (0, "explain -m well", ()), (1, "explain -m cut", ()),
+    (1, "explain --nonfinite -m nan", ()), (3, "explain --steps 9 raises.py", ()), (7, "explain --steps 9 -m ends", ()),
+    (0, "health f.py:well", GIVEN), (1, "health f.py:flat", ROWS), (0, "health well.rec", ()),
+    (1, "health flat.rec", ()),
+    (0, "health well.py", ()), (1, "health cut.py", ()), (0, "health -m well", ()), (1, "health -m cut", ()),
+    (0, "check f.py:well", GIVEN), (1, "check f.py:wrong", GIVEN), (1, "check --strict f.py:nothing", ("x=1.0",)),
+    (0, "provoke f.py:well --bounds x=(1,4) --bounds w=(1,4)", GIVEN), (1, "provoke f.py:ill", GIVEN),
+    (0, "diff f.py:well f.py:well", GIVEN), (1, "diff f.py:well f.py:wrong", GIVEN), (0, "diff well.rec well.rec", ()),
+    (1, "diff well.rec ill.rec", ()), (1, "diff well.rec f.py:wrong", GIVEN),
+    (0, "diff quiet quiet", ()), (1, "diff quiet loud", ()),
+    (0, "report quiet", ()), (1, "report loud", ()), (1, "report loud --json", ()), (1, "report one", ()),
+    (1, "report loud --name weight", ()), (0, "report loud --name lonely", ()), (0, "report loud --step 1", ()),
+    (2, "report two", ()),
+    (0, "watch --into a.run well.py", ()), (7, "watch --into b.run ends.py", ()),
+    (1, "watch --into c.run -m raises", ()),
+    (7, "watch --into d.run -m ends", ()),
+    (0, "probe f.py:ill", GIVEN), (0, "probe cut.py", ()), (0, "probe -m cut", ()), (0, "draw cut.py x.svg", ()),
+    (0, "derive f.py:ill w", GIVEN), (2, "explain nowhere.py", ()), (2, "explain -m nowhere", ()),
+    (2, "health f.py:no", ()),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Programs, recordings and runs, in which something is found or nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        path = tmp_path_factory.mktemp("statuses")
+        text = FUNCTIONS + "def nothing(x):\n    return x\n"
+        with in_folder(path, patch, {**FILES, "f.py": text}):
+            for name, words in (("well", GIVEN), ("ill", GIVEN), ("flat", ROWS)):
+                assert invoked("probe", f"f.py:{name}", *words, "--save", f"{name}.rec")[0] == 0
+            for name, rate in (("quiet", 0.001), ("loud", 1e30), ("one/loud", 1e30), ("two/a", 1.0), ("two/b", 1.0)):
+                train(name, rate)
+            yield path
+
+
+def train(name, rate):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    with bp.watch(model, name, optimizer=optimizer) as run:
+        for step in range(6):
+            loss = model(torch.ones(4, 2)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            run.log(lonely=1.0 + step)
+
+
+@pytest.mark.parametrize(("status", "command", "given"), STATUSES, ids=lambda one: one if isinstance(one, str) else "")
+def test_the_status_of_each_form(folder, monkeypatch, status, command, given):
+    code, out, err = invoked(*command.split(), *given)
+    assert code == status, out + err
+
+
+def test_the_table_has_every_command():
+    page = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("## Exit status")[2], re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed == set(main.commands) - {"demo"}
+    assert {command.split()[0] for _, command, _ in STATUSES} == listed
+
+
+def test_health_of_a_script_names_parameters_without_a_gradient(folder):
+    out = invoked("health", "cut.py")[1]
+    assert "no problems found" not in out and "2 of 4 parameters got no gradient" in out
+    assert "without a gradient: net.enc.weight, net.enc.bias" in out
+    assert "next:  backprobe explain cut.py says why" in out
