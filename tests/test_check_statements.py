@@ -145,4 +145,4 @@ def halves(x):
 def test_only_calls_are_said_to_be_right(program, at):
     report = bp.check(program)(torch.tensor(at))
     assert not report.findings
-    assert report.heading.startswith(f"{program.__name__}: taken by itself, no call ")
+    assert report.heading.startswith(f"{program.__name__}: taken by itself, each call ")

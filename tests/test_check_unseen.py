@@ -18,7 +18,7 @@ class Holding:
 
 def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
     report = bp.check(lambda x: Holding(x).y * 2)(numbers(3))
-    assert "taken by itself, no call that was checked has a wrong derivative" in report.heading
+    assert "taken by itself, each call that was checked has the right derivative" in report.heading
     assert report.notes == (
         f"Halved: not checked, {SENTENCES['unseen_custom']}",
         "Holding was not followed: what a class does when an object is made is not checked",
@@ -69,7 +69,7 @@ def test_a_custom_function_that_no_call_has_is_said_not_to_be_judged(what):
         return OUT_OF_SIGHT[what](of)
 
     report = bp.check(f)(numbers(3))
-    assert "taken by itself, no call that was checked has a wrong derivative" in report.heading
+    assert "taken by itself, each call that was checked has the right derivative" in report.heading
     assert report.unjudged == (f"Halved: not checked, {SENTENCES['unseen_custom']}",)
 
 
@@ -174,7 +174,7 @@ def test_operations_of_the_framework_that_no_call_has_are_told_together():
         return [row * 2 for row in of]
 
     report = bp.check(f)(numbers(3))
-    assert report.ok is None and "taken by itself, no call that was checked has a wrong derivative" in report.heading
+    assert report.ok is None and "taken by itself, each call that was checked has the right derivative" in report.heading
     assert report.notes == (f"Sin, Cos (2 operations of the framework): {SENTENCES['unseen_own']}",)
 
 
@@ -234,5 +234,5 @@ def test_a_backward_pass_that_is_not_differentiated_is_not_told_of():
 ])  # fmt: skip
 def test_what_a_function_closes_over_is_said_not_to_be_judged(around):
     report = bp.check(lambda x, w: around(lambda t: t * w.sum(), x))(numbers(3), numbers(2))
-    assert "taken by itself, no call that was checked has a wrong derivative" in report.heading
+    assert "taken by itself, each call that was checked has the right derivative" in report.heading
     assert any("variables captured by closures were not checked" in n for n in report.notes)

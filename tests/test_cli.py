@@ -577,13 +577,13 @@ def test_provoke_with_bad_options(folder, words, said):
     ("words", "code", "said"),
     [
         (("wrong", "x=[1.0, 2.0]"), 1, "wrong: 1 derivative is wrong (1 call checked"),
-        (("right", "x=3", "w=2"), 0, "right: taken by itself, no call has a wrong derivative (2 calls checked"),
+        (("right", "x=3", "w=2"), 0, "right: taken by itself, each call has the right derivative (2 calls checked"),
         (("nothing", "x=1"), 0, "nothing: nothing was checked"),
         (("nothing", "x=1", "--strict"), 1, "nothing: nothing was checked"),
         (
             ("right", "x=3", "w=2", "--strict"),
             0,
-            "right: taken by itself, no call has a wrong derivative (2 calls checked",
+            "right: taken by itself, each call has the right derivative (2 calls checked",
         ),
     ],
 )

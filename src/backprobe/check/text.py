@@ -136,7 +136,7 @@ def heading(
     counts = [f"{plural(checked, 'call')} checked", f"{unchecked} not checked" if unchecked else ""]
     largest = f"largest error of the right ones {error:.1e} along random directions"
     counts = [*counts, largest] if checked else counts[1:]
-    right = f"taken by itself, no call {'that was checked ' * is_partial}has a wrong derivative"
+    right = f"taken by itself, each call {'that was checked ' * is_partial}has the right derivative"
     right += f", except {own} of the framework's own" if own else ""
     said = right if checked else "nothing was checked"
     if wrong:

@@ -1,7 +1,7 @@
 # from: own
 # ask: check PROGRAM:f scale=1.0 --backend tensorflow
 # exit: 0
-# says: taken by itself, no call has a wrong derivative \(4 calls checked
+# says: taken by itself, each call has the right derivative \(4 calls checked
 # never: not its derivative|note:
 # A layer of Keras computes in single precision whatever it is given.
 import keras

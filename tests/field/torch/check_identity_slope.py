@@ -1,7 +1,7 @@
 # from: https://github.com/kornia/kornia/issues/4237
 # ask: check PROGRAM:loss_of q=[-1.0,0.0,0.0,0.0]
 # exit: 0
-# says: loss_of: taken by itself, no call has a wrong derivative \(18 calls checked
+# says: loss_of: taken by itself, each call has the right derivative \(18 calls checked
 # never: every derivative|is right\b|not judged
 # The factor at the identity is right for w = 1 alone: at this input the gradient of the whole has the wrong sign, and
 # each call in it has the right one.

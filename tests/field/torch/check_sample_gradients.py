@@ -1,7 +1,7 @@
 # from: own
 # ask: check PROGRAM:penalty weight=[[1.0,2.0],[3.0,-1.0]] bias=[0.5,0.25]
 # exit: 0
-# says: taken by itself, no call that was checked has a wrong derivative \(4 calls checked
+# says: taken by itself, each call that was checked has the right derivative \(4 calls checked
 # says: it differentiates itself
 # never: other outputs|it raises
 # Gradients of each sample: functional_call puts tensors of the call into a layer that the call does not have.

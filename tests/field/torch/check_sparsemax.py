@@ -1,7 +1,7 @@
 # from: own
 # ask: check PROGRAM:sparsemax x=[3.0,0.0,-1.0]
 # exit: 0
-# says: taken by itself, no call has a wrong derivative
+# says: taken by itself, each call has the right derivative
 # never: so large|note:
 # One element has all the weight: the outputs are 1, 0 and 0, and none of them moves.
 import torch

@@ -1,7 +1,7 @@
 # from: own
 # ask: check PROGRAM:wide scale=1.0
 # exit: 0
-# says: taken by itself, no call has a wrong derivative \(4 calls checked
+# says: taken by itself, each call has the right derivative \(4 calls checked
 # never: note:|kink|not judged
 # Many outputs of a wide layer are nearly 0, sums of terms that are not: they are rounded as these are.
 import torch
