@@ -123,19 +123,20 @@ def test_a_watched_module_has_a_folder_of_its_name(folder):
 
 
 REFUSED = {
-    "pakage.train": ["there is no module 'pakage.train'", "found: no package 'pakage'", "change into the folder"],
-    "package.trian": ["there is no module 'package.trian'", "found: package has no module 'trian'",
-                      "why:   modules are looked for in the current folder, and then as by any import",
+    "pakage.train": ["there is no module 'pakage.train' that runs", "found: in pakage: no modules",
+                     "change into the folder"],
+    "package.trian": ["there is no module 'package.trian'", "found: in package: deep, from_here, train",
+                      "why:   a module is looked for in the current folder, then as by any import;",
                       "next:  backprobe explain -m package.train\n"],
-    "tpo": ["found: no tpo.py, and no tpo/", "next:  backprobe explain -m top\n"],
-    "package.deep": ["package.deep is a package without __main__.py", "found: nested",
+    "tpo": ["found: in the current folder: ", "next:  backprobe explain -m top\n"],
+    "package.deep": ["a package runs by its __main__.py", "found: in package.deep: nested",
                      "next:  backprobe explain -m package.deep.nested\n"],
-    "package/train.py": ["'package/train.py' is a file, and -m takes the name of a module",
-                         "next:  backprobe explain package/train.py, or backprobe explain -m package.train\n"],
-    "train.py": ["next:  backprobe explain train.py, or backprobe explain -m train\n"],
+    "package/train.py": ["found: the file package/train.py, which runs without -m",
+                         "next:  backprobe explain -m package.train\n"],
+    "train.py": ["next:  backprobe explain -m train\n"],
     ".train": ["there is no module '.train'"],
-    "itertools": ["the module 'itertools' has no file of source"],
-    "spaces.other.more": ["found: spaces.other has no module 'more'"],
+    "itertools": ["found: built-in, no file of source"],
+    "spaces.other.more": ["found: in spaces.other: no modules"],
 }  # fmt: skip
 
 
