@@ -224,3 +224,32 @@ def test_options_of_a_function_stand_anywhere(folder):
     assert invoked("probe", "toy.py:f", "x=1.0", "--save", "rec", "--partials", "true")[0] == 0
     assert invoked("derive", "rec", "x", "--of", "return") == invoked("derive", "--of", "return", "rec", "x")
     assert os.path.isdir("rec")
+
+
+PROCESSES = """\
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    loss = net(torch.randn(4, 2)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_torchrun_starts_the_command_line(folder):
+    (folder / "processes.py").write_text(PROCESSES)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "backprobe"]
+    done = subprocess.run(
+        [*torchrun, "explain", "processes.py", "--lr", "1"], cwd=folder, capture_output=True, text=True, timeout=200
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("all 2 parameters got a gradient") == 2
+    typed = "torchrun --nproc-per-node 2 -m backprobe explain --steps 10 processes.py --lr 1"
+    assert done.stdout.count(f"{typed} looks at ten") == 2
