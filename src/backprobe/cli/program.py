@@ -240,10 +240,7 @@ def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None
 
 
 def asked(*words: str, options: Sequence[str] = ()) -> str:
-    """The command that runs, with these words behind it, as messages show it; the first one is the program.
-
-    Options stand before it, where they may for every program.
-    """
+    """The command that runs, with these words behind it, as messages show it; the first one is the program."""
     context = click.get_current_context()
     before, behind = context.meta.get(BESIDE, ((), ()))
     options = [*options, "-m"] if words and is_module(words[0]) else options

@@ -55,8 +55,7 @@ def judged(
 
 def healthy(recording: bp.Recording) -> bp.Report:
     """The report of ``health``, whose remedies are commands."""
-    report = bp.health(recording)
-    typed = click.get_current_context().meta[TYPED].replace("health", "explain", 1)
+    report, typed = bp.health(recording), click.get_current_context().meta[TYPED].replace("health", "explain", 1)
     found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
     return replace(report, findings=tuple(found))
 
