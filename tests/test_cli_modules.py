@@ -123,19 +123,20 @@ def test_a_watched_module_has_a_folder_of_its_name(folder):
 
 
 REFUSED = {
-    "pakage.train": ["there is no module 'pakage.train'", "found: no package 'pakage'", "change into the folder"],
-    "package.trian": ["there is no module 'package.trian'", "found: package has no module 'trian'",
-                      "why:   modules are looked for in the current folder, and then as by any import",
+    "pakage.train": ["there is no module 'pakage.train' that runs", "found: in pakage: no modules",
+                     "change into the folder"],
+    "package.trian": ["there is no module 'package.trian'", "found: in package: deep, from_here, train",
+                      "why:   a module is looked for in the current folder, then as by any import;",
                       "next:  backprobe explain -m package.train\n"],
-    "tpo": ["found: no tpo.py, and no tpo/", "next:  backprobe explain -m top\n"],
-    "package.deep": ["package.deep is a package without __main__.py", "found: nested",
+    "tpo": ["found: in the current folder: ", "next:  backprobe explain -m top\n"],
+    "package.deep": ["a package runs by its __main__.py", "found: in package.deep: nested",
                      "next:  backprobe explain -m package.deep.nested\n"],
-    "package/train.py": ["'package/train.py' is a file, and -m takes the name of a module",
-                         "next:  backprobe explain package/train.py, or backprobe explain -m package.train\n"],
-    "train.py": ["next:  backprobe explain train.py, or backprobe explain -m train\n"],
+    "package/train.py": ["found: the file package/train.py, which runs without -m",
+                         "next:  backprobe explain -m package.train\n"],
+    "train.py": ["next:  backprobe explain -m train\n"],
     ".train": ["there is no module '.train'"],
-    "itertools": ["the module 'itertools' has no file of source"],
-    "spaces.other.more": ["found: spaces.other has no module 'more'"],
+    "itertools": ["found: built-in, no file of source"],
+    "spaces.other.more": ["found: in spaces.other: no modules"],
 }  # fmt: skip
 
 
@@ -223,3 +224,32 @@ def test_options_of_a_function_stand_anywhere(folder):
     assert invoked("probe", "toy.py:f", "x=1.0", "--save", "rec", "--partials", "true")[0] == 0
     assert invoked("derive", "rec", "x", "--of", "return") == invoked("derive", "--of", "return", "rec", "x")
     assert os.path.isdir("rec")
+
+
+PROCESSES = """\
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+net = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    loss = net(torch.randn(4, 2)).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_torchrun_starts_the_command_line(folder):
+    (folder / "processes.py").write_text(PROCESSES)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "backprobe"]
+    done = subprocess.run(
+        [*torchrun, "explain", "processes.py", "--lr", "1"], cwd=folder, capture_output=True, text=True, timeout=200
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("all 2 parameters got a gradient") == 2
+    typed = "torchrun --nproc-per-node 2 -m backprobe explain --steps 10 processes.py --lr 1"
+    assert done.stdout.count(f"{typed} looks at ten") == 2

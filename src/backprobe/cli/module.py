@@ -6,7 +6,6 @@ import importlib.util
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -31,12 +30,9 @@ def main_program(program: str) -> tuple[str, ModuleSpec | None]:
     context = click.get_current_context()
     spec = _spec(program) if is_module(program) else None
     if spec is None and not Path(program).is_file():
-        there = asked(similar_file(program) or "train.py")
-        function = f", or {asked('toy.py:f', 'x=3')} for a function in a file"
-        raise BadOption(
-            f"there is no script {program!r}", asked=asked(program),
-            next=there + function * (context.info_name != "watch"),
-        )  # fmt: skip
+        function = f", or {asked('toy.py:f', 'x=3')} for a function in a file" * (context.info_name != "watch")
+        next = asked(similar_file(program) or "train.py") + function
+        raise BadOption(f"there is no script {program!r}", asked=asked(program), next=next)
     if PLACED in context.meta and is_first():
         echo(context.meta.pop(PLACED), err=True)
     return (program, None) if spec is None else (str(spec.origin), spec)
@@ -48,28 +44,18 @@ def is_first() -> bool:
 
 
 def _spec(name: str) -> ModuleSpec:
-    if Path(name).is_file():
-        raise _is_file(name)
     here = os.getcwd()
     sys.path.insert(0, here)
     try:
         with loading():
-            spec = _found(name)
-            places = None if spec is None else spec.submodule_search_locations
-            if places is not None:
+            spec = None if Path(name).is_file() else _found(name)
+            if spec is not None and spec.submodule_search_locations is not None:
                 spec = _found(f"{name}.__main__")
-                if spec is None:
-                    raise _no_main(name, places)
-        if spec is None:
-            raise _no_module(name)
+            if spec is None or not str(spec.origin).endswith(".py"):
+                raise _refused(name, spec)
+            return spec
     finally:
         sys.path.remove(here)
-    if not spec.has_location or not str(spec.origin).endswith(".py") or not os.path.isfile(str(spec.origin)):
-        raise BadOption(
-            f"the module {name!r} has no file of source", asked=asked(name), found=str(spec.origin),
-            why="what runs is recorded by its lines", next=f"{asked('package.train')}, a module written in Python",
-        )  # fmt: skip
-    return spec
 
 
 def _found(name: str) -> ModuleSpec | None:
@@ -87,40 +73,21 @@ def _found(name: str) -> ModuleSpec | None:
     return None
 
 
-def _no_main(name: str, places: Sequence[str]) -> BadOption:
-    modules = _modules(places)
-    return BadOption(
-        f"{name} is a package without __main__.py", asked=asked(name),
-        found=listed(modules) if modules else "no modules",
-        why="a package runs by the __main__.py in it, as with python -m",
-        next=asked(f"{name}.{modules[0]}", as_module=True) if modules
-        else f"write {name.replace('.', '/')}/__main__.py",
-    )  # fmt: skip
-
-
-def _is_file(name: str) -> BadOption:
-    module = ".".join(Path(name).with_suffix("").parts)
-    return BadOption(
-        f"{name!r} is a file, and -m takes the name of a module", asked=asked(name), found=f"a file {name}",
-        why="the name of a module has dots and no .py",
-        next=f"{asked(name, as_module=False)}, or {asked(module, as_module=True)}",
-    )  # fmt: skip
-
-
-def _no_module(name: str) -> BadOption:
+def _refused(name: str, spec: ModuleSpec | None) -> BadOption:
+    """The error about what is no module, or has nothing to run, with a module that is there."""
     package, _, last = name.rpartition(".")
-    parent = sys.modules.get(package)
-    places = [os.getcwd()] if not package else list(getattr(parent, "__path__", ()))
-    modules = _modules(places)
-    close = nearest(last, modules)
-    has = f"{package} has no module {last!r}" if parent is not None else f"no package {package!r}"
+    parent = name if name in sys.modules else package
+    places = getattr(sys.modules.get(parent), "__path__", () if parent else [os.getcwd()])
+    there = sorted(one.name for one in pkgutil.iter_modules(list(places)) if one.name[:1] != "_")
+    found = f"in {parent or 'the current folder'}: {listed(there) or 'no modules'}"
+    close = there if parent == name else nearest(last, there)
+    meant = ".".join([*filter(None, [parent]), *close[:1]]) if close else ""
+    if Path(name).is_file():
+        found, meant = f"the file {name}, which runs without -m", ".".join(Path(name).with_suffix("").parts)
     return BadOption(
-        f"there is no module {name!r}", asked=asked(name), found=has if package else f"no {name}.py, and no {name}/",
-        why="modules are looked for in the current folder, and then as by any import",
-        next=asked(".".join([*([package] if package else []), close[0]]), as_module=True) if close
+        f"there is no module {name!r} that runs", asked=asked(name),
+        found=found if spec is None else f"{spec.origin}, no file of source",
+        why="a module is looked for in the current folder, then as by any import; a package runs by its __main__.py",
+        next=f"backprobe {click.get_current_context().info_name} -m {meant}" if meant
         else f"change into the folder that holds {name.partition('.')[0]}, and type it again",
     )  # fmt: skip
-
-
-def _modules(places: Sequence[str]) -> list[str]:
-    return sorted(one.name for one in pkgutil.iter_modules(list(places)) if one.name[:1] != "_")

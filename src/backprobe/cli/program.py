@@ -239,13 +239,9 @@ def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None
         del meta[BESIDE]
 
 
-def asked(*words: str, options: Sequence[str] = (), as_module: bool | None = None) -> str:
-    """The command that runs, with these words behind it, as messages show it; the first one is the program.
-
-    Options stand before it, where they may for every program.
-    """
+def asked(*words: str, options: Sequence[str] = ()) -> str:
+    """The command that runs, with these words behind it, as messages show it; the first one is the program."""
     context = click.get_current_context()
-    if words and (is_module(words[0]) if as_module is None else as_module):
-        options = [*options, "-m"]
     before, behind = context.meta.get(BESIDE, ((), ()))
+    options = [*options, "-m"] if words and is_module(words[0]) else options
     return shlex.join(["backprobe", context.info_name or "", *options, *before, *words[:1], *behind, *words[1:]])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -44,22 +45,8 @@ def judged(
         steps, more = USUAL, _with_steps(10)
     probe = bp.probe(nonfinite=nonfinite, backend=backend)
     script = Script(probe, file, words, judge, steps or 1, spec, more)
-    try:
-        with progress(lambda: f"{program} runs, {script.iterations} iterations"):
-            script.run()
-    except SystemExit:
-        _print(script.report())
-        raise
-    except KeyboardInterrupt:
-        echo("stopped by Ctrl-C; what is known so far:", err=True)
-        _print(script.report())
-        raise SystemExit(STOPPED) from None
-    except Exception as error:
-        if is_unread(error):
-            raise SystemExit(UNREAD) from None
-        show(error)
-        _print(with_rebound(script.report(), error))
-        raise SystemExit(RAISED) from error
+    with _ending(script.report), progress(lambda: f"{program} runs, {script.iterations} iterations"):
+        script.run()
     report = script.report()
     if report is None:
         raise no_gradient_seen(program, file)
@@ -68,8 +55,7 @@ def judged(
 
 def healthy(recording: bp.Recording) -> bp.Report:
     """The report of ``health``, whose remedies are commands."""
-    report = bp.health(recording)
-    typed = click.get_current_context().meta[TYPED].replace("health", "explain", 1)
+    report, typed = bp.health(recording), click.get_current_context().meta[TYPED].replace("health", "explain", 1)
     found = [replace(one, remedy=f"{typed} says why") if one.kind in LACKING else one for one in report.findings]
     return replace(report, findings=tuple(found))
 
@@ -91,22 +77,8 @@ def recorded(
     _refuse_options(program, file, {**options, "backend": backend if backend not in LISTENING else None})
     probe = bp.probe(select=select or None, values=values or "alias", partials=partials, backend=backend)
     script = ScriptRecording(probe, file, words, spec)
-    try:
-        with progress(lambda: f"{program} runs"):
-            script.run()
-    except SystemExit:
-        _print(script.recording)
-        raise
-    except KeyboardInterrupt:
-        echo("stopped by Ctrl-C; what is known so far:", err=True)
-        _print(script.recording)
-        raise SystemExit(STOPPED) from None
-    except Exception as error:
-        if is_unread(error):
-            raise SystemExit(UNREAD) from None
-        show(error)
-        _print(script.recording)
-        raise SystemExit(RAISED) from error
+    with _ending(lambda: script.recording), progress(lambda: f"{program} runs"):
+        script.run()
     if script.recording is None:
         raise BadOption(
             f"{program} takes no gradient of PyTorch or TensorFlow that was seen", asked=asked(program),
@@ -126,6 +98,27 @@ def _refuse_options(program: str, file: str, options: dict[str, Any]) -> None:
             next=f"{asked(f'{os.path.relpath(file)}:f', 'x=3')} --{name} ..., for a function f in it; or, if the "
             f"script has an option of this name, {asked(program)} --{name} ...",
         )  # fmt: skip
+
+
+@contextmanager
+def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[None]:
+    """Within this context a script runs. Where it raises or exits, what is known is printed before that comes out."""
+    try:
+        yield
+    except SystemExit:
+        _print(known())
+        raise
+    except KeyboardInterrupt:
+        echo("stopped by Ctrl-C; what is known so far:", err=True)
+        _print(known())
+        raise SystemExit(STOPPED) from None
+    except Exception as error:
+        if is_unread(error):
+            raise SystemExit(UNREAD) from None
+        show(error)
+        found = known()
+        _print(found if isinstance(found, bp.Recording) else with_rebound(found, error))
+        raise SystemExit(RAISED) from error
 
 
 def _print(found: bp.Report | bp.Recording | None) -> None:

@@ -7,7 +7,7 @@ names as the program reaches them, ``trainer.model.head.weight``. In the model's
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.capabilities import ModelCall
@@ -32,29 +32,23 @@ def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> 
 
 
 def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
-    """The names of a script's name, whose frames are of classes and functions: one for each module that may be meant.
-
-    A call is counted in a script among all modules of a class, so those of all of them are selected.
+    """The names of what has frames of classes and functions, in each module that may be meant: a script counts calls
+    among all modules of a class.
     """
     scope, local = split(body)
-    steps = partition(scope, "/")
-    of_model = {root, *kinds.values()}
+    steps, of_model = partition(scope, "/"), {root, *kinds.values()}
     at = next((at for at, step in enumerate(steps) if strip(step) in of_model), None)
     if at is None:
         return [body]
     paths, rest = [""], steps[at + (strip(steps[at]) == root) :]
     while rest:
-        below = [path for path, kind in kinds.items() if kind == strip(rest[0]) and _is_below(path, paths)]
+        above = tuple(f"{path}." for path in paths if path) or ("",)
+        below = [path for path, kind in kinds.items() if path.startswith(above) and path and kind == strip(rest[0])]
         if not below:
             break
         paths, rest = below, rest[1:]
-    inside = "".join(f"/{step}" for step in rest)
-    asked = "" if local is None else f":{local}"
-    return [f"{path}{inside}{asked}" or ":return" for path in paths]
-
-
-def _is_below(path: str, above: Collection[str]) -> bool:
-    return bool(path) and any(not one or path.startswith(f"{one}.") for one in above)
+    inside = "".join(f"/{step}" for step in rest) + ("" if local is None else f":{local}")
+    return [f"{path}{inside}" or ":return" for path in paths]
 
 
 def _below(body: str, known: Sequence[str]) -> str:
