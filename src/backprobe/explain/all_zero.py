@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from backprobe.backends.tensors import Arrays
+from backprobe.backends.zero_gradients import CODE
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, say
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Note
-
-CODE = "all_zero"
 
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:

@@ -11,10 +11,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
+from backprobe.backends.discover import load_arrays
 from backprobe.backends.facts import Advice
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener
 from backprobe.backends.protocol import Backend
+from backprobe.backends.zero_gradients import CODE as ALL_ZERO
+from backprobe.backends.zero_gradients import all_zero
 from backprobe.errors import BackprobeError, NothingToDifferentiate
+from backprobe.explain.all_zero import is_zero
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.error_notes import unconnected
 from backprobe.probe.function import FunctionRun
@@ -61,7 +65,7 @@ class ScriptGradients:
         self.probe, self.taken, self.judge = probe, taken, judge
         self.listening = ExitStack()
         self.backend: Backend | None = None
-        self.known: set[Any] = set()  # the functions whose gradients were explained
+        self.known: dict[Any, bool] = {}  # the functions whose gradients were explained: were they all 0?
         self.count = 0
 
     def listen(self, backend: Backend) -> None:
@@ -81,10 +85,12 @@ class ScriptGradients:
         if self.probe.options.nonfinite and not bad:
             return
         function = getattr(asked.function, "__code__", asked.function)
-        if function in self.known:
+        is_new = function not in self.known
+        if not (is_new or self.known[function]):
             raise Stopped
-        self.known.add(function)
-        if self.taken(self._report(asked)):
+        report = self._report(asked)
+        self.known[function] = is_new and bool(report.of_kind(ALL_ZERO))  # the next batch may bring others
+        if self.taken(report) and not self.known[function]:
             raise Stopped
 
     def _report(self, asked: GuardedGradient) -> Report:
@@ -100,7 +106,8 @@ class ScriptGradients:
                 with asked.restored():
                     record = run.record(args, kwargs).record
                     unused = asked.unused()
-                return self.judge(Recording(counted(record, asked.wrt, unused, asked.trained)))
+                record = counted(record, asked.wrt, unused, asked.trained)
+                return self.judge(Recording(with_zeros(record, asked.wrt)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
                 found = _where_traced(error, self.backend, run)
                 return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found)
@@ -120,6 +127,21 @@ def _is_any(name: str) -> bool:
     return True
 
 
+def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
+    """The positions of the entries that these arguments hold."""
+    return {at: None for full, at in record.names.items() for name in wrt
+            if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
+
+
+def with_zeros(record: Record, wrt: frozenset[str]) -> Record:
+    """The record, with a note if the gradients of all arguments that are differentiated are exactly 0."""
+    arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, wrt)]
+    there = [one for one in entries if one.status is GradStatus.OK]
+    if not there or not all(is_zero(arrays, one.held_grad) for one in there):
+        return record
+    return replace(record, notes=(*record.notes, all_zero([one.name for one in there])))
+
+
 def counted(
     record: Record, wrt: frozenset[str], unused: Collection[str], trained: Collection[str] | None = None
 ) -> Record:
@@ -127,9 +149,7 @@ def counted(
 
     Of a model of Flax NNX, these are what ``trained`` names: running statistics, which it holds as well, are frozen.
     """
-    positions = {at: None for full, at in record.names.items() for name in wrt
-                 if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
-    every = [(at, record.entries[at]) for at in positions]
+    every = [(at, record.entries[at]) for at in _arguments(record, wrt)]
     floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]
     if trained is not None and any(one.name in trained for _, one in floating):
         frozen = {at for at, one in floating if one.name not in trained}

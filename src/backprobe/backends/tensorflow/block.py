@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -36,6 +36,7 @@ from backprobe.backends.tensorflow.user_tapes import UserTapes
 from backprobe.backends.user_lines import callers, users_frames, users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
+from backprobe.source.user_code import package
 
 NOT_RUN = Reason("block_not_over")
 GET_ITER = dis.opmap["GET_ITER"]
@@ -45,6 +46,12 @@ def _number(gradient: Any) -> int | None:
     """The number of what an optimizer is given: a tensor, the rows of a sparse one, or a Variable that sums several."""
     held = getattr(gradient, "values", gradient)
     return identity(held) if is_tensor(held) else None
+
+
+def _asks_itself(frame: FrameType | None) -> bool:
+    """Was a tape asked by TensorFlow, and not by the program or a library of it?"""
+    packages = (package(one.f_code.co_filename) for one in callers(frame))
+    return next((one for one in packages if one != "backprobe"), None) == "tensorflow"
 
 
 def own_pass(root: Root, captures: Sequence[Capture]) -> OwnPass | None:
@@ -146,7 +153,9 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         was_giving, self.is_giving = self.is_giving, True
         try:
             gradients = following(tape, *args, **kwargs)
-            if tf.executing_eagerly():
+            if was_giving and _asks_itself(sys._getframe(1)):
+                pass  # as tf.py_function does for its own backward pass
+            elif tf.executing_eagerly():
                 self.user_tapes.given(tape, args, kwargs, gradients)
             else:
                 self.compiled_by = "keras" if layers.is_in_step_of_keras() else "the program"
@@ -193,7 +202,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         by_keras = layers.compiled_by_keras()
         graph = [Reason("graph_not_followed")] if self.log.builds_graph and not self.graphs.runs else []
         graph += [Reason("dataset_loop", {"name": name}) for name in self.loops]
-        return [*graph, *self.graphs.notes(), *self.taken.notes(), *(
+        return [*graph, *self.graphs.notes(), *self.taken.notes(), *self.user_tapes.zeros(), *(
             Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
             for name in self.unseen()
         )]  # fmt: skip

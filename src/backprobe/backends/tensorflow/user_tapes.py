@@ -19,8 +19,10 @@ from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
 from backprobe.backends.tensorflow.tensors import describe, identity, is_differentiable, is_tensor, is_zero, variable_of
 from backprobe.backends.tensorflow.trained_names import Owned, owned_by_layers
 from backprobe.backends.user_lines import users_line
+from backprobe.backends.zero_gradients import all_zero
 from backprobe.record.entries import CutOperation, NoneGiven, WhyNone
 from backprobe.record.graph import reached
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.record.training import Ran, Training, Untrained
 
@@ -69,6 +71,9 @@ class UserTapes:
         self.asked: list[Asked] = []
         self.trained: dict[int, bool] = {}  # the Variables that gradients were asked for, and has one come?
         self.owned: dict[int, Owned] = {}  # what the program calls those of which none came
+        self.zero: dict[int, Any] = {}  # those whose gradients were exactly 0, while all have been
+        self.has_moving = False  # was any other than 0?
+        self.zero_at: Source | None = None
 
     @property
     def listeners(self) -> dict[str, Callable[..., Any]]:
@@ -142,6 +147,23 @@ class UserTapes:
             variable = variable_of(source)
             if variable is not None and variable.trainable:
                 self.trained[identity(source)] = self.trained.get(identity(source), False) or gradient is not None
+                if gradient is not None and not self.has_moving:
+                    self._look_at(source, gradient)
+
+    def _look_at(self, source: Any, gradient: Any) -> None:
+        """One that is 0 says nothing of a training before all have been: the first other one ends this."""
+        with self.log.muted():
+            self.has_moving = not is_zero(gradient)
+        self.zero[identity(source)] = source
+        self.zero_at = self.zero_at or users_line(sys._getframe(1))
+
+    def zeros(self) -> list[Reason]:
+        """That the gradients of all Variables were exactly 0, as often as the program asked for them."""
+        is_all = self.zero and not self.has_moving and self.zero.keys() == self.trained.keys()
+        if not is_all:
+            return []
+        self.owned |= owned_by_layers()
+        return [all_zero([*map(self._label, self.zero.values())], self.zero_at)]
 
     def _label(self, value: Any) -> str:
         """What a value is called: as the program does, or as TensorFlow or Keras does."""

@@ -37,7 +37,8 @@ from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import callers, users_frames
-from backprobe.findings.phrasing import listed, plural
+from backprobe.backends.zero_gradients import all_zero
+from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.record.training import CHECKPOINT, ModuleCall, Ran, Training, Untrained
@@ -248,7 +249,9 @@ class Census:
                 self.zero[id(tensor)] = tensor
                 self.has_moving = not is_zero(tensor.grad) or tensor.grad._version != 0
         is_all = self.zero and not self.has_moving and calls and all(call.is_over for call in calls)
-        found = [self._all_zero(calls)] if is_all else []
+        names = TrainedNames(self.runs.modules.values(), self.runs.held)
+        at = next((call.at for call in reversed(calls) if call.at is not None), None)
+        found = [all_zero([*map(names.of, self.zero.values())], at)] if is_all else []
         if not custom_functions.are_users():
             return found
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
@@ -256,20 +259,11 @@ class Census:
             (one, edge.node, gradient) for one in graph.leaves(givers.of)
             if (gradient := grad_of(one)) is not None and (edge := gradient_edge(one)) is not None
         ]  # fmt: skip
-        names = TrainedNames(self.runs.modules.values(), self.runs.held)
         zeros = [
             custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, each)]))
             for functions, each in custom_functions.zero_by_hand(leaves, givers).items()
         ]
         return [*found, *zeros, *givers.unrecorded()]
-
-    def _all_zero(self, calls: Sequence[BackwardCall]) -> Reason:
-        names = TrainedNames(self.runs.modules.values(), self.runs.held)
-        at = next((call.at for call in reversed(calls) if call.at is not None), None)
-        place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
-        gradients = f"{plural(len(self.zero), 'gradient')}, {'which is' if len(self.zero) == 1 else 'all of them'}"
-        found = listed([*map(names.of, self.zero.values())])
-        return Reason("all_zero", {"gradients": gradients, "names": found, **place})
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
         """A parameter, or where the program has put a result in its place, those that its module ran with before."""
