@@ -175,6 +175,8 @@ SENTENCES = {
     "already_probed": "{name} was not followed: it is already being probed",
     "compiled_not_followed": "{name} was not followed: it is compiled, and runs as a whole",
     "hidden_in_object": "{name} was not followed: it is hidden in an object of type {kind}",
+    "hidden_in_function": "{name} was not followed: {function} of a library calls it",
+    "handed_on": "{to} is given {names}, and was not followed: what is computed there has no names",
     "own_rule": "{name} was not followed: its derivative is a rule of the program's own, {rule} ({at})",
     "locals_unseen": "the locals of {name} cannot be seen: {why}",
     "binding_unseen": "{name} (line {line}) cannot be seen in a block: give it a name",

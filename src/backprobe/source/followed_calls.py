@@ -100,6 +100,13 @@ class FollowedCalls(Generic[Caller]):
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
         raise NotImplementedError
 
+    def handing(self, function: Any, forget: Callable[[], object]) -> Any:
+        """What to call in place of a function that is not followed: itself, or what looks at the functions it is given.
+
+        ``forget`` has the next call looked at as well.
+        """
+        return function
+
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may run the functions that it is given several times, and keep but one of these runs."""
         return function(*args, **kwargs)
@@ -192,7 +199,9 @@ class FollowedCalls(Generic[Caller]):
         if wrapped is None or not self.is_followed(held, wrapped):
             return
         rule, name = self.callables.rule(by), wrapped.__qualname__
-        if rule is None:
+        if rule is None and type(by) is FunctionType:
+            self.note("hidden_in_function", name=name, function=by.__qualname__.rpartition(".")[2])
+        elif rule is None:
             self.note("hidden_in_object", name=name, kind=type(by).__name__)
         else:
             at = f"{rule.co_filename}:{rule.co_firstlineno}"

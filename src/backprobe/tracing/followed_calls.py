@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from types import FunctionType, MethodType
@@ -10,12 +11,14 @@ from typing import Any, Protocol
 
 from backprobe.backends.capabilities import Staging
 from backprobe.backends.protocol import Tape
+from backprobe.findings.phrasing import listed
 from backprobe.record.patterns import Selection
 from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
+from backprobe.source.user_code import innermost, package
 from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
@@ -74,6 +77,29 @@ class Following(FollowedCalls[Scope]):
         if kind is None:
             kind = copy.kinds[caller.kind] = self.trace.kind_called(caller, copy.name, copy.file, copy.sites)
         return self.trace.entered(caller.number, kind)
+
+    def handing(self, function: Any, forget: Callable[[], object]) -> Any:
+        """Of a framework that traces functions, a library's function with a note on those of the program it is given.
+
+        What only wraps them, as ``jax.jit`` does, returns what can be called, which is looked at when it is.
+        """
+        if not isinstance(self.trace.tape, Staging) or not self.trace.selection.in_function:
+            return function
+        module = sys.modules.get(getattr(function, "__module__", None) or type(function).__module__)
+        if not package(getattr(module, "__file__", None) or ""):
+            return function
+        return partial(self._hand, function, forget)
+
+    def _hand(self, function: Any, forget: Callable[[], object], /, *args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        given = [innermost(one) for one in (*args, *kwargs.values()) if callable(one)]
+        own = [one.__qualname__ for one in given if one is not None and self.is_followed(one, one)]
+        if own:
+            forget()
+            if result is not None and not callable(result):
+                to = getattr(function, "__qualname__", type(function).__qualname__)
+                self.trace.note("handed_on", names=listed(own), to=to)
+        return result
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may run a function several times and keep but one of these runs: the others leave no trace."""

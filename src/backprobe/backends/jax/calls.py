@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -57,6 +58,8 @@ class JaxCallables(Callables):
         return equinox_wrappers.layers(function)
 
     def held(self, function: Any) -> Sequence[Any] | None:
+        if type(function) is FunctionType:  # as those that Haiku makes of a function
+            return tuple(_closed_over(function, DEEPEST)) or None
         return tuple(equinox_wrappers.held(function)) if equinox_wrappers.may_hold(function) else None
 
     def hidden(self, function: Any) -> Any:
@@ -70,6 +73,27 @@ class JaxCallables(Callables):
 
     def is_compiled(self, function: Any) -> bool:
         return equinox_wrappers.is_converted(function)
+
+
+DEEPEST = 6
+"""Functions of a library inside each other that are looked into."""
+
+
+def _closed_over(function: FunctionType, depth: int) -> Iterator[FunctionType]:
+    """The program's functions in the closure of a library's function, and of those of the library in it."""
+    contents = _contents(function)
+    for held in (one for each in contents for one in (each if isinstance(each, tuple | list) else (each,))):
+        inner = innermost(held)
+        if inner is not None and package(inner.__code__.co_filename) is None:
+            yield inner
+        elif inner is not None and depth:
+            yield from _closed_over(inner, depth - 1)
+
+
+def _contents(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            yield cell.cell_contents
 
 
 def jitted(function: Any) -> Any:

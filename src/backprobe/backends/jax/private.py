@@ -64,8 +64,9 @@ PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "proc
 """What a transformation does with an operation, and has that a derivative of its own?"""
 
 
-Heard = Callable[[str, bool, Sequence[Any], Sequence[Any]], None]
-"""Hears of an operation: its name, whether it has a derivative of its own, its inputs, and its outputs."""
+Heard = Callable[[str, bool, Sequence[Any], Sequence[Any], Callable[[int], Sequence[Any]]], None]
+"""Hears of an operation: its name, whether it has a derivative of its own, its inputs, its outputs, and what gives the
+inputs that one of the outputs is computed from."""
 
 
 @contextmanager
@@ -84,10 +85,23 @@ def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: 
     made = process(primitive, given, *rest, **params)
     outputs = made if isinstance(made, list | tuple) else [made]
     if is_custom:  # what is given is a function then
-        told(given.__name__, True, rest[-1], outputs)
+        told(given.__name__, True, rest[-1], outputs, lambda at: rest[-1])
     else:
-        told(primitive.name, False, given, outputs)
+        told(primitive.name, False, given, outputs, functools.partial(_inputs_of, primitive, given, *rest))
     return made
+
+
+def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], output: int) -> Sequence[Any]:
+    """The inputs that one output of a loop, a branch or a call is computed from; of other operations all."""
+    if primitive not in dce_rules:
+        return given
+    likes = [jax.ShapeDtypeStruct(jnp.shape(one), getattr(one, "dtype", type(one))) for one in given]
+    try:
+        inner = jax.make_jaxpr(functools.partial(primitive.bind, **params))(*likes).jaxpr
+    except Exception:  # noqa: BLE001  # some can't be bound by themselves: the program has run, and is not to fail
+        return given
+    found = sources(inner.eqns[-1], output)
+    return [one for one, var in zip(given, inner.invars, strict=True) if var in found]
 
 
 def bind(equation: Any, values: list[Any]) -> list[Any]:

@@ -133,7 +133,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
             jax.linearize(linearized, *lifted.arrays)
         taken.over()
 
-    def _heard(self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any]) -> None:
+    def _heard(self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any], *_: Any) -> None:
         if any(private.carried(one, self.level) is not None for one in made):
             self.flows.append((name, is_custom))
 

@@ -43,6 +43,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self.states: dict[int, str] = {}  # by identity, what a model holds beside its parameters: see ``Tap``
         self.changes: dict[int, Callable[[Any], Any]] = {}  # of gradients, see ``JaxReplaces``
         self.cut: dict[int, Any] = {}  # by identity, what was computed from differentiated values and is not itself
+        self.zeros: dict[int, Any] = {}  # by identity, what perturbs values inside loops, branches and checkpoints
         self.was_cut = False  # since the last capture: numbers may have left JAX there
 
     # what a tensor is
@@ -119,17 +120,24 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def unfinished(self) -> Callable[[Sequence[Any]], Backward] | None:  # type: ignore[override]  # a property here, an attribute there: it is None until the program has run
         return None if self.program is None else partial(undifferentiated, self.program)
 
-    def _operation(self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any]) -> None:
+    def _operation(
+        self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any],
+        inputs_of: Callable[[int], Sequence[Any]],
+    ) -> None:  # fmt: skip
         """An operation has run at the level of the program, on arrays that need not be differentiated."""
         level = self.level
-        others = [one for one in made if getattr(one, "_trace", None) is not level]
+        others = [at for at, one in enumerate(made) if getattr(one, "_trace", None) is not level]
         if others and any(map(self._is_computed, given)):
-            self.cut.update((id(one), one) for one in others)
-            self.was_cut = True
+            # of a library's compiled function that returns several it is not known which come from what
+            is_known = name not in CALLS
+            cut = [made[at] for at in others
+                   if len(made) == 1 or (is_known and any(map(self._is_computed, inputs_of(at))))]  # fmt: skip
+            self.cut.update((id(one), one) for one in cut)
+            self.was_cut = self.was_cut or bool(cut)
 
     def _is_computed(self, tensor: Any) -> bool:
         """Is it differentiated, or computed from what is?"""
-        return id(tensor) in self.cut or self.is_differentiated(tensor)
+        return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:
         """What stands for a tensor in the program itself, where that was traced before."""
@@ -288,9 +296,10 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     def _zero(self, key: int, like: Any) -> Any:
         zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), key=key, batch=0)
         TAPS[key].has_tangent = False  # until the value inside that it perturbs turns out to have one
+        self.zeros[id(zero)] = zero
         return zero
 
     def release(self) -> None:
-        for held in (self.taps, self.kept, self.around, self.states, self.changes, self.cut):
+        for held in (self.taps, self.kept, self.around, self.states, self.changes, self.cut, self.zeros):
             held.clear()
         self.seed = self.level = self.program = None
