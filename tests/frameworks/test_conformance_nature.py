@@ -99,9 +99,8 @@ def test_the_number_in_a_value(framework):
 
 @supports(FLOATS, "as in `jax.grad`: `u.item()`", on="jax")
 def test_the_number_in_a_value_that_jax_differentiates():
-    with pytest.raises(TypeError, match="Abstract tracer value") as caught:
+    with pytest.raises(TypeError, match="Abstract tracer value"):
         bp.probe(measured)(JAX.tensor(3.0))
-    assert any("u.item()" in note for note in caught.value.__notes__)
 
     def f(x):
         u = x * 2

@@ -234,11 +234,10 @@ def test_what_stays_floating_in_a_while_loop_is_not_said_to_be_differentiated():
     assert "comparison" not in kinds, kinds
 
 
-@supports("differentiating through `lax.while_loop`", "as in `jax.grad`: refused by JAX, with a note")
+@supports("differentiating through `lax.while_loop`", "as in `jax.grad`: refused by JAX")
 def test_a_while_loop_cannot_be_differentiated():
-    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop") as caught:
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop"):
         bp.probe(until(10.0))(X)
-    assert any("lax.scan" in note for note in caught.value.__notes__)
 
 
 # branches

@@ -563,19 +563,6 @@ def test_a_cell_is_refused():
     )
 
 
-def test_the_number_in_a_value_inside_a_loop():
-    def f(x):
-        def step(c, t):
-            u = c * t
-            return (u if u > 0 else c), None
-
-        return lax.scan(step, x, W)[0]
-
-    with pytest.raises(jax.errors.TracerBoolConversionError) as caught:
-        bp.probe(f)(X)
-    assert any("the program asks for the number in a value" in note for note in caught.value.__notes__)
-
-
 def test_numbers_of_a_recording_made_inside_jit():
     @jax.jit
     def inside(x):

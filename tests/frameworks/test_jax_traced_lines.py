@@ -1,4 +1,7 @@
-"""Lines of programs in JAX that cannot be traced, or not gone back through: named in errors, and in scripts."""
+"""Lines in JAX that cannot be traced, or not gone back through: its own error names them, and `explain` of a script."""
+
+import math
+from traceback import extract_tb
 
 import jax
 import jax.numpy as jnp
@@ -37,20 +40,71 @@ def branch_in_scan(x):
     return lax.scan(step, x[0], x)[0]
 
 
-OPEN, NUMBER = "the number of turns of this loop is not known beforehand", "the program asks for the number in a value"
+def python_number(x):
+    h = jnp.sum(x * 2)
+    return jnp.asarray(float(h)) * 2  # here
 
 
-@pytest.mark.parametrize(("program", "what"), [
-    (open_while, OPEN), (numpy_in_jit, NUMBER), (branch_in_scan, NUMBER),
-])  # fmt: skip
-def test_the_line_is_named(program, what):
-    with open(__file__) as file:
-        lines = list(enumerate(file.read().split("\n"), 1))
-    here = next(n for n, line in lines if n > program.__code__.co_firstlineno and line.endswith("# here"))
-    with pytest.raises(Exception) as caught:  # noqa: PT011  each of these is another error of JAX's
+def numpy_array(x):
+    h = x * 2
+    return jnp.sum(jnp.asarray(np.asarray(h)))  # here
+
+
+def of_math(x):
+    h = jnp.sum(x * 2)
+    root = math.sqrt(h)  # here
+    return root * h
+
+
+def value_left_in_a_list(x):
+    kept = []
+
+    def step(c, t):
+        kept.append(c * t)
+        return c + t, None
+
+    total, _ = lax.scan(step, x[0], x)
+    return total + sum(kept)  # here
+
+
+def vector(x):
+    return jnp.sum(jax.grad(lambda w: w**2)(x))  # here
+
+
+def given_by_keyword(x):
+    return jnp.sum(jax.grad(lambda w, y: jnp.sum(w * y), argnums=1)(x, y=x))  # here
+
+
+def other_sizes(x):
+    return jnp.sum(jax.vmap(lambda a, b: a * b)(x, jnp.ones(4)))  # here
+
+
+PROGRAMS = (
+    open_while, numpy_in_jit, branch_in_scan, python_number, numpy_array, of_math, value_left_in_a_list, vector,
+    given_by_keyword, other_sizes,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_an_error_of_jax_says_what_it_says_without_a_probe(program):
+    with pytest.raises(Exception) as plain:  # noqa: PT011  each of these is another error of JAX's
+        jax.grad(program)(X)
+    with pytest.raises(type(plain.value)) as probed:
         bp.probe(program)(X)
-    (note,) = [note for note in caught.value.__notes__ if what in note]
-    assert f"test_jax_traced_lines.py:{here}: " in note
+    assert said(probed.value) == said(plain.value)
+    ours = [note for note in probed.value.__notes__ if note.startswith("backprobe: ")]
+    doing = "differentiating" if program is open_while else "running"
+    assert len(ours) == 1 and ours[0].startswith(f"backprobe: raised while {doing} {program.__name__} under a probe")
+    assert any(place.filename == __file__ and place.line.endswith("# here") for place in places(probed.value))
+
+
+def said(error):
+    return str(error).partition("\n")[0]
+
+
+def places(error):
+    """The lines of an error, and of the one that JAX adds to say where an operation was traced."""
+    return [place for one in (error, error.__cause__) if one is not None for place in extract_tb(one.__traceback__)]
 
 
 SCRIPTS = {
@@ -75,3 +129,13 @@ def test_a_script_that_runs_uncompiled_alone(name, tmp_path, monkeypatch):
     ran = CliRunner().invoke(main, ["explain", "train.py"])
     assert ran.exit_code == 1, ran.output
     assert said in ran.output and line in ran.output.split("at:")[1].split("seen:")[0]
+
+
+def test_an_error_that_does_not_come_from_tracing_is_not_said_to(tmp_path, monkeypatch):
+    (tmp_path / "train.py").write_text(
+        "import jax, jax.numpy as jnp\n\nsteps = iter([2.0])\n\ndef loss(w):\n    return (w * next(steps)).sum()\n\n"
+        "print(jax.grad(loss)(jnp.ones(2)))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(main, ["explain", "train.py"])
+    assert "could not be taken again: StopIteration" in ran.output and "traces this line" not in ran.output

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.errors import labelled
-from backprobe.record.brief import path
 from backprobe.record.entries import GradStatus, NoneGiven, NoneRead
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.nonfinite import BackwardOp, Update
@@ -148,25 +146,6 @@ class Summary:
     nonfinite: int
     rms: float
     largest: float
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What is known of an error that the framework raised: what it means, the program's line, and what to write.
-
-    ``found`` is what the program has where something else was needed, and ``why`` says why that does not do.
-    """
-
-    what: str
-    line: Source | None
-    next: str
-    found: str = ""
-    why: str = ""
-
-    def __str__(self) -> str:
-        at = "" if self.line is None else f"{path(self.line.file, self.line.line)}: {self.line.text}"
-        parts = [("at", at), ("found", self.found), ("why", self.why), ("next", self.next)]
-        return "\n".join([f"backprobe: {self.what}", *labelled(parts)])
 
 
 @dataclass(frozen=True)

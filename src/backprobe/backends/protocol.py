@@ -19,7 +19,7 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver, Program
-from backprobe.backends.facts import Advice, Around, Backward, Failure, GraphFacts, Options, Ran
+from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
@@ -219,13 +219,16 @@ class Backend(Protocol):
     uncompiled: Callable[[], AbstractContextManager[object]] | None = None
     """Within its context what the program compiles runs as Python runs it, and can be observed."""
 
+    traced_line: Callable[[BaseException], Source | None] | None = None
+    """The program's line whose error ``uncompiled`` hides; None for any other error."""
+
     recheck: Callable[[], Recheck] | None = None
     """Makes what observes the calls of a program, and repeats them."""
 
     trials: Callable[[], Trials] | None = None
     """Makes what runs one program on many numbers."""
 
-    errors: Callable[[BaseException, Any, Sequence[Any]], Failure | Advice | str | None] | None = None
+    errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
     """(error, tape, captures) -> what the error is about, in facts or in a sentence; None where nothing is known."""
 
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None

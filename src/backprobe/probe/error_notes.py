@@ -57,7 +57,7 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if failure is None:
         return None
     if not isinstance(failure, Failure):
-        return str(failure)
+        return failure
     at = _users(error.__traceback__)
     if failure.kind == "inference" and at is not None:
         failure = _mentioned(run, failure, at)

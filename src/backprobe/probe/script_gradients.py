@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.backends.facts import Advice
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener
 from backprobe.backends.protocol import Backend
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
@@ -30,7 +29,7 @@ from backprobe.record.reasons import Reason
 from backprobe.record.training import Ran, Training, Untrained
 from backprobe.recording import Recording
 
-RAISED = "where JAX traces this line, it raises {}"
+RAISED = "where {} traces this line, it raises {}"
 UNCOMPILED = "the script was run uncompiled, which hides this"
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
@@ -109,18 +108,17 @@ class ScriptGradients:
                 record = counted(record, asked.wrt, unused, asked.trained)
                 return self.judge(Recording(with_zeros(record, asked.wrt)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
-                found = _where_traced(error, self.backend, run)
+                found = _where_traced(error, self.backend)
                 return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found)
         return Report(NOT_AGAIN.format(asked.asked, why))
 
 
-def _where_traced(error: Exception, backend: Backend, run: FunctionRun) -> tuple[Finding, ...]:
-    """What the program raises when it is not run uncompiled, if the framework's error is known."""
-    said = None if backend.errors is None else backend.errors(error, run.tape, ())
-    if not isinstance(said, Advice):
+def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
+    """The line that raises an error when it is not run uncompiled, if that is what this error is."""
+    line = None if backend.traced_line is None else backend.traced_line(error)
+    if line is None:
         return ()
-    headline = RAISED.format(type(error).__name__)
-    return (Finding("raised", "", headline, said.line, (said.what, UNCOMPILED), remedy=said.next),)
+    return (Finding("raised", "", RAISED.format(backend.title, type(error).__name__), line, (UNCOMPILED,)),)
 
 
 def _is_any(name: str) -> bool:

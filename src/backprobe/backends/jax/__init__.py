@@ -38,7 +38,7 @@ class JaxBackend(Backend):
     variations = JaxVariations
     refuse = staticmethod(refusals.refuse)
     refuse_argument = staticmethod(refusals.refuse_argument)
-    errors = staticmethod(errors.explain)
+    traced_line = staticmethod(errors.traced_line)
     derivatives = private.DERIVATIVES
     instead = INSTEAD
 

@@ -58,9 +58,11 @@ class JaxCallables(Callables):
         return equinox_wrappers.layers(function)
 
     def held(self, function: Any) -> Sequence[Any] | None:
-        if type(function) is FunctionType:  # as those that Haiku makes of a function
-            return tuple(_closed_over(function, DEEPEST)) or None
-        return tuple(equinox_wrappers.held(function)) if equinox_wrappers.may_hold(function) else None
+        if equinox_wrappers.may_hold(function):
+            return tuple(equinox_wrappers.held(function))
+        if type(function) is not FunctionType:
+            return None
+        return tuple(_closed_over(function, DEEPEST)) or None  # as those that Haiku makes of a function
 
     def hidden(self, function: Any) -> Any:
         inside = equinox_wrappers.hidden(function)

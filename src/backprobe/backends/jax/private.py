@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax._src import source_info_util
 from jax._src.interpreters import ad
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.extend.core.primitives import scan_p
@@ -22,6 +23,9 @@ BACKWARD: Callable[..., Any] | None = getattr(ad, "backward_pass", None)
 
 Jit = type(jax.jit(lambda: 0))
 """What ``jax.jit`` makes."""
+
+TRACED_AT: Any = getattr(source_info_util, "JaxStackTraceBeforeTransformation", ())
+"""The cause of an error of what JAX has traced: its traceback ends where that was."""
 
 INSIDE = ("primal", "val")  # what a tracer of JVP, of linearization and of batching carries
 
