@@ -16,6 +16,7 @@ import torch
 
 from backprobe.explain.nonfinite import text as nonfinite
 from backprobe.explain.text import SENTENCES
+from backprobe.record.patterns import expanded
 
 NO_GRADIENT = (
     "not_connected",
@@ -27,6 +28,11 @@ NO_GRADIENT = (
     "not_executed",
     "opaque",
 )
+
+
+def names_in(text):
+    """The names of a list, also of a folded one."""
+    return [name for part in re.split(r", | and \d+ more", text) if part for name in expanded(part)]
 
 
 @dataclass
@@ -64,8 +70,7 @@ class Said:
 
     def listed(self, field="names"):
         """The entries in a list of names; those of several calls or versions are left out."""
-        parts = re.split(r", | and \d+ more", str(self.fields[field]))
-        return [one for one in map(self.named, filter(None, parts)) if one is not None]
+        return [one for one in map(self.named, names_in(str(self.fields[field]))) if one is not None]
 
     def behind(self, *targets):
         """The positions that edges lead back to from some entries."""
@@ -278,7 +283,19 @@ def of_training(part):
 
 def parameters_lost(said):
     names = {one.name for one in said.training.untrained}
-    return all(name in names for name in re.split(r", | and \d+ more", said.fields["names"]) if name)
+    return all(name in names for name in names_in(said.fields["names"]))
+
+
+def all_zero(said):
+    """No parameter that is recorded has a gradient with a number other than 0, and as many are said as are trained."""
+    trained = [one for one in said.entries if one.is_leaf and one.source is None and str(one.status) == "ok"]
+    return all(map(is_zero, trained)) and int(said.fields["gradients"].split()[0].replace(",", "")) > 0
+
+
+def added_up(said):
+    """Its own gradient is 0, and that of a value that it goes into is not."""
+    one = said.about()
+    return one is not None and is_zero(one) and not all(map(is_zero, consumers(said, one)))
 
 
 def true_of(proof, *codes):
@@ -374,6 +391,9 @@ PROOFS = {
     **true_of(status(*NO_GRADIENT, "not_tensor"), "missing", "missing_because", "limited"),
     "made_leaf": lambda said: not said.about().inputs,
     "zero_derivative": zero_derivative, "hooked": lambda said: is_zero(said.about()), "became_zero": became_zero,
+    "all_zero": all_zero, "zero_for": lambda said: all(map(is_zero, said.listed())),
+    **true_of(added_up, "added_up", "added_up.parts", "may_cancel"),
+    "contribution": lambda said: not is_zero(said.entry("target")),
     "value_is_zero": lambda said: not numbers(said.entry("target").held).any(),
     **true_of(of_training("cleared"), "cleared", "cleared_of"),
     **true_of(of_training("unregistered"), "not_held", "unregistered", "unregistered.tensor", "unregistered.computed",
@@ -405,7 +425,7 @@ PROOFS = {
     "only_derivative": each_lacks, "cut_in_graph": each_lacks, "not_asked": each_lacks, "model_states": none_reaches,
     **true_of(lost_on_line, "lost_beside", "lost_detached"),
     "sampled": lambda said: all(map(is_zero, said.listed())),
-    "aliases": lambda said: {*said.fields["names"].split(", ")} <= {*said.rec[said.asked].aliases},
+    "aliases": lambda said: {*names_in(said.fields["names"])} <= {*said.rec[said.asked].aliases},
     "not_finite": lambda said: said.fields["count"] == int((~said.rec[said.asked].grad.isfinite()).sum()),
     "none_read": lambda said: bool(said.rec.record.none_reads),
     **true_of(gradient_is_there, "none_read_there", "none_read_later"),
@@ -507,13 +527,24 @@ def underflow(said):
     return not len(small) or float(small.double().mean()) > 0.5
 
 
+def without_a_gradient(said):
+    """Each parameter that is named got none, by the training or by its own entry."""
+    names = names_in(said.finding.facts[0].partition(": ")[2])
+    lost = {one.name for one in said.training.untrained} | {*said.training.cleared} if said.training else {
+        one.name for one in said.entries if str(one.status) == "not_connected"
+    }  # fmt: skip
+    return bool(names) and lost.issuperset(names)
+
+
 HEALTH = {
+    "missing": without_a_gradient, "never_called": without_a_gradient,
     "dead": dead, "saturated": saturated, "zero_gradient": zero_gradient, "zero_derivative": zero_partial,
     "vanishing": changes, "exploding": changes, "underflow": underflow,
 }  # fmt: skip
 """By the kind of a finding of ``health``."""
 
 ADVICE = frozenset({
+    "unfreeze",
     "see_rule", "without_cut", "see_partials", "none_read_recorded", "none_read_item", "none_read_item_retained",
     "none_read_wait", "write_of_module", "write_of_modules", "write_in_modules", "write_of_update", "write_of_carried",
     "detach_kept", "write_in_call", "write_unseen", "write_unknown", "write_flag", "write_of_view", "write",
@@ -533,7 +564,7 @@ PARTS = frozenset({
     "none_read_norm", "none_read_made", "none_read_by.cleared", "none_read_by.retained_late", "none_read_by.limited",
     "switched_at", "backward_at", "made_in", "hooks", "cut_beside", "unseen_run", "callers", "not_selected_on",
     "hidden_of", "hidden_cut", "lost_beside_more", "assigned_between", "about_outputs", "replaced_values",
-    "why_unknown",     "reached_by_all", "reached_by_some", "reached_by_one",
+    "why_unknown", "reached_by_all", "reached_by_some", "reached_by_one",
     *(code for code in SENTENCES if code.partition(".")[0] in ("meant", "taken")),
     "what_is_recorded", "is_born", "is_born_of_inf", "module", "model", "zero_zero", "zero_inf", "inf_minus_inf",
     "inf_inf", "by_zero", "by_nearly_zero", "remainder", "zero_to_negative", "fractional_power", "negative_root", "at",

@@ -54,7 +54,8 @@ def test_a_report_says_what_is_wrong_where_and_how():
 def test_what_is_right_gets_a_sentence():
     report = well(bp.check(lambda x: (x * x.exp()).sum())(1.5))
     assert str(report).startswith(
-        "<lambda>: taken by itself, each call has the right derivative (3 calls checked, largest error of the right ones "
+        "<lambda>: taken by itself, each call has the right derivative (3 calls checked, largest error of the "
+        "right ones "
     )
     assert "\n" not in str(report)
 

@@ -174,7 +174,9 @@ def test_operations_of_the_framework_that_no_call_has_are_told_together():
         return [row * 2 for row in of]
 
     report = bp.check(f)(numbers(3))
-    assert report.ok is None and "taken by itself, each call that was checked has the right derivative" in report.heading
+    assert (
+        report.ok is None and "taken by itself, each call that was checked has the right derivative" in report.heading
+    )
     assert report.notes == (f"Sin, Cos (2 operations of the framework): {SENTENCES['unseen_own']}",)
 
 

@@ -134,7 +134,9 @@ def test_ctrl_c_gives_what_was_recorded_so_far(folder):
     assert re.findall(r"^(\w+) +\S+ +backward_not_run", out, re.M) == ["x", "u", "v"]
     code, out, err = invoked("check", "own.py:stopped", "x=1.0")
     assert (code, err) == (130, "stopped by Ctrl-C; what is known so far:\n")
-    assert out.startswith("stopped: taken by itself, each call that was checked has the right derivative (2 calls checked")
+    assert out.startswith(
+        "stopped: taken by itself, each call that was checked has the right derivative (2 calls checked"
+    )
     assert "the program was interrupted (KeyboardInterrupt)" in out
 
 

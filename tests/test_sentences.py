@@ -149,10 +149,28 @@ def half(x):
     return (u.float() * 1e-7).sum()
 
 
+class Branched(torch.nn.Module):
+    """Two layers, of which one is cut off, or not called."""
+
+    def __init__(self, is_called):
+        super().__init__()
+        self.used, self.other, self.is_called = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1), is_called
+
+    def forward(self, x):
+        return self.used(x) + (self.other(x).detach() if self.is_called else 0)
+
+
+def trained(is_called):
+    model = Branched(is_called)
+    with bp.probe() as rec:
+        model(ROWS).sum().backward()
+    return rec
+
+
 ROWS = torch.linspace(-3.0, 3.0, 64).reshape(16, 4)
 HEALTHS = {
     "sick": lambda: bp.probe(sick)(ROWS), "flat": lambda: bp.probe(flat, partials="full")(-ROWS.abs()[0] - 1),
-    "half": lambda: bp.probe(half)(ROWS.half()),
+    "half": lambda: bp.probe(half)(ROWS.half()), "cut": lambda: trained(True), "idle": lambda: trained(False),
     **{name: make for name, make in PROGRAMS.items() if not name.startswith("NaN")},
 }  # fmt: skip
 
@@ -170,7 +188,7 @@ def test_what_health_finds_is_proven_by_the_recording(program):
 def test_every_kind_of_health_is_met_and_has_a_proof():
     told = set(re.findall(r"``(\w+)``", bp.health.__doc__.partition("Kinds of findings:")[2].partition(". Each")[0]))
     assert told == HEALTH.keys()
-    met = {one.kind for name in ("sick", "flat", "half") for one in bp.health(HEALTHS[name]()).findings}
+    met = {one.kind for name in ("sick", "flat", "half", "cut", "idle") for one in bp.health(HEALTHS[name]()).findings}
     assert met == told, told - met
 
 
@@ -179,7 +197,8 @@ def test_a_proof_of_health_says_no_of_what_is_well(kind):
     rec = bp.probe(lambda x, w: (x * w).sum(), partials=True)(ROWS, ROWS.flip(0) + 1)
     headline = {"dead": "3 of 4 units of 'x' are dead"}.get(kind, "")
     sizes = {"vanishing": "2 at 'x', 1 at 'w'", "exploding": "1 at 'x', 2 at 'w'"}.get(kind, "")
-    facts = (f"rms of the gradient: {sizes}",) if sizes else ()
+    lacking = ("without a gradient: x",) if kind in ("missing", "never_called") else ()
+    facts = (f"rms of the gradient: {sizes}",) if sizes else lacking
     name = "return" if kind == "zero_derivative" else "x"
     one = Finding(kind, name, headline, facts=facts)
     if kind == "underflow":

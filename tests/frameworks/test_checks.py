@@ -160,7 +160,8 @@ def test_a_kink_is_not_judged(framework):
 def test_the_same_words_in_every_framework(framework):
     report = bp.check(lambda x: x * x, backend=framework.name)(framework.tensor([1.0, 2.0]))
     assert str(report).startswith(
-        "<lambda>: taken by itself, each call has the right derivative (1 call checked, largest error of the right ones "
+        "<lambda>: taken by itself, each call has the right derivative (1 call checked, largest error of the "
+        "right ones "
     )
 
 

@@ -92,7 +92,9 @@ def test_that_nothing_is_judged_towards_a_tensor_that_is_closed_over_is_said():
 
     report = check(program)(tf.constant(ROWS))
     (note,) = [note for note in report.notes if "captured by closures" in note]
-    assert "times(x)" in note and "taken by itself, each call that was checked has the right derivative" in report.heading
+    assert (
+        "times(x)" in note and "taken by itself, each call that was checked has the right derivative" in report.heading
+    )
 
 
 def test_a_custom_gradient_in_a_py_function_is_written_by_hand():

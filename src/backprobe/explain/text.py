@@ -227,7 +227,7 @@ CAUSES = {
     "added_up": "what comes back to {value} from {targets} adds up to exactly 0",
     "added_up_next": "bp.probe(..., partials=True) keeps each part, in rec[{first}].contributions",
     "added_up.parts": "what comes back to {value} from {targets} cancels to exactly 0",
-    "added_up.parts_next": "if that is not intended, use {value} in one of them alone, or detach() it in the other",
+    "added_up.parts_next": "if that is not intended, use {value} in one of them alone",
     "zero_derivative": "the derivative of {target} with respect to {value} that backward uses is 0",
     "zero_derivative_next": "{instead}",
 }  # fmt: skip

@@ -199,7 +199,7 @@ class FollowedCalls(Generic[Caller]):
         if wrapped is None or not self.is_followed(held, wrapped):
             return
         rule, name = self.callables.rule(by), wrapped.__qualname__
-        if rule is None and type(by) is FunctionType:
+        if rule is None and type(by) is FunctionType and not hasattr(by, "__wrapped__"):
             self.note("hidden_in_function", name=name, function=by.__qualname__.rpartition(".")[2])
         elif rule is None:
             self.note("hidden_in_object", name=name, kind=type(by).__name__)
