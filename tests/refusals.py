@@ -302,7 +302,7 @@ def values(framework):
 
 @refused("an unknown kind of `partials`", bp.BadOption)
 def partials(framework):
-    """partials is True, False or "full"
+    """partials is one of True, False, full
     asked: partials='some'
     next:  partials=True
     """

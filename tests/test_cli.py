@@ -411,11 +411,11 @@ def test_draw(folder):
         (["no/such/toy.svg", *ARGUMENTS], "BadOption: the drawing cannot be written to no/such/toy.svg\n"),
         ([*ARGUMENTS], "BadOption: no file to draw into\n"),
         (["x=3.pdf", *ARGUMENTS], "BadOption: a drawing is saved as .svg, .png or .html\n"),
-        (["toy.svg", *ARGUMENTS, "--direction", "up"], 'BadOption: direction is "right" or "down"\n'),
+        (["toy.svg", *ARGUMENTS, "--direction", "up"], "BadOption: direction is one of right, down\n"),
         (["toy.svg", *ARGUMENTS, "--depth", "0"], "BadOption: depth is "),
         (["toy.svg", *ARGUMENTS, "--depth", "two"], "BadOption: Invalid value for '--depth'"),
         (["toy.svg", *ARGUMENTS, "--contributions", "--partials", "false"], "BadOption: the recording has no contr"),
-        (["toy.svg", *ARGUMENTS, "--partials", "some"], "BadOption: partials is True, False or "),
+        (["toy.svg", *ARGUMENTS, "--partials", "some"], "BadOption: partials is one of True, False, full"),
     ],
 )
 def test_drawings_that_are_refused(folder, words, said):
@@ -564,8 +564,8 @@ def test_provoke(folder, words, code, said):
     [
         (("--bounds", "x"), "BadOption: 'x' is not of the form NAME=VALUE"),
         (("--bounds", "y=(0, 1)"), "BadOption: 'y' is not a floating argument"),
-        (("--seed", "-1"), "BadOption: seed is a whole number from 0"),
-        (("--steps", "0"), "BadOption: steps is a number of inputs"),
+        (("--seed", "-1"), "BadOption: seed is a whole number from 0 on"),
+        (("--steps", "0"), "BadOption: steps is a whole number from 1 on"),
     ],
 )
 def test_provoke_with_bad_options(folder, words, said):

@@ -340,7 +340,7 @@ def test_without_partials_the_drawing_says_how_to_get_them():
         ({"depth": 0}, "depth is a whole number from 1 on"),
         ({"depth": "2"}, "depth is a whole number from 1 on"),
         ({"apart": 0}, "apart is a whole number from 1 on"),
-        ({"direction": "LR"}, 'direction is "right" or "down"'),
+        ({"direction": "LR"}, "direction is one of right, down"),
         ({"path": "toy.pdf"}, "a drawing is saved as .svg, .png or .html"),
         ({"path": "toy"}, "no ending"),
         ({"path": "/no/such/folder/toy.svg"}, "a path in a folder that exists"),

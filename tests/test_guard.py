@@ -293,7 +293,7 @@ def test_allowed_parameters_and_places_do_not_raise():
 
 
 def test_allow_is_a_pattern_or_a_list_of_patterns():
-    with pytest.raises(bp.BadOption, match="allow is a pattern or a list of patterns, not an int"):
+    with pytest.raises(bp.BadOption, match="allow is a text or a list of texts, not an int"):
         bp.guard(allow=3)
 
 

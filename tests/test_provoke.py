@@ -274,7 +274,7 @@ def test_one_tensor_given_twice_is_two_arguments():
         ((X,), {"bounds": 3}, bp.BadOption, "bounds are a lower and an upper end"),
         ((X,), {"bounds": (3, 0)}, bp.BadOption, "bounds are a lower and an upper end"),
         ((X,), {"bounds": {"x": None}}, bp.BadOption, "no number may be varied"),
-        ((X,), {"seed": -1}, bp.BadOption, "seed is a whole number from 0"),
+        ((X,), {"seed": -1}, bp.BadOption, "seed is a whole number from 0 on"),
     ],
 )
 def test_bad_input(args, words, error, message):
@@ -288,7 +288,7 @@ def test_bad_input(args, words, error, message):
     [
         (lambda: bp.provoke(3)(X), "an int is neither a function nor a model"),
         (lambda: bp.provoke(torch.nn.Linear)(X), "Linear is a class, and bp.provoke takes an object of it"),
-        (lambda: bp.provoke(log_of, steps=0), "steps is a number of inputs"),
+        (lambda: bp.provoke(log_of, steps=0), "steps is a whole number from 1 on"),
     ],
 )
 def test_bad_targets_and_steps(make, message):

@@ -147,7 +147,7 @@ def test_few_rows_are_all_printed():
 
 @pytest.mark.parametrize("rows", [0, -3, "all", 2.5])
 def test_a_number_of_rows(rows):
-    with pytest.raises(BadOption, match="number of rows"):
+    with pytest.raises(BadOption, match="rows is a whole number from 1 on"):
         many(1).show(rows=rows)
 
 

@@ -23,6 +23,7 @@ from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import nearest, of_graph, split, strip
+from backprobe.record.options import Option
 from backprobe.record.passes import Pass
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.several import of_output
@@ -304,11 +305,7 @@ class Recording(Mapping[str, Entry]):
         … 1 more
         gradients are of return
         """
-        if rows is not None and (not isinstance(rows, int) or rows < 1):
-            raise BadOption(
-                "rows is a number of rows, or None for all of them", asked=f"rec.show(rows={rows!r})",
-                next="rec.show(rows=20)",
-            )  # fmt: skip
+        Option("rows", int, 1, "20", or_none=True).check(rows)
         table.show(self.record, rows)
 
     def __repr__(self) -> str:

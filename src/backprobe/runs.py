@@ -14,6 +14,7 @@ from backprobe.findings.report import Report
 from backprobe.markup import facts, shown
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
+from backprobe.record.options import check_folder
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.charts.report import RunReport
@@ -41,11 +42,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     """
     is_path = isinstance(folder, str | os.PathLike)
     asked = f"bp.open_run({repr(os.fspath(folder)) if is_path else written(folder)})"
-    if not is_path or not os.fspath(folder):
-        raise BadOption(
-            "a run is a folder, whose path is a text", asked=asked, found=kind(folder) if folder != "" else "no text",
-            next="bp.open_run('runs/exp1')",
-        )  # fmt: skip
+    check_folder(folder, "a run is a folder, whose path is a text", asked, "bp.open_run('runs/exp1')")
     from backprobe.storage.runs.merged import open_ranks
 
     return Run(Path(folder), open_ranks(Path(folder), asked))

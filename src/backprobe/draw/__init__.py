@@ -24,9 +24,18 @@ from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable, write_whole
 from backprobe.record.graph import Graph
+from backprobe.record.options import Option, check_options
 from backprobe.record.several import of_output
 from backprobe.recording import Recording, refuse_several
 from backprobe.show.drawable import Drawable
+
+OPTIONS = (
+    Option("roll"),
+    Option("contributions"),
+    Option("depth", int, 1, "2", or_none=True),
+    Option("apart", int, 1, "2"),
+    Option("direction", str, tuple(DIRECTIONS), '"down"', or_none=True),
+)
 
 
 def draw(
@@ -77,9 +86,10 @@ def draw(
     Raises BadOption, NothingMatched for an ``open`` that matches no box, and BadRecording for a recording whose values
     flow in a circle.
     """
+    given = locals()
     captions = _captions(recording)
     record = captions.record
-    _check(depth, apart, direction, roll, contributions)
+    check_options(given, OPTIONS)
     if path is not None:
         check_path(path)
     if contributions and (record.path_sums is None or captions.spelled != "rec"):
@@ -196,14 +206,3 @@ def check_path(path: Any) -> None:
 
 def _ending(path: str | os.PathLike[str]) -> str:
     return Path(path).suffix.lower()
-
-
-def _check(depth: Any, apart: Any, direction: Any, roll: Any, contributions: Any) -> None:
-    for name, value in (("roll", roll), ("contributions", contributions)):
-        if not isinstance(value, bool):
-            raise BadOption(f"{name} is True or False", asked=f"{name}={value!r}", next=f"{name}=True")
-    for name, value in (("depth", depth), ("apart", apart)):
-        if (value is not None or name == "apart") and (type(value) is not int or value < 1):
-            raise BadOption(f"{name} is a whole number from 1 on", asked=f"{name}={value!r}", next=f"{name}=2")
-    if direction is not None and direction not in list(DIRECTIONS):
-        raise BadOption('direction is "right" or "down"', asked=f"direction={direction!r}", next='direction="down"')

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backprobe.errors import BadOption
 from backprobe.findings.report import Finding, Report
-from backprobe.record.brief import kind, written
+from backprobe.record.options import check_texts
 from backprobe.record.patterns import compile_pattern
 
 CONSEQUENCES = ("propagated", "healed")
@@ -22,18 +21,8 @@ class Allowed:
     """Patterns of names. Raises BadOption and BadName."""
 
     def __init__(self, patterns: str | Sequence[str]) -> None:
-        if not isinstance(patterns, str | Sequence):
-            raise BadOption(
-                f"allow is a pattern or a list of patterns, not {kind(patterns)}", asked=f"allow={written(patterns)}",
-                next="allow='decoder:logits'",
-            )  # fmt: skip
+        check_texts("allow", patterns, "'decoder:logits'")
         texts = [patterns] if isinstance(patterns, str) else list(patterns)
-        for text in texts:
-            if not isinstance(text, str):
-                raise BadOption(
-                    f"a pattern of allow is a text, not {kind(text)}", asked=f"allow={written(patterns)}",
-                    next="allow=['decoder:logits']",
-                )  # fmt: skip
         self.patterns = [
             compile_pattern(text, in_function=in_function) for text in texts for in_function in (False, True)
         ]

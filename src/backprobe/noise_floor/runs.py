@@ -18,12 +18,16 @@ from backprobe.markup import facts, shown
 from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
-from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.options import Option, check_options
 from backprobe.recording import Recording
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 SINGLE = 2.0**-23
+OPTIONS = (
+    Option("runs", int, 1, "4"),
+    Option("precision", str, None, '"bfloat16"', or_none=True, says="the name of a dtype"),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,16 +45,7 @@ class NoiseRuns:
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
-        if type(self.runs) is not int or self.runs < 1:
-            raise BadOption(
-                "runs is a whole number from 1 on", asked=f"runs={written(self.runs)}", found=kind(self.runs),
-                next="runs=4",
-            )  # fmt: skip
-        if self.precision is not None and not isinstance(self.precision, str):
-            raise BadOption(
-                "precision is the name of a dtype", asked=f"precision={written(self.precision)}",
-                found=kind(self.precision), next='precision="bfloat16"',
-            )  # fmt: skip
+        check_options(vars(self), OPTIONS)
         refuse_several(self.of, "bp.noise_floor(f, ", "bp.noise_floor(f, of='ce'), once for each")
         self._probe(self.target)  # which refuses its own options
         refuse_uncallable(self.target, "noise_floor")

@@ -8,18 +8,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from backprobe.backends.facts import Options
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.several_outputs import Asked, Of, asked_of, refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
+from backprobe.record.options import Option, check_options, check_texts
 from backprobe.tracing.exchanging import Exchange
 
-STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
-PARTIALS = (False, True, "full")
+OPTIONS = (
+    Option("strategy", str, ("edges", "retain_grad", "hooks", "separate"), "'edges'"),
+    Option("values", str, VALUES, "'alias'"),
+    Option("partials", bool | str, (True, False, "full")),
+    Option("nonfinite"),
+    Option("create_graph"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,21 +46,16 @@ class Request:
     def __post_init__(self) -> None:
         """Raises BadOption."""
         options = self.options
-        for name, value, allowed in (("strategy", options.strategy, STRATEGIES), ("values", options.values, VALUES)):
-            if not isinstance(value, str) or value not in allowed:
+        check_options(vars(options), OPTIONS)
+        if options.strategy != "edges" and (options.partials or options.nonfinite):
+            _refuse_strategy(options)
+        if self.select is not None:
+            check_texts("select", self.select)
+            if not self.select and not isinstance(self.select, str):
                 raise BadOption(
-                    f"{name} is one of {', '.join(allowed)}",
-                    asked=f"{name}={written(value)}",
-                    next=f"{name}={allowed[0]!r}",
-                )
-        _check_partials(options.partials, options.strategy)
-        _check_nonfinite(options.nonfinite, options.strategy)
-        _check_texts("select", self.select)
-        if not isinstance(options.create_graph, bool):
-            raise BadOption(
-                "create_graph is True or False", asked=f"create_graph={written(options.create_graph)}",
-                next="create_graph=True",
-            )  # fmt: skip
+                    "select is an empty list, and selects nothing", asked="select=[]",
+                    next="leave out select=, for what is recorded by default",
+                )  # fmt: skip
         several = bool(self.asked) and self.asked[0].key is not None
         if several and options.strategy != "edges":
             refuse_several(
@@ -75,47 +76,23 @@ class Request:
 
 def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:
     """The names of the arguments to differentiate, None for all. Raises BadOption."""
-    _check_texts("wrt", wrt)
+    if wrt is not None:
+        check_texts("wrt", wrt)
     return None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
 
 
-def _check_texts(name: str, texts: Any) -> None:
-    if texts is None or isinstance(texts, str):
-        return
-    is_list = isinstance(texts, Sequence | set | frozenset) and not isinstance(texts, bytes)
-    other = next((text for text in texts if not isinstance(text, str)), "") if is_list else texts
-    if not isinstance(other, str):
+def _refuse_strategy(options: Options) -> NoReturn:
+    if options.partials:
         raise BadOption(
-            f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
-            asked=f"{name}={written(texts)}", next=f"{name}='x'",
-        )  # fmt: skip
-    if name == "select" and not texts:
-        raise BadOption(
-            "select is an empty list, and selects nothing", asked="select=[]",
-            next="leave out select=, for what is recorded by default",
-        )  # fmt: skip
-
-
-def _check_partials(partials: Any, strategy: str) -> None:
-    if not isinstance(partials, bool | str) or partials not in PARTIALS:
-        raise BadOption(
-            'partials is True, False or "full"', asked=f"partials={written(partials)}", next="partials=True"
-        )
-    if partials and strategy != "edges":
-        raise BadOption(
-            "partials are taken at gradient edges", asked=f"partials={partials!r}, strategy={strategy!r}",
+            "partials are taken at gradient edges",
+            asked=f"partials={options.partials!r}, strategy={options.strategy!r}",
             why="the hooks of the other strategies would take part in every local pass", next='strategy="edges"',
         )  # fmt: skip
 
-
-def _check_nonfinite(nonfinite: Any, strategy: str) -> None:
-    if not isinstance(nonfinite, bool):
-        raise BadOption("nonfinite is True or False", asked=f"nonfinite={written(nonfinite)}", next="nonfinite=True")
-    if nonfinite and strategy != "edges":
-        raise BadOption(
-            "NaN and Inf are looked for in one pass over the gradient edges",
-            asked=f"nonfinite=True, strategy={strategy!r}", next='strategy="edges"',
-        )  # fmt: skip
+    raise BadOption(
+        "NaN and Inf are looked for in one pass over the gradient edges",
+        asked=f"nonfinite=True, strategy={options.strategy!r}", next='strategy="edges"',
+    )  # fmt: skip
 
 
 def name_of(target: Any) -> str:

@@ -10,8 +10,8 @@ from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.provoke.report import Provocation, Provocations
-from backprobe.record.brief import written
 from backprobe.record.containers import leaves
+from backprobe.record.options import Option
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 __all__ = ["Provocation", "Provocations", "Provoke", "provoke"]
@@ -54,8 +54,7 @@ def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> P
     The search follows the idea of GRIST: Yan et al., "Exposing Numerical Bugs in Deep Learning via Gradient
     Back-Propagation", ESEC/FSE 2021.
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise BadOption("steps is a number of inputs", asked=f"steps={written(steps)}", next=f"steps={STEPS}")
+    Option("steps", int, 1, str(STEPS)).check(steps)
     return Provoke(target, steps, backend)
 
 
@@ -82,8 +81,7 @@ class Provoke:
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
         asked = f"bp.provoke({name_of(self.target)})"
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise BadOption("seed is a whole number from 0", asked=f"seed={written(seed)}", next="seed=0")
+        Option("seed", int, 0, "0").check(seed)
         if _is_graph(self.target, self.backend):
             raise Unsupported(
                 "a graph cannot be provoked", asked=asked, found="operations that a session runs, instead of calls",

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from backprobe.errors import BadOption
-from backprobe.record.brief import kind, written
+from backprobe.record.options import Option
 
 PACKAGES = ("backprobe", "torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "transformers", "numpy")
 
@@ -42,12 +41,8 @@ def stamp(author: str | None = None) -> Stamp:
     >>> bp.stamp(author="Ada").author
     'Ada'
     """
-    if not isinstance(author, str | None):
-        raise BadOption(
-            "the author is a text", asked=f"bp.stamp(author={written(author)})", found=kind(author),
-            next="bp.stamp(author='Ada')",
-        )  # fmt: skip
     if author is not None:
+        Option("author", str, None, "'Ada'", says="a text").check(author)
         _Author.name = author or None
     known = _environment(tuple([name for name in PACKAGES if name == "backprobe" or name in sys.modules]))
     time = datetime.now(UTC).isoformat(timespec="seconds")

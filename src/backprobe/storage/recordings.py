@@ -19,9 +19,9 @@ from typing import Any
 from backprobe.backends.discover import ALONE, BACKENDS, load_arrays
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadOption, BadRecording, NoBackend
-from backprobe.record.brief import kind
 from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
+from backprobe.record.options import check_folder
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
@@ -78,12 +78,8 @@ def _write(target: Path, data: dict[str, Any], storages: dict[str, Any]) -> None
 
 
 def _folder(path: Any, asked: str) -> Path:
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise BadOption(
-            "a recording is a folder, whose path is a text", asked=asked,
-            found="no text" if path == "" else "the character NUL in it" if "\0" in str(path) else kind(path),
-            next=asked.partition("(")[0] + "('toy.recording')",
-        )  # fmt: skip
+    instead = asked.partition("(")[0] + "('toy.recording')"
+    check_folder(path, "a recording is a folder, whose path is a text", asked, instead)
     return Path(path)
 
 

@@ -10,6 +10,7 @@ from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.brief import kind, written
+from backprobe.record.options import Option
 from backprobe.recording import Recording
 
 
@@ -40,11 +41,7 @@ class Asked:
                 asked=f"replace={written(self.replace)}", why="each of the values has a shape of its own",
                 next="replace=lambda value: value * 0, or replace=bp.probe(f, 'u')(x)",
             )  # fmt: skip
-        if not isinstance(self.approximate, bool):
-            raise BadOption(
-                "approximate is True or False", asked=f"approximate={written(self.approximate)}",
-                next="approximate=True",
-            )  # fmt: skip
+        Option("approximate").check(self.approximate)
         if not all(type(one) is int for one in self.axes):
             raise BadOption(
                 "axis is the number of an axis, or several", asked=f"axis={written(self.axis)}", next="axis=1"

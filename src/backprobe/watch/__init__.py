@@ -16,6 +16,7 @@ from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.disk import is_full
+from backprobe.record.options import Option, check_folder, check_options
 from backprobe.record.stamp import stamp
 from backprobe.watch.saying import say, stopped
 from backprobe.watch.sinks import check
@@ -25,6 +26,13 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.watch.feeding import Feeding
     from backprobe.watch.steps import Steps
     from backprobe.watch.targets import Watched
+
+OPTIONS = (
+    *map(Option, ("values", "gradients", "parameters", "updates", "clipping", "guard")),
+    *(Option(name, int, 1, "10") for name in ("every", "flush_every")),
+    Option("histogram", int, 0, "10"),
+    *(Option(name, int, 0, "10", or_none=True) for name in ("start_step", "rank")),
+)
 
 
 def watch(
@@ -110,23 +118,8 @@ def watch(
 
 def _check_options(asked: str, given: Mapping[str, Any]) -> None:
     """Raises BadOption."""
-    folder = given["run_dir"]
-    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
-        raise BadOption(
-            "run_dir is the path of a folder", asked=asked, found=kind(folder) if folder != "" else "no text",
-            next="bp.watch(model, 'runs/exp1')",
-        )  # fmt: skip
-    for name in ("values", "gradients", "parameters", "updates", "clipping", "guard"):
-        if not isinstance(given[name], bool):
-            raise BadOption(f"{name} is True or False", asked=f"{name}={written(given[name])}", next=f"{name}=True")
-    for name, least in (("every", 1), ("flush_every", 1), ("histogram", 0), ("start_step", 0), ("rank", 0)):
-        value = given[name]
-        if value is None and name in ("start_step", "rank"):
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise BadOption(
-                f"{name} is a whole number from {least} on", asked=f"{name}={written(value)}", next=f"{name}=10"
-            )
+    check_folder(given["run_dir"], "run_dir is the path of a folder", asked, "bp.watch(model, 'runs/exp1')")
+    check_options(given, OPTIONS)
     for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
         check(sink)
     if not any(given[name] for name in ("values", "gradients", "updates")):

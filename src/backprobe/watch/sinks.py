@@ -7,10 +7,13 @@ from pathlib import Path
 
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind, written
+from backprobe.record.options import Option
 from backprobe.record.patterns import selection, texts_of
 
 FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged")
 """What a sink gets if it is not told otherwise."""
+
+EVERY = Option("every", int, 1, "10")
 
 
 class Sink:
@@ -84,7 +87,6 @@ def check(sink: object) -> None:
                 f"{written(field)} is not a field of a run", asked=asked,
                 found=f"the statistics are {', '.join(STATISTICS)}", next="fields=['value.rms', 'grad.rms']",
             )  # fmt: skip
-    if not isinstance(sink.every, int) or isinstance(sink.every, bool) or sink.every < 1:
-        raise BadOption("every is a whole number from 1 on", asked=asked, found=written(sink.every), next="every=10")
+    EVERY.check(sink.every)
     if sink.select is not None:
         selection(tuple(texts_of(sink.select)), False)

@@ -29,6 +29,7 @@ from backprobe.backends.watches import (
 from backprobe.errors import BadOption, NothingToDifferentiate
 from backprobe.record.brief import kind, written
 from backprobe.record.names import quote
+from backprobe.record.options import Option
 from backprobe.record.statistics import Row
 
 WATCHES = itertools.count(1)
@@ -287,5 +288,4 @@ def _refuse_others(function: Callable[..., Any], options: WatchOptions, asked: s
                 why="a function is given its parameters, and JAX's optimizers are functions too",
                 next="run.record(stats, updates=updates)",
             )  # fmt: skip
-    if not isinstance(options.has_aux, bool):
-        raise BadOption("has_aux is True or False", asked=f"has_aux={written(options.has_aux)}", next="has_aux=True")
+    Option("has_aux").check(options.has_aux)
