@@ -53,9 +53,8 @@ class ScriptVerb(Verb):
         return [*before, "--", *ours, *words]
 
     def _look(self, ctx: click.Context, options: dict[str, click.Option], before: list[str], behind: list[str]) -> None:
-        """Keep a line about words of the script that are spelled like options of ours. Raises Refusal where it is a
-        word of ours that is missing.
-        """
+        # Keep a line about words of the script that are spelled like options of ours. Raises Refusal where it is a
+        # word of ours that is missing.
         program, *words = behind
         taken, rest = _options(options, words[: words.index("--") if "--" in words else None])
         if not taken:
@@ -74,7 +73,7 @@ class ScriptVerb(Verb):
 
 
 def _options(options: dict[str, click.Option], words: list[str]) -> tuple[list[str], list[str]]:
-    """The words that are options of ours and their values, and the others."""
+    # The words that are options of ours and their values, and the others.
     taken: list[str] = []
     rest: list[str] = []
     is_value = False
@@ -85,7 +84,7 @@ def _options(options: dict[str, click.Option], words: list[str]) -> tuple[list[s
 
 
 def _takes_next(options: dict[str, click.Option], word: str) -> bool:
-    """Is the next word the value of this one?"""
+    # Is the next word the value of this one?
     option = options.get(word)
     return isinstance(option, click.Option) and not option.is_flag and not option.count
 

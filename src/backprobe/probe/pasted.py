@@ -32,10 +32,9 @@ def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> 
 
 
 def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
-    """The names of a script's name, whose frames are of classes and functions: one for each module that may be meant.
-
-    A call is counted in a script among all modules of a class, so those of all of them are selected.
-    """
+    # The names of a script's name, whose frames are of classes and functions: one for each module that may be meant.
+    #
+    # A call is counted in a script among all modules of a class, so those of all of them are selected.
     scope, local = split(body)
     steps = partition(scope, "/")
     of_model = {root, *kinds.values()}
@@ -58,7 +57,7 @@ def _is_below(path: str, above: Collection[str]) -> bool:
 
 
 def _below(body: str, known: Sequence[str]) -> str:
-    """A name without what leads to the model, if it is one of the model then."""
+    # A name without what leads to the model, if it is one of the model then.
     rest = body
     while rest:
         expression = glob_of_modules(strip(re.split("[:/]", rest)[0]))

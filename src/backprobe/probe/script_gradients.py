@@ -35,10 +35,9 @@ NO_PATH, FROZEN = Reason("no_path"), Reason("frozen")
 
 
 class _Run(FunctionRun):
-    """A gradient that is taken again. Where its result depends on nothing differentiated, the recording ends there."""
-
+    # A gradient that is taken again. Where its result depends on nothing differentiated, the recording ends there.
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        """What is recorded, also where the program has run and there is nothing to differentiate."""
+        # What is recorded, also where the program has run and there is nothing to differentiate.
         self.cut: Record | None = None
         try:
             return super().record(args, kwargs)
@@ -108,7 +107,7 @@ class ScriptGradients:
 
 
 def _where_traced(error: Exception, backend: Backend, run: FunctionRun) -> tuple[Finding, ...]:
-    """What the program raises when it is not run uncompiled, if the framework's error is known."""
+    # What the program raises when it is not run uncompiled, if the framework's error is known.
     said = None if backend.errors is None else backend.errors(error, run.tape, ())
     if not isinstance(said, Advice):
         return ()

@@ -68,7 +68,7 @@ class FailedCall:
                 yield from _not_floating(ast.unparse(node), value)
 
     def _differentiated(self) -> Sequence[int]:
-        """The positions of the arguments that ``jax.grad`` is asked for; none where that is not known."""
+        # The positions of the arguments that ``jax.grad`` is asked for; none where that is not known.
         if self.made is None or not _name(self.made).endswith("grad"):
             return ()
         given = [one.value for one in self.made.keywords if one.arg == "argnums"] or self.made.args[1:2]
@@ -81,7 +81,7 @@ class FailedCall:
         return (asked,) if isinstance(asked, int) else tuple(one for one in asked if isinstance(one, int))
 
     def _value(self, node: ast.expr | None) -> tuple[bool, Any]:
-        """The value of a name or a literal: anything else is not computed again."""
+        # The value of a name or a literal: anything else is not computed again.
         if isinstance(node, ast.Name) and self.variables is not None:
             return node.id in self.variables, self.variables.get(node.id)
         return isinstance(node, ast.Constant), getattr(node, "value", None)
@@ -96,7 +96,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 
 def _made(site: Site) -> ast.Call | None:
-    """What made the function that is called at a site: the call itself, or the only one assigned to its name."""
+    # What made the function that is called at a site: the call itself, or the only one assigned to its name.
     function = site.node.func if isinstance(site.node, ast.Call) else None
     if isinstance(function, ast.Name):
         function = assigned_once(site, function.id)

@@ -67,14 +67,14 @@ def value_wanted(error: BaseException) -> Advice:
 
 
 def _instead_of_truth(line: Source | None) -> str:
-    """What to write in the place of the one part of a line that asks whether a value is true."""
+    # What to write in the place of the one part of a line that asks whether a value is true.
     tree = None if line is None else parsed(line.text)
     asking = [] if tree is None else [node for node in ast.walk(tree) if _asks(node)]
     return SPELLED[type(asking[0])](asking[0]) if len(asking) == 1 and not _negates(tree) else WITH_THE_ARRAY
 
 
 def _negates(tree: ast.AST | None) -> bool:
-    """Does a ``not`` ask as well?"""
+    # Does a ``not`` ask as well?
     return tree is not None and any(isinstance(node, ast.Not) for node in ast.walk(tree))
 
 
