@@ -1,5 +1,6 @@
 """The contract and the types hold for all of the package, and cannot fall short of it unnoticed."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -48,3 +49,15 @@ def test_a_module_says_in_its_first_line_what_it_is():
     first = {file: file.read_text().partition("\n")[0].strip('"') for file in SOURCE.rglob("*.py")}
     questions = re.compile(r"(What|Which|Where|From|How|When|Why|Whether|Who)\b")
     assert [f"{file.relative_to(SOURCE)}: {line}" for file, line in first.items() if questions.match(line)] == []
+
+
+def test_private_functions_have_comments_in_place_of_docstrings():
+    """Bytecode leaves comments out, and only a docstring with an example is run."""
+    found = [
+        f"{file.relative_to(SOURCE)}: {one.name}"
+        for file in SOURCE.rglob("*.py")
+        for one in ast.walk(ast.parse(file.read_text()))
+        if isinstance(one, ast.FunctionDef) and re.match(r"_[^_]", one.name)
+        if len(one.body) > 1 and ">>>" not in (ast.get_docstring(one) or ">>>")
+    ]
+    assert found == []

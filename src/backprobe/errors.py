@@ -55,7 +55,7 @@ def indented(text: str, by: int) -> str:
 
 
 def _is_meant(raised: Any) -> bool:
-    """Is what pytest shows one of our errors? A mistake of ours keeps every frame."""
+    # Is what pytest shows one of our errors? A mistake of ours keeps every frame.
     return isinstance(raised.value, BackprobeError)
 
 

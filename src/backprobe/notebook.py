@@ -72,7 +72,7 @@ def _parser() -> Any:
 
 
 def _probe(shell: Any, line: str, text: str) -> Any:
-    """Run the magic. Returns the value of the cell's last expression, which IPython shows as for any cell."""
+    # Run the magic. Returns the value of the cell's last expression, which IPython shows as for any cell.
     options = _parser().parse_args(_words(line))
     file = ""
     try:
@@ -94,7 +94,7 @@ def _probe(shell: Any, line: str, text: str) -> Any:
 
 
 def _words(line: str) -> list[str]:
-    """The words of the magic's line: quotes keep spaces, and a backslash stays one, for patterns."""
+    # The words of the magic's line: quotes keep spaces, and a backslash stays one, for patterns.
     from IPython.core.error import UsageError
 
     reader = shlex.shlex(line, posix=True)
@@ -106,7 +106,7 @@ def _words(line: str) -> list[str]:
 
 
 def _read(shell: Any, text: str) -> Cell:
-    """The cell as IPython reads it: magics become calls, the text is kept for tracebacks, the tree is transformed."""
+    # The cell as IPython reads it: magics become calls, the text is kept for tracebacks, the tree is transformed.
     source = shell.transform_cell(text)
     file = shell.compile.cache(source, shell.displayhook.prompt_count, raw_code=text)
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=file))
@@ -116,7 +116,7 @@ def _read(shell: Any, text: str) -> Cell:
 
 
 def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
-    """The name of the output, and the name that receives the recording. Raises BadOption."""
+    # The name of the output, and the name that receives the recording. Raises BadOption.
     output = receiver = None
     for name in names:
         if not name.isidentifier() or iskeyword(name):
@@ -138,7 +138,7 @@ def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
 
 
 def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) -> None:
-    """A name that the cell does not assign receives the recording, unless it looks like a mistake."""
+    # A name that the cell does not assign receives the recording, unless it looks like a mistake.
     held = cell.value(name, getattr(builtins, name, ABSENT))
     if isinstance(held, Recording) and other is None:
         return
@@ -160,7 +160,7 @@ def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) 
 
 
 def _alike(one: str, other: str) -> float:
-    """From 0 to 1; names that differ in their number alone, rec and rec2, are different names."""
+    # From 0 to 1; names that differ in their number alone, rec and rec2, are different names.
     if one.strip(digits) == other.strip(digits):
         return 0.0
     return difflib.SequenceMatcher(None, one, other).ratio()
@@ -171,7 +171,7 @@ def _asked(names: list[str]) -> str:
 
 
 def _compiled(expression: str | None) -> CodeType | None:
-    """The code of the cotangent, compiled before anything runs. Raises BadOption."""
+    # The code of the cotangent, compiled before anything runs. Raises BadOption.
     if expression is None:
         return None
     try:
@@ -184,7 +184,7 @@ def _compiled(expression: str | None) -> CodeType | None:
 
 
 def _give(receiver: str, recording: Recording, cell: Cell, before: Any) -> None:
-    """Assign the recording to its name, unless the cell has assigned that name out of sight. Raises BadOption."""
+    # Assign the recording to its name, unless the cell has assigned that name out of sight. Raises BadOption.
     if cell.value(receiver, ABSENT) is not before:
         raise BadOption(
             f"the cell has assigned {receiver!r} itself", asked=f"%%probe {receiver}",
@@ -196,7 +196,7 @@ def _give(receiver: str, recording: Recording, cell: Cell, before: Any) -> None:
 
 
 def _show(recording: Recording) -> None:
-    """The table and the circuit, below the output of the cell; or why there is no circuit."""
+    # The table and the circuit, below the output of the cell; or why there is no circuit.
     from IPython.display import display
 
     from backprobe.draw import draw
@@ -214,7 +214,7 @@ def _show(recording: Recording) -> None:
 
 
 def _is_silenced(cell: Cell) -> bool:
-    """Does the last line end in a semicolon, so that IPython shows no value?"""
+    # Does the last line end in a semicolon, so that IPython shows no value?
     from IPython.core.displayhook import DisplayHook
 
     ends_in_semicolon: Callable[[str], bool] = DisplayHook.semicolon_at_end_of_expression
@@ -222,10 +222,9 @@ def _is_silenced(cell: Cell) -> bool:
 
 
 def _shorten(error: BaseException, file: str) -> None:
-    """Show an error as a cell without the magic would, from the cell's own line on; our own errors by their message.
-
-    IPython asks an exception for ``_render_traceback_`` before it formats one.
-    """
+    # Show an error as a cell without the magic would, from the cell's own line on; our own errors by their message.
+    #
+    # IPython asks an exception for ``_render_traceback_`` before it formats one.
     in_cell = _from(error, lambda raising: raising == file)
     if in_cell is not None:
         error.__traceback__ = in_cell
@@ -239,7 +238,7 @@ def _shorten(error: BaseException, file: str) -> None:
 
 
 def _from(error: BaseException, begins: Callable[[str], bool]) -> TracebackType | None:
-    """The traceback from the first frame whose file satisfies ``begins``."""
+    # The traceback from the first frame whose file satisfies ``begins``.
     place = error.__traceback__
     while place is not None and not begins(place.tb_frame.f_code.co_filename):
         place = place.tb_next

@@ -77,7 +77,7 @@ class Recording(Mapping[str, Entry]):
 
     @property
     def _index(self) -> Index:
-        """Made when it is asked for: a training loop may read the gradients alone."""
+        # Made when it is asked for: a training loop may read the gradients alone.
         known = self._now
         if isinstance(known, Index):
             return known
@@ -372,7 +372,7 @@ def refuse_several(recording: Recording, asked: str, instead: str) -> None:
 
 
 def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str) -> None:
-    """Raise BadOption where one of some outputs has the gradients of many cotangents at once."""
+    # Raise BadOption where one of some outputs has the gradients of many cotangents at once.
     for key in keys:
         if any(note.code == "grads_batched" for note in record.by_output[key].notes):
             raise BadOption(

@@ -248,7 +248,7 @@ class Run:
     # names
 
     def _kind(self, field: Any, asked: str) -> str:
-        """The kind that a field is of. Raises BadOption."""
+        # The kind that a field is of. Raises BadOption.
         known = self.fields
         if field not in known:
             close = nearest(field, known) if isinstance(field, str) else []
@@ -260,7 +260,7 @@ class Run:
         return str(field).partition(".")[0]
 
     def _check_kind(self, name: str, kind: str, asked: str) -> None:
-        """Raises BadOption for a kind of numbers that a name does not have."""
+        # Raises BadOption for a kind of numbers that a name does not have.
         kinds = [one for other, one in self._reader.rows() if other == name]
         if kind not in kinds:
             known = "logged" if kinds == ["logged"] else f"{kinds[0]}.rms"
@@ -270,7 +270,7 @@ class Run:
             )  # fmt: skip
 
     def _resolve(self, name: Any, asked: str) -> str:
-        """The name of a row, of the spellings that names have. Raises BadName, UnknownName and AmbiguousName."""
+        # The name of a row, of the spellings that names have. Raises BadName, UnknownName and AmbiguousName.
         known = dict.fromkeys(self.names)
         if not isinstance(name, str):
             raise BadName(f"a name is a text, not {kind(name)}", asked=asked, next="run.names, for every name")
@@ -304,7 +304,7 @@ class Run:
         )  # fmt: skip
 
     def _why_not(self, name: str, step: int) -> str:
-        """Why a name has no row in a step."""
+        # Why a name has no row in a step.
         from backprobe.record.gaps import GapCode
 
         said = [GapCode(code).meaning for at, one, _, code in self._reader.gaps() if (at, one) == (step, name)]

@@ -74,7 +74,7 @@ def _read(history: History, names: list[str], places: list[int]) -> Sums:
 
 
 def _factors(sums: Sums) -> tuple[Matrix, Matrix]:
-    """By what the gradients of all biases seem to be multiplied, if they add up and if they were cleared; else NaN."""
+    # By what the gradients of all biases seem to be multiplied, if they add up and if they were cleared; else NaN.
     is_known = sums.is_bias[:, None] & (abs(sums.before) > 10 * sums.close) & (abs(sums.new) > 10 * sums.noise)
     is_enough = is_known.sum(axis=0) >= ENOUGH
     pair = []
@@ -86,13 +86,13 @@ def _factors(sums: Sums) -> tuple[Matrix, Matrix]:
 
 
 def _middle(numbers: Matrix) -> float:
-    """The median of those that are not NaN; NaN of none."""
+    # The median of those that are not NaN; NaN of none.
     known = numbers[~numpy.isnan(numbers)]
     return float(numpy.median(known)) if len(known) else math.nan
 
 
 def _adds_up(sums: Sums, factor: Matrix, of_cleared: Matrix) -> Mask:
-    """Which gradients are their own plus those of the step before; none, in steps in which most are not."""
+    # Which gradients are their own plus those of the step before; none, in steps in which most are not.
     is_sum = abs(sums.now - factor * (sums.new + sums.before)) <= sums.close
     is_clear = abs(sums.now - numpy.nan_to_num(of_cleared, nan=1.0) * sums.new) <= sums.close
     is_known = (abs(sums.before) > 10 * sums.close) & sums.follows

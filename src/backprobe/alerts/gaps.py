@@ -51,14 +51,14 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
 
 
 def _with_nan(reader: RunReader) -> Any:
-    """The steps in which the forward gave NaN."""
+    # The steps in which the forward gave NaN.
     names = [name for name, kind in reader.rows() if kind == "value"]
     steps, table = reader.field(names, "value.nan")
     return steps[(numpy.nan_to_num(table) > 0).any(axis=0)]
 
 
 def _of_names(reader: RunReader) -> Iterator[Gap]:
-    """Gaps of names: of a name, those of one reason and with the same kinds of numbers are one."""
+    # Gaps of names: of a name, those of one reason and with the same kinds of numbers are one.
     by_step: dict[tuple[str, str, int], list[str]] = {}
     for step, name, kind, code in reader.gaps():
         by_step.setdefault((name, code, step), []).append(kind)

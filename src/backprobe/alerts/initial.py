@@ -46,7 +46,7 @@ def check(history: History) -> Iterator[Alert]:
 
 
 def _gains(history: History) -> dict[str, float]:
-    """By the name of a weight, how many times the size of its inputs its layer returns."""
+    # By the name of a weight, how many times the size of its inputs its layer returns.
     known = {name: at for at, name in enumerate(history.parameters.names)}
     squares, counts = (history.parameters[column][:, 0] for column in ("squares", "count"))
     found = {}
@@ -60,7 +60,7 @@ def _gains(history: History) -> dict[str, float]:
 
 
 def _growth(history: History, gains: dict[str, float]) -> float:
-    """How much larger these layers return values than what ran before them did: the median."""
+    # How much larger these layers return values than what ran before them did: the median.
     if not history.values.rows:
         return 0.0
     names, size = history.values.names, history.values["rms"][:, 0]

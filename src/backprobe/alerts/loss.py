@@ -93,13 +93,13 @@ def _flat(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[A
 
 
 def _falls_yet(numbers: Matrix) -> bool:
-    """Would it fall by so much in as many steps again, at the pace of the second half? A plateau ends like that."""
+    # Would it fall by so much in as many steps again, at the pace of the second half? A plateau ends like that.
     fall, error = _fall(numbers[len(numbers) // 2 :])  # over a quarter of all steps
     return 4 * (fall - error) > FLAT
 
 
 def _fall(numbers: Matrix) -> tuple[float, float]:
-    """How much it has fallen from the first half to the second, as a part of it, and how much chance may hide."""
+    # How much it has fallen from the first half to the second, as a part of it, and how much chance may hide.
     first, second = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
     error = SURE * numpy.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
     scale = abs(first.mean()) or 1.0

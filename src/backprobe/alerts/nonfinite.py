@@ -34,21 +34,21 @@ def check(history: History) -> Iterator[Alert]:
 
 
 def _tables(history: History) -> list[tuple[Table, str]]:
-    """What may have it, in the order in which a step comes to it."""
+    # What may have it, in the order in which a step comes to it.
     values, gradients = (history.values, "value"), (history.gradients, "grad")
     tables = values, gradients, (history.used, "grad"), (history.parameters, "param")
     return [(table, kind) for table, kind in tables if table.rows]
 
 
 def _bad(table: Table, kind: str) -> Mask:
-    """Where there is NaN or Inf; of values, without Inf where that is there from the first step on."""
+    # Where there is NaN or Inf; of values, without Inf where that is there from the first step on.
     nan, above, below = (numpy.nan_to_num(table[what]) > 0 for what in KINDS)
     infinite: Mask = above | below
     return nan | (infinite & ~infinite[:, :1] if kind == "value" else infinite)
 
 
 def _of_rows(history: History) -> int | None:
-    """The first step in which a row has some."""
+    # The first step in which a row has some.
     found = [_bad(table, kind).any(axis=0) for table, kind in _tables(history)]
     return min((int(history.steps[one.argmax()]) for one in found if one.any()), default=None)
 

@@ -60,20 +60,20 @@ def _without_gradient(history: History) -> Iterator[Alert]:
 
 
 def _has_run(history: History, parameter: str) -> bool:
-    """Did a module that has it return something in the first steps?"""
+    # Did a module that has it return something in the first steps?
     values = history.values if history.values.rows else history.gradients
     held = [at for at, name in enumerate(values.names) if _holds(name, parameter)]
     return bool(held) and bool(values.is_there[held, :SOON].all(axis=1).any())
 
 
 def _holds(name: str, parameter: str) -> bool:
-    """Is it a name of the module that has a parameter, or of one around that?"""
+    # Is it a name of the module that has a parameter, or of one around that?
     module = name.partition(":")[0]
     return bool(module) and parameter.startswith(f"{module}.")
 
 
 def _without_grad(history: History) -> set[str]:
-    """What ran without gradients in each of the first steps."""
+    # What ran without gradients in each of the first steps.
     early = set(history.steps[:SOON].tolist())
     known = [(step, name) for step, name, kind, code in history.reader.gaps() if code == GapCode.NO_GRAD.value]
     steps: dict[str, set[int]] = {}
@@ -97,7 +97,7 @@ def _zero(history: History) -> Iterator[Alert]:
 
 
 def _is_cancelled(used: Table) -> Mask:
-    """Is it a bias whose weight has a gradient? One that a difference or a normalisation takes away again has none."""
+    # Is it a bias whose weight has a gradient? One that a difference or a normalisation takes away again has none.
     known, has = {name: at for at, name in enumerate(used.names)}, used["squares"] > 0
     found = numpy.zeros(has.shape, bool)
     for at, name in enumerate(used.names):

@@ -44,7 +44,7 @@ def check(history: History) -> Iterator[Alert]:
 
 
 def _passed(history: History, values: Table) -> Mask:
-    """Does a gradient that is not zero come to it? Always, where gradients were not watched."""
+    # Does a gradient that is not zero come to it? Always, where gradients were not watched.
     known = {name: at for at, name in enumerate(history.gradients.names)}
     if not known:
         return values.is_there
@@ -88,7 +88,7 @@ def _saturated(history: History, values: Table, passed: Mask) -> Iterator[Alert]
 
 
 def _is_returned(values: Table) -> Mask:
-    """Is it what the model returns? A prediction that is sure of itself is right to be."""
+    # Is it what the model returns? A prediction that is sure of itself is right to be.
     result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
     columns = [numpy.nan_to_num(values[column]) for column in ("sum", "squares")]
     same = [[(of == of[one]).all(axis=1) for of in columns] for one in result]
@@ -97,7 +97,7 @@ def _is_returned(values: Table) -> Mask:
 
 
 def _is_learned(history: History) -> Mask:
-    """In which steps has the loss fallen below half of the first? What saturates on the way is of use."""
+    # In which steps has the loss fallen below half of the first? What saturates on the way is of use.
     if history.loss is None:
         return numpy.zeros(len(history.steps), bool)
     _, steps, numbers = history.loss

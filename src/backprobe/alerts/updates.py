@@ -45,7 +45,7 @@ def check(history: History) -> Iterator[Alert]:
 
 
 def _small(share: Matrix) -> int | None:
-    """The step at which updates were shown to be small; those that still grow, as in a warm-up, are waited for."""
+    # The step at which updates were shown to be small; those that still grow, as in a warm-up, are waited for.
     end = WAIT
     while end <= len(share):
         if not numpy.isfinite(share[:end]).all() or numpy.median(share[:end]) >= SMALL or share[:end].max() > MOST:
@@ -58,7 +58,7 @@ def _small(share: Matrix) -> int | None:
 
 
 def _shrinking(history: History) -> Iterator[Alert]:
-    """Do updates, since the first, do little but to make all weights smaller?"""
+    # Do updates, since the first, do little but to make all weights smaller?
     updates = history.updates
     large = [name for name in updates.names if "bias" not in name.rpartition(".")[2]]
     weights = history.parameters.part([name for name in large if name in set(history.parameters.names)])
@@ -103,5 +103,5 @@ def _said(history: History, share: Matrix, at: int, how: str) -> list[Alert]:
 
 
 def _most(history: History, at: int) -> str:
-    """The parameter that is changed most in a step."""
+    # The parameter that is changed most in a step.
     return history.updates.names[int(numpy.nanargmax(history.updates["squares"][:, at]))]

@@ -55,7 +55,7 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
 
 
 def _is_of(function: ast.AST, code: CodeType) -> bool:
-    """Is it the function that has this code? Of lambdas several may stand in one line."""
+    # Is it the function that has this code? Of lambdas several may stand in one line.
     first = code.co_firstlineno
     if isinstance(function, ast.Lambda):
         return code.co_name == "<lambda>" and function.lineno == first and covers(function, code)
@@ -63,12 +63,12 @@ def _is_of(function: ast.AST, code: CodeType) -> bool:
 
 
 def _first_line(function: ast.FunctionDef) -> int:
-    """That of the first decorator, if it has one, as code objects have it."""
+    # That of the first decorator, if it has one, as code objects have it.
     return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
 def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
-    """The innermost that runs this node: what else a statement around a lambda holds may not have run."""
+    # The innermost that runs this node: what else a statement around a lambda holds may not have run.
     while node in above and not isinstance(node, Code):
         node = above[node]
     return node if isinstance(node, Code) else None
@@ -103,10 +103,9 @@ def _switch(file: str, site: Site) -> Source | None:
 
 
 def _around(site: Site) -> Iterator[Switch]:
-    """The ``with`` statements around a statement, and the function that they stand in.
-
-    None of them is around a lambda when that runs.
-    """
+    # The ``with`` statements around a statement, and the function that they stand in.
+    #
+    # None of them is around a lambda when that runs.
     node: ast.AST = site.statement
     while node in site.above and not isinstance(node, ast.Lambda):
         node = site.above[node]
@@ -174,7 +173,7 @@ def source_of(file: str, statement: Code) -> Source:
 
 
 def _text(file: str, node: ast.expr) -> list[str]:
-    """The lines of an expression, without what stands before and after it in them; columns count bytes."""
+    # The lines of an expression, without what stands before and after it in them; columns count bytes.
     last = node.end_lineno or node.lineno
     lines = [linecache.getline(file, line).rstrip("\n").encode() for line in range(node.lineno, last + 1)]
     lines[-1] = lines[-1][: node.end_col_offset]

@@ -72,7 +72,7 @@ def _uses(text: str, model: str, items: set[str]) -> Iterator[tuple[str, Use]]:
 
 
 def _own(function: ast.AST) -> Iterator[ast.stmt]:
-    """The statements of a function, those of functions in it left out."""
+    # The statements of a function, those of functions in it left out.
     for child in ast.iter_child_nodes(function):
         if isinstance(child, FUNCTIONS):
             continue
@@ -82,7 +82,7 @@ def _own(function: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _leading_to_backward(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Those that compute what a ``backward()`` among them is called on."""
+    # Those that compute what a ``backward()`` among them is called on.
     calls = [
         node.func.value for one in statements if isinstance(one, ast.Expr) for node in ast.walk(one)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"

@@ -132,12 +132,12 @@ def find_backend(
 
 
 def _modules(values: Sequence[Any]) -> set[str]:
-    """The packages of the modules among them."""
+    # The packages of the modules among them.
     return {one.__name__.partition(".")[0] for one in values if isinstance(one, ModuleType)}
 
 
 def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
-    """The packages of the global names of functions and frames: of all in their modules, or of those that are used."""
+    # The packages of the global names of functions and frames: of all in their modules, or of those that are used.
     found = set()
     for code, namespace in filter(None, map(_code_and_globals, values)):
         names = code.co_names if used_only else namespace
@@ -148,7 +148,7 @@ def _mentioned(values: Sequence[Any], *, used_only: bool) -> set[str]:
 
 
 def _about_to_import(values: Sequence[Any]) -> set[str]:
-    """The frameworks that the code of frames imports itself, as where the imports stand in a block."""
+    # The frameworks that the code of frames imports itself, as where the imports stand in a block.
     codes = [value.f_code for value in values if isinstance(value, FrameType)]
     named = {
         one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT

@@ -120,7 +120,7 @@ def largest(numbers: Any) -> float:
 
 
 def _difference(each: GradientSum) -> float:
-    """How far a gradient is from the sum of its parts, relative to the largest number among them."""
+    # How far a gradient is from the sum of its parts, relative to the largest number among them.
     wide = numpy.complex128 if numpy.iscomplexobj(each.gradient) else numpy.float64
     parts = [numpy.asarray(part).astype(wide) for part in (each.gradient, *each.parts)]
     with numpy.errstate(all="ignore"):

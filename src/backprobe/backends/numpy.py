@@ -145,7 +145,7 @@ def _wide(array: Any) -> Any:
 
 
 def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
-    """The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense."""
+    # The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense.
     if layout["dtype"] not in DTYPES:
         raise BadRecording(
             f"NumPy has nothing like {layout['dtype']}", asked='bp.load(path, to="numpy")',
@@ -184,7 +184,7 @@ class Memory:
 
 
 def _memory(tensor: Any) -> Any:
-    """The array that a loaded array is a view of, if it lies in its memory the way a layout can say."""
+    # The array that a loaded array is a view of, if it lies in its memory the way a layout can say.
     whole = tensor
     while getattr(whole, "base", None) is not None and isinstance(_base(whole), numpy.ndarray):
         whole = _base(whole)
@@ -194,7 +194,7 @@ def _memory(tensor: Any) -> Any:
 
 
 def _base(array: Any) -> Any:
-    """What an array is a view of; as_strided puts an object of its own in between."""
+    # What an array is a view of; as_strided puts an object of its own in between.
     base = array.base
     return base if base is None or isinstance(base, numpy.ndarray) else getattr(base, "base", None)
 
@@ -213,7 +213,7 @@ def _coo(shape: Sequence[int], parts: Mapping[str, Any]) -> Any:
 
 
 def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
-    """A dense array of compressed rows or columns, of single values or blocks, batch by batch."""
+    # A dense array of compressed rows or columns, of single values or blocks, batch by batch.
     if layout["layout"] not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         raise ValueError(f"a layout {layout['layout']!r}")
     by_row, in_blocks = layout["layout"] in ("sparse_csr", "sparse_bsr"), layout["layout"][-3] == "b"

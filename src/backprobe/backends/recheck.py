@@ -225,7 +225,7 @@ class RecordedCall(ABC):
         return reason
 
     def _why_it_fails(self) -> Reason | None:
-        """Make the call once. Why that fails, or None; what is coarse or custom inside it is known then."""
+        # Make the call once. Why that fails, or None; what is coarse or custom inside it is known then.
         try:
             self._take_inputs()
             outputs, coarsest = self.attempt()

@@ -77,7 +77,7 @@ def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ..
 
 
 def _followed(file: str, site: Site, most: int) -> tuple[ModuleCall, ...]:
-    """The statements in which a value that a statement gives a name ends; none where one of them may pass it on."""
+    # The statements in which a value that a statement gives a name ends; none where one of them may pass it on.
     name = _bound(site.statement)
     after = _after(site.statement, name, site.above) if name and most else None
     if after is None:
@@ -99,15 +99,14 @@ def _is_unread(site: Site) -> bool:
 
 
 class _Ways:
-    """The ways of what a name holds through the statements of a function."""
-
+    # The ways of what a name holds through the statements of a function.
     def __init__(self, file: str, name: str, above: dict[ast.AST, ast.AST], most: int) -> None:
         self.file, self.name, self.above, self.most = file, name, above, most
         self.ends: list[ModuleCall] = []
         self.is_open = False  # may one of them lead on?
 
     def through(self, statements: Sequence[ast.AST]) -> bool:
-        """Go through statements in their order, until the name holds another value: does it, at their end?"""
+        # Go through statements in their order, until the name holds another value: does it, at their end?
         return any(self._is_over(statement) for statement in statements)
 
     def _is_over(self, statement: ast.AST) -> bool:
@@ -126,7 +125,7 @@ class _Ways:
 def _ends(
     file: str, statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST], most: int
 ) -> list[ModuleCall] | None:  # fmt: skip
-    """What a statement that reads a name ends; None where it may pass the value on."""
+    # What a statement that reads a name ends; None where it may pass the value on.
     source, around = source_of(file, statement), _switched(file, statement, above)
     if around is not None:
         return [ModuleCall(source, name, "torch.no_grad()", around)]
@@ -141,7 +140,7 @@ def _ends(
 
 
 def _switched(file: str, statement: ast.stmt, above: dict[ast.AST, ast.AST]) -> Source | None:
-    """The ``with`` in the same function that switches gradients off for a statement."""
+    # The ``with`` in the same function that switches gradients off for a statement.
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
         node = above[node]
@@ -155,7 +154,7 @@ def _switches(context: str) -> bool:
 
 
 def _bound(statement: Code) -> str:
-    """The one name that a statement binds to what it computes, if that is all it does."""
+    # The one name that a statement binds to what it computes, if that is all it does.
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name
@@ -163,10 +162,9 @@ def _bound(statement: Code) -> str:
 
 
 def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Sequence[ast.AST]] | None:
-    """The statements after the one that binds a name, and those after each that it stands in.
-
-    None in a loop, where those before it run after it as well, and where other functions may read the name.
-    """
+    # The statements after the one that binds a name, and those after each that it stands in.
+    #
+    # None in a loop, where those before it run after it as well, and where other functions may read the name.
     found: list[Sequence[ast.AST]] = []
     node: ast.AST = statement
     while node in above and not isinstance(node, FUNCTIONS):
@@ -189,7 +187,7 @@ def _is_read_inside(function: ast.AST, name: str) -> bool:
 
 
 def _read(statement: ast.stmt) -> set[str]:
-    """The names that a statement itself reads, what stands in its body left out."""
+    # The names that a statement itself reads, what stands in its body left out.
     nested = {id(inner) for block in BLOCKS for one in _statements(statement, block) for inner in ast.walk(one)}
     nodes = [node for node in ast.walk(statement) if id(node) not in nested and isinstance(node, ast.Name)]
     updated = isinstance(statement, ast.AugAssign)

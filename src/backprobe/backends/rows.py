@@ -144,14 +144,14 @@ def _pairs(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _mapping(array: Any) -> mmap.mmap | None:
-    """The file that an array lies on."""
+    # The file that an array lies on.
     while array is not None and not isinstance(array, mmap.mmap):
         array = getattr(array, "base", None)
     return array
 
 
 def _release(files: Sequence[mmap.mmap]) -> None:
-    """Give back the memory that files were read into: it is read again where it is asked for."""
+    # Give back the memory that files were read into: it is read again where it is asked for.
     for file in files:
         if hasattr(mmap, "MADV_DONTNEED"):
             file.madvise(mmap.MADV_DONTNEED)

@@ -86,7 +86,7 @@ class WatchedSelection:
 
 
 def _wants_local(patterns: Selection, name: str) -> bool:
-    """Is a local selected, or might a leaf of what it holds be?"""
+    # Is a local selected, or might a leaf of what it holds be?
     scope, local = split(name)
     return patterns.might_want(name) or any(
         one.local is not None and one.local.startswith(f"{local}.") and patterns.might_want(f"{scope}:{one.local}")

@@ -83,7 +83,7 @@ def alerted(report: Report) -> Iterator[str]:
 
 
 def _table(reader: RunReader, names: Sequence[str], kinds: dict[str, str]) -> Iterator[str]:
-    """The tree of some names, with two kinds of numbers."""
+    # The tree of some names, with two kinds of numbers.
     there = {kind for name, kind in reader.rows() if name in set(names)}
     shown = [kind for kind in kinds if kind in there]
     if not shown:
@@ -107,7 +107,7 @@ def _line(line: Line, pictured: Sequence[Pictured]) -> str:
 
 
 def _flow(reader: RunReader, names: Sequence[str]) -> Iterator[str]:
-    """The gradient's rms across depth, at the first, the middle and the last step, on one scale."""
+    # The gradient's rms across depth, at the first, the middle and the last step, on one scale.
     names = [name for name in names if (name, "grad") in reader.rows()]
     names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)] or names
     if len(names) < 3:
@@ -127,5 +127,5 @@ def _flow(reader: RunReader, names: Sequence[str]) -> Iterator[str]:
 
 
 def _thinned(numbers: Matrix) -> Matrix:
-    """Not more than fit beside each other."""
+    # Not more than fit beside each other.
     return numbers if len(numbers) <= DEEP else numbers[numpy.linspace(0, len(numbers) - 1, DEEP).astype(int)]

@@ -43,7 +43,7 @@ def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
 
 
 def _norm(colors: Any, grid: Matrix, field: str) -> Any:
-    """Counts and what has a sign on a scale of their own, all else by magnitude."""
+    # Counts and what has a sign on a scale of their own, all else by magnitude.
     known = grid[numpy.isfinite(grid)]
     statistic = field.rpartition(".")[2]
     if statistic in SIGNED:

@@ -44,7 +44,7 @@ def _mean(numbers: Matrix) -> float:
 
 
 def _scale(numbers: Matrix) -> tuple[float, float]:
-    """The ends of a scale: at least a factor of ``LEAST`` apart, and the numbers in its middle."""
+    # The ends of a scale: at least a factor of ``LEAST`` apart, and the numbers in its middle.
     known = abs(numbers[numpy.isfinite(numbers) & (numbers != 0)])
     if not len(known):
         return 1.0, LEAST

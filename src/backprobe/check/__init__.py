@@ -109,7 +109,7 @@ class Check:
 
 
 def _is_graph(target: Any, backend: str | None) -> bool:
-    """Is it a graph, whatever it would need to run?"""
+    # Is it a graph, whatever it would need to run?
     try:
         return find_program(backend, target, None) is not None
     except BadOption:

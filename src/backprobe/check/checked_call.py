@@ -104,14 +104,14 @@ class CheckedCall:
         self.size = numpy.fmax(abs(self.at_rest), abs(moved(self.widest)))  # an output may be 0 at rest alone
 
     def _is_single(self) -> bool:
-        """Does it compute in single precision, whatever it is given? So it does if no result needs more digits."""
+        # Does it compute in single precision, whatever it is given? So it does if no result needs more digits.
         moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
         with numpy.errstate(over="ignore", invalid="ignore"):
             is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
         return is_single and bool((moved != self.at_rest).mean() > 0.5)  # what moves in jumps has few digits, too
 
     def _at(self, values: Sequence[Any]) -> Any:
-        """The outputs at other values of the inputs; NaN where the call raises, or its outputs have other shapes."""
+        # The outputs at other values of the inputs; NaN where the call raises, or its outputs have other shapes.
         try:
             found = flat(self.operation.run(values))
         except Exception:  # noqa: BLE001  # it is the program's, as of a matrix that is no longer positive
@@ -134,7 +134,7 @@ class CheckedCall:
         return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
 
     def _weights(self, found: Slope, checked: Any) -> Any:
-        """What would make all outputs change alike; 1 for those that do not change measurably."""
+        # What would make all outputs change alike; 1 for those that do not change measurably.
         with numpy.errstate(all="ignore"):
             moves = checked & (abs(found.value) > TRUSTED * found.error)
             noise = abs(found.error / found.value)
@@ -267,7 +267,7 @@ def _random(count: int, random: Any) -> Any:
 
 
 def _least(errors: Any) -> float:
-    """The smallest that is not 0; 1 where there is none."""
+    # The smallest that is not 0; 1 where there is none.
     return float(min(errors[numpy.isfinite(errors) & (errors > 0)], default=1.0))
 
 

@@ -114,7 +114,7 @@ class CallListener(CodeListener):
         return function(*(self._items(site, one) for one in args), **kwargs)
 
     def _with_list(self, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """What an iterator yields can be given to a function twice, the iterator cannot."""
+        # What an iterator yields can be given to a function twice, the iterator cannot.
         given = [list(one) if isinstance(one, Iterator) else one for one in args[:1]]
         return self.program.call(self.scope, site, function, *given, *args[1:], **kwargs)
 
@@ -175,7 +175,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         return result
 
     def _may_write(self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...]) -> None:
-        """Notice a write through ``.data``, after which derivatives may be those of other values."""
+        # Notice a write through ``.data``, after which derivatives may be those of other values.
         owner, name = self.calls.owner(function), getattr(function, "__name__", "")
         target = next(iter(args), None) if owner is None else owner
         is_write = function is with_element or name.endswith("_") or name in IN_PLACE
@@ -185,7 +185,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
     def _check_inside(
         self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:  # fmt: skip
-        """Check what a transform such as ``torch.func.grad`` differentiates, at the values that it is given."""
+        # Check what a transform such as ``torch.func.grad`` differentiates, at the values that it is given.
         while (inside := self.calls.differentiated_by(function, args, kwargs)) is not None:
             function, args, kwargs = inside
             spelled = f"{name_of(function)}, inside {site.origin.expression or site.spelled},"

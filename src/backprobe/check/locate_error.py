@@ -80,10 +80,9 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
 
 
 def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:
-    """Elements with the numbers that anyone finds again: gradients of the sum of the outputs.
-
-    None where an output is complex or was not checked, or where the error does not show in the sum.
-    """
+    # Elements with the numbers that anyone finds again: gradients of the sum of the outputs.
+    #
+    # None where an output is complex or was not checked, or where the error does not show in the sum.
     if not cotangent.all() or any(map(numpy.iscomplexobj, call.outputs)):
         return ()
     ones = numpy.ones_like(cotangent)
@@ -108,14 +107,14 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    """Some elements at random, the fewer the longer each takes, and one that is found to be off."""
+    # Some elements at random, the fewer the longer each takes, and one that is found to be off.
     count = max(FEWEST, min(MOST // 2, NUMBERS // len(call.at_rest)))
     places = call.random.choice(call.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(call, at, cotangent, gradient)})
 
 
 def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
-    """One element that is off: of each two halves the one that is farther off."""
+    # One element that is off: of each two halves the one that is farther off.
     first, last = 0, call.values[at].size
     direction = call.direction(at).reshape(-1)
 
@@ -138,7 +137,7 @@ def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
 
 
 def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
-    """The outputs through which the gradient is wrong; none where it is so through all of them."""
+    # The outputs through which the gradient is wrong; none where it is so through all of them.
     parts = call.unflat(cotangent)
     if len(parts) == 1:
         return ()
@@ -158,7 +157,7 @@ def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
 def _looks(
     call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], numeric: Any, gradient: Any
 ) -> tuple[Reason, ...]:
-    """Which of the usual kinds of error it is, the sign first where it is off at one sign alone; empty for others."""
+    # Which of the usual kinds of error it is, the sign first where it is off at one sign alone; empty for others.
     looks = _everywhere(off)
     if len(off) < len(elements):
         sign = _sign(call.values[at], elements, off)
@@ -167,7 +166,7 @@ def _looks(
 
 
 def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> str:
-    """The sign of the input where the gradient is off and nowhere else; empty where there is none."""
+    # The sign of the input where the gradient is off and nowhere else; empty where there is none.
     if len(off) < 2 or numpy.iscomplexobj(value):
         return ""
     signs = {numpy.sign(value[element.index]) for element in off}
@@ -176,7 +175,7 @@ def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> st
 
 
 def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
-    """What is the same in all elements that are off, as their ratio to what they should be."""
+    # What is the same in all elements that are off, as their ratio to what they should be.
     if all(element.analytic == 0 for element in off):
         return (Reason("zero"),)
     if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
@@ -193,7 +192,7 @@ def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
 
 
 def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
-    """Is it transposed, or in another order?"""
+    # Is it transposed, or in another order?
     if _same(analytic, numeric):
         return ()
     is_square = analytic.ndim >= 2 and analytic.shape[-1] == analytic.shape[-2]
@@ -204,7 +203,7 @@ def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
 
 
 def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Input | None:
-    """The other input for which it would be right."""
+    # The other input for which it would be right.
     analytic = gradients[at]
     for other, gradient in enumerate(gradients):
         if other != at and gradient.shape == analytic.shape:

@@ -197,7 +197,7 @@ def _where(scope: ScopeId, site: CallSite) -> str:
 
 
 def _about(reason: Reason, site: CallSite, of: Input | None) -> Reason:
-    """A remark with the input that it is about."""
+    # A remark with the input that it is about.
     wrt = "" if of is None else f" with respect to {input_text(site, of)}"
     return Reason(reason.code, {**reason.fields, "wrt": wrt})
 
@@ -207,7 +207,7 @@ def _expression(site: CallSite) -> str:
 
 
 def _skipped(site: CallSite) -> str:
-    """What ``skip`` would name: the function as the program calls it, of an ``autograd.Function`` the class."""
+    # What ``skip`` would name: the function as the program calls it, of an ``autograd.Function`` the class.
     is_name = all(part.isidentifier() for part in site.spelled.split("."))
     return site.spelled.removesuffix(".apply") if is_name else "Function"
 

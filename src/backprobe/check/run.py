@@ -67,7 +67,7 @@ def run_check(
 
 
 def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise BadOption for arguments that do not fit the signature of the target, if it has one."""
+    # Raise BadOption for arguments that do not fit the signature of the target, if it has one.
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a function written in C

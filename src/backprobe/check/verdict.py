@@ -80,8 +80,7 @@ def _check(call: CheckedCall, verdict: Verdict, known: Set[Input]) -> None:
 
 @dataclass(frozen=True)
 class _InputCheck:
-    """A call, and the one of its inputs with respect to which its derivative is compared."""
-
+    # A call, and the one of its inputs with respect to which its derivative is compared.
     call: CheckedCall
     at: int
     input: Input
@@ -90,7 +89,7 @@ class _InputCheck:
     verdict: Verdict
 
     def compare(self, gradient: Any, direction: Any, is_known: bool) -> bool:
-        """Compare along one direction, and along others what differs. Returns False where noise hides too much."""
+        # Compare along one direction, and along others what differs. Returns False where noise hides too much.
         call, found = self.call, self.outline.slopes[self.at]
         finite = numpy.isfinite(gradient)
         if not finite.all():
@@ -125,7 +124,7 @@ class _InputCheck:
                 self.verdict.remark("spread", self.input, size=f"{compared.error:.1g}")
 
     def _blame(self, wrong: Wrong) -> None:
-        """A gradient is not the derivative: by definition, unless it was written by hand."""
+        # A gradient is not the derivative: by definition, unless it was written by hand.
         operation = self.call.operation
         if operation.is_custom or wrong.is_by_hand:
             self.verdict.wrong.append(wrong)
@@ -136,10 +135,9 @@ class _InputCheck:
             )
 
     def _is_right_if_symmetric(self) -> bool:
-        """Is the input a symmetric matrix, and the derivative right as long as it stays one?
-
-        Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
-        """
+        # Is the input a symmetric matrix, and the derivative right as long as it stays one?
+        #
+        # Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
         value = self.call.values[self.at]
         if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
             return False
@@ -147,7 +145,7 @@ class _InputCheck:
         return not self._compared(direction + _transposed(direction))[0].differs
 
     def _compared(self, direction: Any, widest: float | None = None) -> tuple[Comparison, Any, Sequence[Any]]:
-        """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
+        # The comparison along a direction, with a cotangent of its own; that, and the gradients for it.
         call = self.call
         found = call.slope(self.at, direction, widest)
         cotangent = call.cotangent(call.known(found, self.outline.checked & ~found.is_kinked), [found])
@@ -155,10 +153,9 @@ class _InputCheck:
         return call.compare(found, cotangent, gradients[self.at], direction), cotangent, gradients
 
     def _confirmed(self, is_known: bool) -> Wrong | None:
-        """Other directions, other steps: noise that was small by chance once is not so twice.
-
-        Nor do terms cancel in all of several.
-        """
+        # Other directions, other steps: noise that was small by chance once is not so twice.
+        #
+        # Nor do terms cancel in all of several.
         call, at = self.call, self.at
         for _ in range(AGAIN):
             direction = call.direction(at)
@@ -170,7 +167,7 @@ class _InputCheck:
         return None
 
     def _transposed(self, wrong: Wrong, compared: Comparison, forward: float | None) -> Wrong:
-        """What runs backward is the transpose of what runs forward, unless somebody has written it."""
+        # What runs backward is the transpose of what runs forward, unless somebody has written it.
         if forward is None or abs(compared.analytic - forward) <= UNLIKE * compared.scale:
             return wrong
         is_right = not replace(compared, analytic=forward).differs
@@ -178,7 +175,7 @@ class _InputCheck:
         return replace(wrong, looks=wrong.looks or (look,), is_by_hand=True)
 
     def _check_infinite(self, gradient: Any) -> None:
-        """Elements of a gradient that are not finite: right where the outputs that they move can't be checked."""
+        # Elements of a gradient that are not finite: right where the outputs that they move can't be checked.
         infinite = ~numpy.isfinite(gradient)
         found = self.call.slope(self.at, numpy.where(infinite, self.call.direction(self.at), 0.0))
         count = int(infinite.sum())

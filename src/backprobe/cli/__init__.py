@@ -355,13 +355,13 @@ def demo(into: str) -> None:
 
 
 def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The name of a value, if one comes before the arguments, and the arguments."""
+    # The name of a value, if one comes before the arguments, and the arguments.
     count = int(bool(words) and "=" not in words[0])
     return words[:count], words[count:]
 
 
 def _answer(report: bp.Report, strict: bool = False, text: str | None = None) -> NoReturn:
-    """Print a report, or this text of it, and exit with whether something was found."""
+    # Print a report, or this text of it, and exit with whether something was found.
     echo(str(report) if text is None else text)
     if report.ok is None and not strict and INTERRUPTED not in click.get_current_context().meta:
         echo("not everything could be checked; with --strict the exit status would be 1", err=True)

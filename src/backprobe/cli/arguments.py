@@ -97,8 +97,7 @@ def _value(name: str, node: ast.expr) -> Any:
 
 
 class _Numbers(ast.NodeTransformer):
-    """Puts the numbers that Python has no literal for in the place of their names."""
-
+    # Puts the numbers that Python has no literal for in the place of their names.
     def visit_Name(self, node: ast.Name) -> ast.expr:
         number = NUMBERS.get(node.id.lower())
         return node if number is None else ast.copy_location(ast.Constant(number), node)
@@ -114,7 +113,7 @@ def _array(value: list[Any]) -> Any:
 
 
 def _of_shape(name: str, shaped: str, sizes: Sequence[Any]) -> Any:
-    """An array of this shape; the random numbers of an argument are the same each time."""
+    # An array of this shape; the random numbers of an argument are the same each time.
     import numpy
 
     shape = tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else tuple(sizes)
@@ -158,7 +157,7 @@ def _floating(value: Any) -> Any:
 
 
 def _found(error: Exception) -> str:
-    """Why text is not a literal; Python's own message shows the address of a syntax tree node, NumPy's is long."""
+    # Why text is not a literal; Python's own message shows the address of a syntax tree node, NumPy's is long.
     if isinstance(error, SyntaxError):
         return error.msg
     if isinstance(error, MemoryError):

@@ -36,7 +36,7 @@ def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dic
 
 
 def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Parameter], str | None]:
-    """The parameters that have to be given by position, and the name of ``*xs`` if it is among the arguments."""
+    # The parameters that have to be given by position, and the name of ``*xs`` if it is among the arguments.
     try:
         parameters = list(inspect.signature(target).parameters.values())
     except (TypeError, ValueError):  # a function written in C
@@ -47,13 +47,13 @@ def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Pa
 
 
 def _arrays_of_model(target: Any) -> Arrays | None:
-    """The tensors of a model's framework; None for what is not a model."""
+    # The tensors of a model's framework; None for what is not a model.
     imported = (load_backend(name) for name in BACKENDS if name in sys.modules)
     return next((backend.arrays for backend in imported if is_model(backend, target)), None)
 
 
 def _tensors(value: Any, arrays: Arrays) -> Any:
-    """A value in which NumPy arrays are tensors of a framework."""
+    # A value in which NumPy arrays are tensors of a framework.
     if isinstance(value, tuple):
         return tuple(_tensors(one, arrays) for one in value)
     if isinstance(value, dict):
@@ -68,5 +68,5 @@ def _tensor(array: Any, arrays: Arrays) -> Any:
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
-    """Those of an array whose elements are in memory as they are counted."""
+    # Those of an array whose elements are in memory as they are counted.
     return [math.prod(shape[at + 1 :]) for at in range(len(shape))]

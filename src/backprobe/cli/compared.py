@@ -42,7 +42,7 @@ def compared(
 
 @contextmanager
 def _same_numbers() -> Iterator[None]:
-    """After this context random numbers come as if none had been drawn in it, in all frameworks that are imported."""
+    # After this context random numbers come as if none had been drawn in it, in all frameworks that are imported.
     with ExitStack() as stack:
         for backend in [load_backend(name) for name in BACKENDS if name in sys.modules]:
             if backend.variations is not None:
@@ -51,7 +51,7 @@ def _same_numbers() -> Iterator[None]:
 
 
 def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
-    """The two sides of each ``A=B``. Raises BadOption."""
+    # The two sides of each ``A=B``. Raises BadOption.
     found: dict[str, str] = {}
     for text in texts:
         name, equals, other = text.partition("=")
@@ -66,6 +66,6 @@ def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
 
 
 def _axes(text: str) -> str | tuple[int, ...]:
-    """The order of axes, ``3,2,0,1``, or the text as it is."""
+    # The order of axes, ``3,2,0,1``, or the text as it is.
     axes = text.split(",")
     return tuple(map(int, axes)) if all(axis.strip().isdecimal() for axis in axes) else text

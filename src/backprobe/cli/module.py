@@ -59,7 +59,7 @@ def _spec(name: str) -> ModuleSpec:
 
 
 def _found(name: str) -> ModuleSpec | None:
-    """Where a module is; its packages are imported, but not itself."""
+    # Where a module is; its packages are imported, but not itself.
     package = name.rpartition(".")[0]
     try:
         if package:

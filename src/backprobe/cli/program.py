@@ -101,7 +101,7 @@ def provoked(
 
 @contextmanager
 def _inferring(program: str, words: Sequence[str]) -> Iterator[None]:
-    """Where the framework cannot be inferred, the message says what to type here, and not in Python."""
+    # Where the framework cannot be inferred, the message says what to type here, and not in Python.
     try:
         yield
     except NoBackend as error:
@@ -180,7 +180,7 @@ def load(program: str) -> Any:
 
 
 def _meant(text: str, name: str) -> str:
-    """What was probably meant by the name of a file that is not there."""
+    # What was probably meant by the name of a file that is not there.
     file = similar_file(text)
     return f"{file}:{name}" if file else "toy.py:f"
 
@@ -194,7 +194,7 @@ def similar_file(text: str) -> str | None:
 
 
 def _imported(text: str, program: str) -> ModuleType:
-    """The module in a file, which is imported once in a command."""
+    # The module in a file, which is imported once in a command.
     file = Path(text).resolve()
     known: dict[Path, ModuleType] = click.get_current_context().meta.setdefault(IMPORTED, {})
     if file not in known:

@@ -43,7 +43,7 @@ def show(error: BaseException) -> None:
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without frames of ours, without what called us, and without what loaded the program's file."""
+    # A traceback without frames of ours, without what called us, and without what loaded the program's file.
     every = list(steps(trace))
     first = next((at for at, one in enumerate(every) if _is_own(one)), 0)
     loading = {id(one) for one in every[:first]}

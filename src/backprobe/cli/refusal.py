@@ -83,7 +83,7 @@ class Verb(click.Command):
 
 
 def _is_own(error: BackprobeError) -> bool:
-    """Was it raised here, where messages are spelled for a shell already?"""
+    # Was it raised here, where messages are spelled for a shell already?
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next

@@ -61,7 +61,7 @@ def healthy(recording: bp.Recording) -> bp.Report:
 
 
 def _with_steps(number: int) -> str:
-    """The command that was typed, with so many iterations."""
+    # The command that was typed, with so many iterations.
     context = click.get_current_context()
     verb, count = f"backprobe {context.info_name}", os.environ.get("LOCAL_WORLD_SIZE")
     launched = "" if count is None else f"torchrun --nproc-per-node {count} -m "

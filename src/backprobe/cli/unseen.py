@@ -55,7 +55,7 @@ def _imports(tree: ast.Module, package: str) -> bool:
 
 
 def _instead(file: str, call: DerivativeCall) -> str:
-    """What to type: of a function of the file its name and arguments, of any other the probe in the script."""
+    # What to type: of a function of the file its name and arguments, of any other the probe in the script.
     functions = {node.name: node for node in ast.parse(Path(file).read_bytes()).body
                  if isinstance(node, ast.FunctionDef)}  # fmt: skip
     function = functions.get(call.function)
@@ -66,7 +66,7 @@ def _instead(file: str, call: DerivativeCall) -> str:
 
 
 def _words(names: list[str], arguments: str) -> list[str]:
-    """Arguments as the command line takes them; none where they are not literal."""
+    # Arguments as the command line takes them; none where they are not literal.
     values = ast.parse(f"[{arguments}]", mode="eval").body
     elements = values.elts if isinstance(values, ast.List) else []
     try:

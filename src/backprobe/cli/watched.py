@@ -67,7 +67,7 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
 
 
 def _say(script: ScriptWatch) -> None:
-    """What was watched, on standard error."""
+    # What was watched, on standard error.
     for run in script.runs:
         with bp.open_run(run.folder) as opened:
             steps = plural(len(opened.steps), "step")

@@ -126,7 +126,7 @@ class Conflicts:
 
 
 def _cells(one: Conflict) -> Sequence[str]:
-    """What the table says of a pair; a dash where there is no number."""
+    # What the table says of a pair; a dash where there is no number.
     cosine, ratio = (("–" if math.isnan(number) else f"{number:{form}}") for number, form in
                      ((one.cosine, "z.2f"), (one.ratio, ".3g")))  # fmt: skip
     norms = " · ".join(f"{norm:.3g}" for norm in one.norms)

@@ -45,7 +45,7 @@ def _title(left: int) -> str:
 
 
 def _lowest(cosines: Any) -> list[int]:
-    """The rows to show: those with the lowest cosines, in their order."""
+    # The rows to show: those with the lowest cosines, in their order.
     lowest = numpy.where(numpy.isnan(cosines), math.inf, cosines).min(axis=1, initial=math.inf)
     return sorted(numpy.argsort(lowest, kind="stable")[:MOST].tolist())
 

@@ -49,7 +49,7 @@ def conflicts(record: Record, entries: Mapping[str, Entry]) -> Conflicts:
 
 
 def _pairs(keys: Sequence[str], held: Iterable[Mapping[str, Vector]]) -> list[tuple[str, str]]:
-    """The pairs of which some entry has both."""
+    # The pairs of which some entry has both.
     there = [set(own) for own in held]
     return [pair for pair in combinations(keys, 2) if any(own.issuperset(pair) for own in there)]
 
@@ -60,7 +60,7 @@ def vector(numbers: Any) -> Vector:
 
 
 def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vector]]) -> Conflict:
-    """One pair, over all entries that have both, as if these were one long vector."""
+    # One pair, over all entries that have both, as if these were one long vector.
     both = [(own[pair[0]], own[pair[1]]) for own in held if own.keys() >= set(pair)]
     first, second = (math.hypot(*(one[at].norm for one in both)) for at in (0, 1))
     if not (first and second and math.isfinite(first) and math.isfinite(second)):
@@ -70,11 +70,11 @@ def _compared(name: str, pair: tuple[str, str], held: Iterable[Mapping[str, Vect
 
 
 def _share(one: Vector, norm: float) -> float:
-    """How much of the norm of all entries is that of one."""
+    # How much of the norm of all entries is that of one.
     return one.norm / norm
 
 
 def _angle(a: Vector, b: Vector) -> float:
-    """The cosine of two vectors; of complex ones, seen as pairs of real numbers."""
+    # The cosine of two vectors; of complex ones, seen as pairs of real numbers.
     lengths = a.length * b.length
     return float(numpy.vdot(a.numbers, b.numbers).real) / lengths if lengths else 0.0

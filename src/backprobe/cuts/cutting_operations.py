@@ -127,7 +127,7 @@ def as_called(use: Use, calls: Sequence[str]) -> Use:
 
 
 def _by_its_own_name(use: Use, called: str) -> Use:
-    """The use, where a library's function that cuts goes by another name: ``f = jnp.round``, and then ``f(u)``."""
+    # The use, where a library's function that cuts goes by another name: ``f = jnp.round``, and then ``f(u)``.
     package, _, name = called.rpartition(".")
     own = use.call.partition("(")[0]
     if package.partition(".")[0] not in PACKAGES or name == own.rpartition(".")[2]:
@@ -138,7 +138,7 @@ def _by_its_own_name(use: Use, called: str) -> Use:
 
 
 def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
-    """The use of what a function returns that is not called by its name, but given to what differentiates it."""
+    # The use of what a function returns that is not called by its name, but given to what differentiates it.
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in TRANSFORMS)
     for call in calls if local.endswith("()") else ():
         if any(last_name(given) == local.removesuffix("()") for given in call.args):
@@ -171,7 +171,7 @@ def unseen_uses(
 
 
 def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[str], library: frozenset[str]) -> bool:
-    """Is it the result of a call, or an object with a name, that is not known where it stands?"""
+    # Is it the result of a call, or an object with a name, that is not known where it stands?
     around = above.get(node)
     if isinstance(node, ast.Call):
         name = last_name(node.func)
@@ -189,7 +189,7 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
 
 
 def _root(node: ast.AST) -> str:
-    """The name that a chain of attributes and items begins with; none for what a call gives."""
+    # The name that a chain of attributes and items begins with; none for what a call gives.
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -231,14 +231,14 @@ def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
 
 
 def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:
-    """Where a local is mentioned, or the function that it is the result of. A leaf is mentioned with its container."""
+    # Where a local is mentioned, or the function that it is the result of. A leaf is mentioned with its container.
     if local.endswith("()"):
         return _calls(tree, local.removesuffix("()"))
     return [node for node in parts_of(tree, local, NAMES) if isinstance(node.ctx, ast.Load)]
 
 
 def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
-    """The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be."""
+    # The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if last_name(node.func) == function]
     users = [
@@ -250,7 +250,7 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
-    """The local and the leaf of ``pair.0.hidden``; nothing of ``self.scale`` is a leaf where that is in the text."""
+    # The local and the leaf of ``pair.0.hidden``; nothing of ``self.scale`` is a leaf where that is in the text.
     head, dot, rest = spelled.partition(".")
     while dot and parts_of(tree, f"{head}.{rest.partition('.')[0]}", (ast.Attribute,)):
         step, dot, rest = rest.partition(".")
@@ -295,17 +295,16 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
 
 
 def _joins(node: ast.AST, child: ast.AST, is_item: bool) -> bool:
-    """Is it a call that makes one tensor of those in a container?"""
+    # Is it a call that makes one tensor of those in a container?
     is_container = is_item or isinstance(child, ast.List | ast.Tuple | ast.ListComp)
     is_joining = isinstance(node, ast.Call) and last_name(node.func) in JOINING and _root(node.func) not in NUMPY
     return is_container and is_joining
 
 
 def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
-    """What cuts a value once more that has lost its history: ``u.detach().item()`` is a number, detached or not.
-
-    Not where the value without history is given a name, by which it is used elsewhere.
-    """
+    # What cuts a value once more that has lost its history: ``u.detach().item()`` is a number, detached or not.
+    #
+    # Not where the value without history is given a name, by which it is used elsewhere.
     use, around = _use(node, "", above, followed), above.get(node)
     while around is not None and not isinstance(around, ast.NamedExpr):
         around = above.get(around)
@@ -313,7 +312,7 @@ def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collectio
 
 
 def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.expr:
-    """The part of a comprehension's target that holds the items of a value: of ``a, b`` one, where that is zipped."""
+    # The part of a comprehension's target that holds the items of a value: of ``a, b`` one, where that is zipped.
     zipped = over.args if isinstance(over, ast.Call) and last_name(over.func) in ("zip", "enumerate") else []
     parts = target.elts if isinstance(target, ast.Tuple) else []
     if len(parts) == 2 and is_method(over, "items"):
@@ -328,7 +327,7 @@ def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST
 def _of_items(
     over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool
 ) -> Use:
-    """What a comprehension does with each item of a value, where all of its uses do the same."""
+    # What a comprehension does with each item of a value, where all of its uses do the same.
     whole = above[over]
     items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
     named = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
@@ -360,7 +359,7 @@ def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> b
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:
-    """What a part of an expression does with the part of it that holds the value."""
+    # What a part of an expression does with the part of it that holds the value.
     match node:
         case ast.Attribute(attr=name):
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
@@ -413,7 +412,7 @@ def applied(call: ast.Call, child: ast.AST) -> ast.expr:
 
 
 def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.expr]) -> bool:
-    """Does a call read the dtype, device or shape of what it is given, and none of its numbers?"""
+    # Does a call read the dtype, device or shape of what it is given, and none of its numbers?
     is_method = isinstance(function, ast.Attribute) and _root(function) not in MODULES
     is_first = bool(given) and child is given[0]
     return child is not function and (

@@ -45,7 +45,7 @@ def _reread(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
 
 
 def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
-    """Was it cut off after all: here, before, or from what is not recorded?"""
+    # Was it cut off after all: here, before, or from what is not recorded?
     mentions = mentions_of(at, entry) if entry.reads or entry.indirect else []
     sources = [(mention, found.get(mention.source, record.entries[mention.source])) for mention in mentions]
     if any(source.status in HISTORY and _cuts(mention) for mention, source in sources):
@@ -73,8 +73,7 @@ def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
 
 
 def _are_of_differentiated(used: Iterable[int], record: Record, found: Mapping[int, Entry]) -> bool:
-    """Do any of these, or the whole numbers that they were computed from, come from a value with a history?"""
-
+    # Do any of these, or the whole numbers that they were computed from, come from a value with a history?
     def before(at: int) -> Iterable[int]:
         is_whole = record.entries[at].status is GradStatus.NOT_FLOAT
         return [mention.source for mention in mentions_of(at, record.entries[at])] if is_whole else ()
@@ -87,18 +86,18 @@ def _but(entry: Entry, status: GradStatus, why: Reason, cause: Source | None = N
 
 
 def _cuts(mention: Mention) -> bool:
-    """Does the line take the numbers of a value and not its history, whatever it does besides?"""
+    # Does the line take the numbers of a value and not its history, whatever it does besides?
     return any((use.kind in FIRM or use.kind == "sample") and not use.is_conditional for use in mention.uses)
 
 
 def _is_reentrant(mention: Mention) -> bool:
-    """Does the line call a checkpoint that is reentrant, as it is where nothing else is said?"""
+    # Does the line call a checkpoint that is reentrant, as it is where nothing else is said?
     text = mention.use.text if mention.use.kind == CHECKPOINT else "use_reentrant="
     return "use_reentrant=True" in text or "use_reentrant=" not in text
 
 
 def _without_cut(entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
-    """An entry whose line takes no number of a value that has a history: nothing was cut off in it."""
+    # An entry whose line takes no number of a value that has a history: nothing was cut off in it.
     text = entry.source.expression if entry.source is not None else ""
     spelled = frozenset(read.spelled for read in entry.reads)
     if not text or entry.indirect or unread(text, spelled) or (not spelled and "super" in text):

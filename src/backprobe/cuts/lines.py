@@ -30,7 +30,7 @@ def line_of(statement: Source, part: str) -> Source:
 
 
 def _line(node: ast.expr) -> int:
-    """Where the word stands that says what an expression does; of a comprehension what it does with each item."""
+    # Where the word stands that says what an expression does; of a comprehension what it does with each item.
     match node:
         case ast.Call(func=function):
             return function.end_lineno or function.lineno

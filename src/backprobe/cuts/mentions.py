@@ -72,10 +72,9 @@ Said = tuple[int, Source | None, tuple[Use, ...] | None]
 
 
 def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    """What the entry's own expression mentions, and what came in through other names.
-
-    An object may hold a value with its history, until the entry's line cuts it.
-    """
+    # What the entry's own expression mentions, and what came in through other names.
+    #
+    # An object may hold a value with its history, until the entry's line cuts it.
     for read in entry.reads:
         if not _is_of_other_key(entry, read.spelled):
             yield read.at, entry.source, _uses(entry.source, read.spelled, followed)
@@ -88,17 +87,16 @@ def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 
 def _is_of_other_key(entry: Entry, spelled: str) -> bool:
-    """Is a leaf read where a dictionary is made of another, for a value with another key than this one has?"""
+    # Is a leaf read where a dictionary is made of another, for a value with another key than this one has?
     local, dot, key = spelled.partition(".")
     own = strip(entry.name).rpartition(":")[2].partition(".")[2]
     return bool(dot and own and key != own and entry.source is not None and is_by_key(entry.source.expression, local))
 
 
 def _is_own(use: Use, through: str) -> bool:
-    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called.
-
-    ``sample()`` is the exception: only distributions have it.
-    """
+    # Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called.
+    #
+    # ``sample()`` is the exception: only distributions have it.
     return use.kind != "sample" and re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
 
 

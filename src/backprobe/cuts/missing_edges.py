@@ -67,7 +67,7 @@ class Dataflow:
         self._descendants = cache(self.graph.descendants)
 
     def _leave_out(self, asked: Pass) -> None:
-        """What a call returned zeros for, as nothing leads to it, is not what these are computed from."""
+        # What a call returned zeros for, as nothing leads to it, is not what these are computed from.
         line = asked.source
         known = [self.position[name] for name in asked.inputs if name in self.position]
         given = {at for at in known if self.entries[at].status is GradStatus.NOT_CONNECTED}
@@ -82,7 +82,7 @@ class Dataflow:
 
     @cached_property
     def _on_edges(self) -> set[int]:
-        """The values that an edge leads to or from."""
+        # The values that an edge leads to or from.
         return {each for target, sources in enumerate(self.edges) if sources for each in (target, *sources)}
 
     @cached_property
@@ -99,7 +99,7 @@ class Dataflow:
         return [at for at in loops if any(mention.use.kind for mention in self.mentions[at])]
 
     def _mention_parameters(self) -> None:
-        """No expression mentions the parameters of a module that returns something without a history."""
+        # No expression mentions the parameters of a module that returns something without a history.
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
         if "return" in cut:  # of the model itself
             cut[""] = cut["return"]
@@ -181,10 +181,9 @@ class Dataflow:
         return [cut.mention for cut in self.among(values) if self._is_beside(cut, self.ends)]
 
     def _is_beside(self, cut: Cut, ends: Collection[int]) -> bool:
-        """Do the numbers go on only into what the value that is cut off flows into as well, as in ``u - u.item()``?
-
-        Mending such a cut brings no gradient: where that result is cut off in its turn, that is the cause.
-        """
+        # Do the numbers go on only into what the value that is cut off flows into as well, as in ``u - u.item()``?
+        #
+        # Mending such a cut brings no gradient: where that result is cut off in its turn, that is the cause.
         if cut.is_silent or cut.is_behind:
             return False
         flowed = self._descendants(cut.mention.source)
@@ -252,7 +251,7 @@ class Dataflow:
         return is_open and not self._flows(mention.source, mention.target)
 
     def _between(self, values: set[int]) -> Iterator[Mention]:
-        """The mentions of values of a set in others of it."""
+        # The mentions of values of a set in others of it.
         return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
@@ -286,12 +285,11 @@ class Dataflow:
         return None
 
     def _may_be_left_out(self, mention: Mention) -> bool:
-        """Does the line perhaps not use the value for this result, which leads back to others?
-
-        So it is under a condition, with an index that is computed, where one of several results is not known from
-        another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
-        it is, is used there. A part that cuts in any case does not count, nor does a result without history.
-        """
+        # Does the line perhaps not use the value for this result, which leads back to others?
+        #
+        # So it is under a condition, with an index that is computed, where one of several results is not known from
+        # another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
+        # it is, is used there. A part that cuts in any case does not count, nor does a result without history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
             return True  # a count beside the state of an optimizer, say
@@ -304,7 +302,7 @@ class Dataflow:
         return is_own or use.is_conditional or not use.is_argument
 
     def _flows(self, source: int, target: int) -> bool:
-        """Do edges lead from one value into another? Most that do are near: the nearest are looked at first."""
+        # Do edges lead from one value into another? Most that do are near: the nearest are looked at first.
         seen, pending = {target}, deque([target])
         while pending:
             edges = self.edges[pending.popleft()]
@@ -316,7 +314,7 @@ class Dataflow:
         return False
 
     def _is_silent(self, source: int, target: int) -> bool:
-        """Did backward bring nothing along an edge? All versions of a leaf share it: it brings that of the last."""
+        # Did backward bring nothing along an edge? All versions of a leaf share it: it brings that of the last.
         entry, is_reached = self.entries[source], self.entries[target].status is GradStatus.OK
         return is_reached and entry.status is GradStatus.NOT_CONNECTED and not entry.is_because("written_since")
 
@@ -329,25 +327,25 @@ class Dataflow:
 
 
 def _modules_of(name: str) -> list[str]:
-    """The paths of the modules that a parameter lies in, the whole model first; none for any other name."""
+    # The paths of the modules that a parameter lies in, the whole model first; none for any other name.
     segments = partition(name, ".") if split(name)[1] is None else ()
     return [".".join(segments[:length]) for length in range(len(segments))]
 
 
 def _is_rewritten(source: Entry, target: Entry) -> bool:
-    """Is one leaf a later version of the other, as an initialisation writes it? A leaf has no history to cut off."""
+    # Is one leaf a later version of the other, as an initialisation writes it? A leaf has no history to cut off.
     names = (frozenset(map(strip, (each.name, *each.aliases))) for each in (source, target))
     is_older = source.is_because("written_since") and bool(target.is_leaf)
     return is_older and bool(frozenset.intersection(*names))
 
 
 def _is_one_of_several(entry: Entry) -> bool:
-    """Is it a leaf of a container?"""
+    # Is it a leaf of a container?
     return "." in strip(entry.name).rpartition(":")[2]
 
 
 def _is_first_order(use: Use, result: Entry) -> bool:
-    """Was ``create_graph`` off, where the text leaves that open?"""
+    # Was ``create_graph`` off, where the text leaves that open?
     is_open = "create_graph=" in use.text and "create_graph=True" not in use.text
     return is_open and result.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
 

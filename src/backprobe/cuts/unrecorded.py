@@ -33,7 +33,7 @@ class Hidden(NamedTuple):
 
 
 def _in_its_line(entry: Entry, empty: Collection[str] = (), *, nested: bool = False) -> list[Hidden]:
-    """What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it."""
+    # What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it.
     line = entry.source
     spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.indirect}.difference(empty)
     return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []

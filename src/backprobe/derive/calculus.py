@@ -48,7 +48,7 @@ def derivative(tree: Tree, index: int) -> Tree:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """A power, unless it is a number that sympy would write out in millions of digits."""
+    # A power, unless it is a number that sympy would write out in millions of digits.
     if not base.free_symbols and not exponent.free_symbols:
         if not (base.is_Number and exponent.is_Number):
             raise Unwritten("a power of constants that are not plain numbers")
@@ -59,10 +59,9 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _function(name: str, *slopes: Callable[..., Any]) -> Any:
-    """A function that sympy has not, or not as frameworks have it, with its derivatives of itself and its operands.
-
-    sympy's own Max and Abs would reason about the signs of their arguments, and leave the real numbers with them.
-    """
+    # A function that sympy has not, or not as frameworks have it, with its derivatives of itself and its operands.
+    #
+    # sympy's own Max and Abs would reason about the signs of their arguments, and leave the real numbers with them.
     return type(name, (sympy.Function,), {"fdiff": lambda self, at=1: slopes[at - 1](self, *self.args)})
 
 
@@ -95,7 +94,7 @@ def _to_sympy(tree: Tree, symbols: Mapping[int, Any]) -> Any:
 
 
 def _from_sympy(found: Any, symbols: Mapping[Any, int]) -> Tree:
-    """A sympy object as a tree, in an order that depends on nothing but what it says."""
+    # A sympy object as a tree, in an order that depends on nothing but what it says.
     if found.is_Symbol:
         return Symbol(symbols[found])
     if found in CONSTANTS:

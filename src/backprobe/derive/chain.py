@@ -56,7 +56,7 @@ class Chain:
         self.agrees = adds_up and all(factor.agrees for factor in self.factors.values())
 
     def _seed(self) -> float | None:
-        """The gradient of the output itself; None for a cotangent of several elements."""
+        # The gradient of the output itself; None for a cotangent of several elements.
         if not self.recorded:
             return 1.0
         try:
@@ -65,11 +65,10 @@ class Chain:
             return None
 
     def _swept(self, of_number: Callable[[float], float]) -> dict[int, float]:
-        """The derivative of the output with respect to each value on the way, from the recorded partials alone.
-
-        It is the sum over all paths of the products along them, in one pass: the output first, and each before its
-        inputs. Each number may be turned into another one before.
-        """
+        # The derivative of the output with respect to each value on the way, from the recorded partials alone.
+        #
+        # It is the sum over all paths of the products along them, in one pass: the output first, and each before its
+        # inputs. Each number may be turned into another one before.
         assert self.seed is not None
         found = dict.fromkeys(self.between.order, 0.0)
         found[self.between.start] = of_number(self.seed)
@@ -93,7 +92,7 @@ class Chain:
         return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
 
     def _adds_up(self) -> bool | None:
-        """Is the sum the recorded gradient? None where there is nothing recorded to compare with."""
+        # Is the sum the recorded gradient? None where there is nothing recorded to compare with.
         if not self.recorded or self.between.start == self.between.end or not self.edges:
             return None
         rounding = Rounding.of(self.entries[at].dtype for at in self.between.order)

@@ -95,7 +95,7 @@ def _read(graph: Graph, at: int) -> Known:
 
 
 def _refuse_numbers(entry: Entry) -> None:
-    """Only real, dense numbers that are still there can be checked."""
+    # Only real, dense numbers that are still there can be checked.
     if entry.status is GradStatus.NOT_TENSOR:
         if not isinstance(entry.held, int | float):
             raise Unwritten(f"{entry.name} is not a real number")
@@ -144,7 +144,7 @@ def factor_of(
 
 
 def _number(consumer: Entry, source: Entry, edge: Edge) -> float | None:
-    """The recorded partial between two real numbers."""
+    # The recorded partial between two real numbers.
     if edge.partial is None or not size(consumer) == size(source) == 1:
         return None
     try:
@@ -164,7 +164,7 @@ def _refuse_kinks(known: Known, names: Sequence[str], elements: int) -> None:
 def _against_contribution(
     rounding: Rounding, ours: Any, errors: Any, consumer: Entry, source: Entry, edge: Edge
 ) -> None:  # fmt: skip
-    """The derivative times the consumer's gradient must be what flows into the input's gradient."""
+    # The derivative times the consumer's gradient must be what flows into the input's gradient.
     shape, own = consumer.shape or (), source.shape or ()
     if edge.contribution is None or consumer.grad_or_none is None:
         raise Unwritten("no number is recorded to check its derivative against")
@@ -180,7 +180,7 @@ def _against_contribution(
 
 
 def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: Rounding) -> None:
-    """Raise where a formula does not give what was recorded: Disagrees, unless it only left the range of doubles."""
+    # Raise where a formula does not give what was recorded: Disagrees, unless it only left the range of doubles.
     if agree(ours, errors, recorded, rounding):
         return
     if numpy.any(~numpy.isfinite(ours) & numpy.isfinite(recorded)):
@@ -229,13 +229,13 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 
 def _summed(array: Any, own: tuple[int, ...]) -> Any:
-    """An array summed to the shape that was broadcast to its own."""
+    # An array summed to the shape that was broadcast to its own.
     padded = (1,) * (array.ndim - len(own)) + own
     return array.sum(axis=tuple(at for at, length in enumerate(padded) if length == 1)).reshape(own)
 
 
 def _first_apart(ours: Any, recorded: Any) -> str:
-    """The two numbers that are farthest apart, as "6 where 5"."""
+    # The two numbers that are farthest apart, as "6 where 5".
     ours, recorded = numpy.broadcast_arrays(ours, recorded)
     apart = numpy.nan_to_num(numpy.abs(ours - recorded), nan=math.inf)
     at = numpy.unravel_index(int(numpy.argmax(apart)), apart.shape) if apart.ndim else ()

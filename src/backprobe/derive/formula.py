@@ -89,8 +89,7 @@ def _syntax(expression: str) -> ast.expr:
 
 
 class _Builder:
-    """One walk over one expression."""
-
+    # One walk over one expression.
     def __init__(
         self, node: ast.expr, reads: Sequence[Mention], members: Sequence[Mention], calls: Sequence[str]
     ) -> None:
@@ -131,7 +130,7 @@ class _Builder:
     def applied(
         self, node: ast.expr, function: str, operands: Sequence[ast.expr], keywords: Sequence[ast.keyword] = ()
     ) -> Tree:
-        """An operator or a known function of these operands."""
+        # An operator or a known function of these operands.
         if function == "matmul":
             raise Unwritten("matmul is not elementwise")
         if function not in OPERANDS:
@@ -143,7 +142,7 @@ class _Builder:
         return subtract(*args) if function == "sub" else Apply(function, tuple(args))
 
     def recorded(self, node: ast.expr) -> int | None:
-        """The entry that a part of the expression stands for."""
+        # The entry that a part of the expression stands for.
         if isinstance(node, ast.Subscript) and len(set(self.known.get(ast.unparse(node), []))) == 1:
             return self.known[ast.unparse(node)][0]
         spelled = self.spelled(node)
@@ -157,13 +156,13 @@ class _Builder:
         return found[0] if len(found) == 1 else None if found else self.member(text)
 
     def member(self, text: str) -> int | None:
-        """The parameter, or what the module returned, that ``self.h.scale`` is: the only path that ends so."""
+        # The parameter, or what the module returned, that ``self.h.scale`` is: the only path that ends so.
         owner, _, path = text.partition(".")
         found = {at for member, at in self.members if f".{member}".endswith(f".{path}")}
         return found.pop() if owner == "self" and path and len(found) == 1 else None
 
     def spelled(self, node: ast.expr) -> tuple[ast.expr, str] | None:
-        """A variable, an attribute of one, or a call, and which leaf of it: ``pair[0]`` is the leaf ``.0`` of pair."""
+        # A variable, an attribute of one, or a call, and which leaf of it: ``pair[0]`` is the leaf ``.0`` of pair.
         match node:
             case ast.Name() | ast.Attribute(value=ast.Name()) | ast.Call():
                 return node, ""
@@ -175,7 +174,7 @@ class _Builder:
         return None
 
     def returned(self, call: ast.Call, leaf: str) -> int | None:
-        """What a followed call of a user's function returned: calls return in the order in which they are made."""
+        # What a followed call of a user's function returned: calls return in the order in which they are made.
         if call in self.results and not leaf:
             return self.results[call]
         name = _last_name(call)
@@ -196,7 +195,7 @@ class _Builder:
         return self.applied(node, function, [*self.owner(node.func), *node.args], node.keywords)
 
     def owner(self, function: ast.expr) -> list[ast.expr]:
-        """What a method is called on; nothing where a module or an object holds the function, ``torch.exp``."""
+        # What a method is called on; nothing where a module or an object holds the function, ``torch.exp``.
         if not isinstance(function, ast.Attribute):
             return []
         owner = function.value
@@ -205,7 +204,7 @@ class _Builder:
 
 
 def _as_called(node: ast.AST) -> Iterator[ast.Call]:
-    """Every call in the order in which Python comes to what is called: a function before its arguments."""
+    # Every call in the order in which Python comes to what is called: a function before its arguments.
     if isinstance(node, ast.Call):
         yield from _as_called(node.func)
         yield node
@@ -217,7 +216,7 @@ def _as_called(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression in the order in which Python finishes them."""
+    # The parts of an expression in the order in which Python finishes them.
     for child in ast.iter_child_nodes(node):
         yield from _in_order(child)
     yield node

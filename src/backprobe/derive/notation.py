@@ -217,7 +217,7 @@ ESCAPES = {
 
 
 def _added(terms: Sequence[str], room: str = "") -> str:
-    """A sum: a term that begins with a minus is subtracted."""
+    # A sum: a term that begins with a minus is subtracted.
     signed = [(term[0], term[1:]) if term.startswith("-") else ("+", term) for term in terms[1:]]
     return terms[0] + "".join(f"{room}{sign}{room}{term}" for sign, term in signed)
 

@@ -108,14 +108,14 @@ class Page:
         return named(tree, [self.chain.labels[at] for at in symbols])
 
     def _product(self, factors: Sequence[Tree], op: str = "times") -> Tree:
-        """A product that begins with the gradient of the output itself, unless that is 1."""
+        # A product that begins with the gradient of the output itself, unless that is 1.
         seeded = factors if self.chain.seed == 1 else [self.seed, *factors]
         return Apply(op, _elided(seeded)) if len(seeded) > 1 else seeded[0]
 
     # one path
 
     def _path(self, way: Sequence[int]) -> list[Tree]:
-        """The product along a path: by names, as formulas, in numbers, and its value."""
+        # The product along a path: by names, as formulas, in numbers, and its value.
         factors = [self.chain.factors[pair] for pair in pairwise(way)]
         numbers = [shown for shown in map(self.in_numbers, factors) if shown is not None]
         return [
@@ -129,7 +129,7 @@ class Page:
         return Row(self._path(way), Apply("path", _elided([self.name(at) for at in way])))
 
     def _comes_to(self, way: Sequence[int]) -> list[Tree]:
-        """The contribution of one path to the asked gradient, where it is known for this path alone."""
+        # The contribution of one path to the asked gradient, where it is known for this path alone.
         chain = self.chain
         if len(chain.listed) == 1 and chain.sum_agrees is not False:
             return [self.result]
@@ -155,7 +155,7 @@ class Page:
         return [Row([self.head, word(f"the sum of the contributions of {len(flows)} values"), self.result])]
 
     def _rule(self) -> Row:
-        """The rule at the asked value alone, where there are too many paths to list: one term for each consumer."""
+        # The rule at the asked value alone, where there are too many paths to list: one term for each consumer.
         chain, start, end = self.chain, self.chain.between.start, self.chain.between.end
         consumers = list(chain.contributions())
         before = {at: [self.partial(start, at)] if at != start else [] for at in consumers}
@@ -228,7 +228,7 @@ def number(value: float) -> Tree:
 
 
 def _elided(terms: Sequence[Tree]) -> tuple[Tree, ...]:
-    """Terms, of many the first and the last."""
+    # Terms, of many the first and the last.
     if len(terms) <= MOST_FACTORS:
         return tuple(terms)
     return (*terms[:ENDS], apply("dots"), *terms[-ENDS:])
@@ -239,7 +239,7 @@ def _added(terms: Iterable[Tree]) -> Tree:
 
 
 def _first(rows: Sequence[Row]) -> list[Row | Tree]:
-    """Of many rows the first ones, and how many more there are."""
+    # Of many rows the first ones, and how many more there are.
     more = [word(f"and {len(rows) - MOST_LINES:,} more")] if len(rows) > MOST_LINES else []
     return [*rows[:MOST_LINES], *more]
 

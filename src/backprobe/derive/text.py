@@ -16,7 +16,7 @@ def sentences(chain: Chain) -> list[str]:
 
 
 def _stands(chain: Chain, factor: Factor) -> str:
-    """Why a factor is not written out, and what stands for it."""
+    # Why a factor is not written out, and what stands for it.
     of, to = (Text().name(chain.labels[at]) for at in (factor.of, factor.wrt))
     if factor.number is not None:
         return f"{factor.why}: the recorded partial {factor.number + 0.0:.6g} stands for ∂{of}/∂{to}"

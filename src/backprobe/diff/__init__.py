@@ -116,7 +116,7 @@ def diff(
 
 
 def _taken(given: Any, which: str) -> Recording:
-    """A recording, loaded where its path is given."""
+    # A recording, loaded where its path is given.
     if isinstance(given, str | os.PathLike):
         given = opened(given)
     if isinstance(given, Recording):

@@ -67,7 +67,7 @@ def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[A
 
 
 def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
-    """From input to output, where windows come first, to output, input, window; several axes may be one feature's."""
+    # From input to output, where windows come first, to output, input, window; several axes may be one feature's.
     if len(shape) < 2 or math.prod(shape) != math.prod(target):
         return
     if len(shape) == len(target):
@@ -79,7 +79,7 @@ def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
 
 
 def _inverse(one: Arrangement, shape: Shape) -> Arrangement:
-    """What brings an array of this shape back."""
+    # What brings an array of this shape back.
     axes = one.axes or ()
     return Arrangement(axes=tuple(axes.index(axis) for axis in range(len(axes))), after=one.before)
 
@@ -103,7 +103,7 @@ def _without_ones(shape: Shape) -> list[int]:
 
 
 def _merges(shape: Shape, target: Shape) -> bool:
-    """Is the last axis of one two of the other, as heads and their features are?"""
+    # Is the last axis of one two of the other, as heads and their features are?
     short, long = sorted((shape, target), key=len)
     if math.prod(short) != math.prod(long):
         return False

@@ -67,7 +67,7 @@ def backward_order(comparison: Comparison) -> Sequence[int]:
 
 
 def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
-    """What comes after each other, from what comes after None on."""
+    # What comes after each other, from what comes after None on.
     at = after.get(None)
     while at is not None:
         yield at
@@ -75,7 +75,7 @@ def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
 
 
 def _is_alone(comparison: Comparison, at: int, *, is_forward_same: bool) -> bool:
-    """Does a gradient differ though all that it is computed from agrees, as far as it is recorded?"""
+    # Does a gradient differ though all that it is computed from agrees, as far as it is recorded?
     rows, uses = comparison.rows, comparison.uses(at)
     if any(rows[use].gradient.is_passed_on for use in uses):
         return False

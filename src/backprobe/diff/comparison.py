@@ -87,7 +87,7 @@ class Comparison:
         self, judge: Callable[[int], Judged], summed: Callable[[int, Mapping[int, Size]], Sequence[Size]],
         eps: Sequence[float], of: str,
     ) -> list[Judged]:  # fmt: skip
-        """The values of all pairs, or their gradients. All are measured first: a floor knows what is around it."""
+        # The values of all pairs, or their gradients. All are measured first: a floor knows what is around it.
         found = [judge(at) for at in range(len(self.pairs))]
         sizes = {at: Size.of(one.measure) for at, one in enumerate(found) if one.measure is not None}
         for at, one in enumerate(found):
@@ -102,7 +102,7 @@ class Comparison:
         return found
 
     def _is_from_equal(self, at: int, found: Sequence[Judged]) -> bool:
-        """Is all that a value is computed from, in either recording, equal bit for bit, or the first's?"""
+        # Is all that a value is computed from, in either recording, equal bit for bit, or the first's?
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
             indirect = {one.at for one in side.entries[position].indirect}
@@ -111,7 +111,7 @@ class Comparison:
         return not self.is_leaf(at) and equal == {True}
 
     def _is_given(self, at: int) -> bool:
-        """Did the second program go on with the value that the first has?"""
+        # Did the second program go on with the value that the first has?
         return self.given is not None and self.pairs[at].b in self.given[0]
 
     def _by_rounding(self, at: int, floor: Floor, eps: float, sizes: Mapping[int, Size]) -> Floor:
@@ -139,7 +139,7 @@ class Comparison:
         return self._measured(at, self._added(at, held), 1.0)
 
     def _added(self, at: int, held: Sequence[Any]) -> Sequence[Any]:
-        """The values of a pair, or the sums of which they are a part."""
+        # The values of a pair, or the sums of which they are a part.
         found = list(held)
         for number, (side, reading) in enumerate(zip((self.a, self.b), self.pairs[at].readings, strict=True)):
             for other in reading.added:
@@ -159,7 +159,7 @@ class Comparison:
         return self._measured(at, [entry.held_grad for entry in pair], self.factor)
 
     def _is_frozen_argument(self, at: int) -> bool:
-        """Is it an argument that one program does not differentiate? What it was given asked for that."""
+        # Is it an argument that one program does not differentiate? What it was given asked for that.
         is_argument = self.is_leaf(at) and not self.is_parameter(at)
         return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
@@ -243,13 +243,13 @@ class Comparison:
 
     @cached_property
     def _eps(self) -> Sequence[float]:
-        """That of the coarsest dtype that a value was computed in or from, in either recording."""
+        # That of the coarsest dtype that a value was computed in or from, in either recording.
         found = [coarsest(side.entries, range(len(side.entries)), side.sources) for side in (self.a, self.b)]
         return [max(found[0][pair.a], found[1][pair.b]) for pair in self.pairs]
 
     @cached_property
     def _eps_of_gradients(self) -> Sequence[float]:
-        """The same of a gradient, which is computed from all values on the way to the output."""
+        # The same of a gradient, which is computed from all values on the way to the output.
         found: dict[int, float] = {}
         for at in reversed(range(len(self.a.entries))):
             own = self._eps[self.of_a[at]] if at in self.of_a else 0.0
@@ -276,7 +276,7 @@ class Comparison:
 
 
 def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Mapping[int, Sequence[int]]:
-    """The numbers of the pairs of each entry: several where it is compared in parts."""
+    # The numbers of the pairs of each entry: several where it is compared in parts.
     found: dict[int, list[int]] = {}
     for at, pair in enumerate(pairs):
         if not pair.is_shared:
@@ -285,7 +285,7 @@ def _by_position(pairs: Sequence[Match], position: Callable[[Match], int]) -> Ma
 
 
 def _rows(arrays: Any, tensor: Any) -> Rows | None:
-    """Those of a tensor, or of a sum that was made of two."""
+    # Those of a tensor, or of a sum that was made of two.
     if isinstance(tensor, numpy.ndarray):
         return Rows.of(tensor)
     found: Rows | None = arrays.rows(tensor)
@@ -293,7 +293,7 @@ def _rows(arrays: Any, tensor: Any) -> Rows | None:
 
 
 def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
-    """The nearest entries that have a partner, through those that have none."""
+    # The nearest entries that have a partner, through those that have none.
     return reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
 
 
@@ -304,7 +304,7 @@ def _not_executed(a: Entry, b: Entry) -> str:
 
 
 def _number(value: Any, arrays: Any) -> Any:
-    """A number as Python has it, also of a tensor with one element; else None."""
+    # A number as Python has it, also of a tensor with one element; else None.
     if isinstance(value, PLAIN):
         return value
     rows = arrays.rows(value) if arrays.is_tensor(value) else None
@@ -312,7 +312,7 @@ def _number(value: Any, arrays: Any) -> Any:
 
 
 def _plain(a: Any, b: Any) -> Judged:
-    """Two numbers of Python; what else is not a tensor, such as a text or a device, is not compared."""
+    # Two numbers of Python; what else is not a tensor, such as a text or a device, is not compared.
     if a is None or b is None:
         return Judged(why=NO_NUMBER)
     if isinstance(a, int) and isinstance(b, int):

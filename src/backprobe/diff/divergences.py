@@ -48,7 +48,7 @@ class Divergences:
         return self._made(at, row.gradient, "gradient", near[0].b.source, facts, "backward")
 
     def _given_to(self, at: int) -> Iterator[str]:
-        """The arguments and parameters that have another gradient, too."""
+        # The arguments and parameters that have another gradient, too.
         names = [repr(self.rows[one].a.name) for one in self.blame.gradients
                  if self.comparison.is_leaf(one) and one != at]  # fmt: skip
         if names:
@@ -71,7 +71,7 @@ class Divergences:
         )  # fmt: skip
 
     def _numbers(self, at: int, judged: Judged, direction: str) -> Iterator[str]:
-        """The numbers of a pair, looked at once more."""
+        # The numbers of a pair, looked at once more.
         row, held = self.rows[at], self.comparison.held(at, direction)
         if judged.kind in (SHAPE, STATUS):
             return
@@ -101,7 +101,7 @@ class Divergences:
                   f"{listed(names, text.MOST)}"  # fmt: skip
 
     def _without_partner(self, at: int) -> Iterator[str]:
-        """What it is computed from in one recording alone."""
+        # What it is computed from in one recording alone.
         one, pair = self.comparison, self.comparison.pairs[at]
         for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
             alone = [source for source in sorted(side.sources(own)) if source not in matched]

@@ -71,7 +71,7 @@ def _agreeing(judged: Judged) -> str:
 
 
 def _brief(what: str, judged: Judged) -> str:
-    """The same where there is little room."""
+    # The same where there is little room.
     if judged.kind == VALUE and judged.measure is not None and not judged.measure.clashes:
         return what + text.times(judged.excess)
     if judged.kind:

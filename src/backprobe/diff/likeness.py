@@ -62,8 +62,7 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
 
 
 class _Sums:
-    """What one pass over both tells."""
-
+    # What one pass over both tells.
     def __init__(self) -> None:
         self.count = self.beyond = 0
         self.largest = 0.0
@@ -88,7 +87,7 @@ class _Sums:
         self.is_finite = self.is_finite and all(map(math.isfinite, (*self.sums, *self.squares)))
 
     def factor(self, floor: Floor) -> float | None:
-        """The number that the first is to be multiplied by to be the second."""
+        # The number that the first is to be multiplied by to be the second.
         (square, other), dot = self.squares, self.dot
         if not square:
             return None
@@ -98,7 +97,7 @@ class _Sums:
         return factor if is_near and factor else None
 
     def may_be_permuted(self, left: float) -> bool:
-        """Are the sums and the norms as near to each other as those of the same numbers in two orders?"""
+        # Are the sums and the norms as near to each other as those of the same numbers in two orders?
         near = left + 1e-6 * (max(self.squares) / self.count) ** 0.5
         norms = [square**0.5 for square in self.squares]
         is_sum_near = abs(self.sums[0] - self.sums[1]) <= self.count * near
@@ -106,7 +105,7 @@ class _Sums:
 
 
 def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
-    """``transposed`` or ``permuted``, where it is the same numbers in another order."""
+    # ``transposed`` or ``permuted``, where it is the same numbers in another order.
     if not seen.may_be_permuted(left):
         return ""
     if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.transpose(), b, left, times):
@@ -121,12 +120,12 @@ def _order(a: Rows, b: Rows, left: float, times: float, seen: _Sums) -> str:
 
 
 def _near(a: Rows, b: Rows, left: float, times: float, factor: float = 1.0) -> bool:
-    """Is the second the first, times a factor, but for so much at each element?"""
+    # Is the second the first, times a factor, but for so much at each element?
     return all(bool((numpy.abs(y - factor * x) <= left).all()) for x, y in chunks(a, b, times))
 
 
 def _dtype(a: Rows, b: Rows, times: float) -> str:
-    """A coarser dtype that all numbers of the second have, and not all of the first's."""
+    # A coarser dtype that all numbers of the second have, and not all of the first's.
     for name, rounded in (("bfloat16", _bfloat16), ("float16", _as(numpy.float16)), ("float32", _as(numpy.float32))):
         if _is_of(rounded, a, b, times):
             return name
@@ -134,7 +133,7 @@ def _dtype(a: Rows, b: Rows, times: float) -> str:
 
 
 def _is_of(rounded: Any, a: Rows, b: Rows, times: float) -> bool:
-    """Are all numbers of the second as they are when they are rounded so, and not all of the first's?"""
+    # Are all numbers of the second as they are when they are rounded so, and not all of the first's?
     is_other = is_there = False
     for x, y in chunks(a, b, times):
         if not _same(rounded, y):

@@ -108,7 +108,7 @@ class Sums:
         self.reference_largest = max(self.reference_largest, largest)
 
     def _add_cleaned(self, a: Any, b: Any) -> None:
-        """Add both with zeros in the place of what is not finite, and of a mask."""
+        # Add both with zeros in the place of what is not finite, and of a mask.
         unequal = a != b
         unequal &= ~(numpy.isnan(a) & numpy.isnan(b)) & ~(_overflown(a, b, self.dtype) | _overflown(b, a, self.dtype))
         finite = numpy.isfinite(a) & numpy.isfinite(b)
@@ -126,10 +126,9 @@ class Sums:
         self._add(a, b, b - a, top(a), top(b - a), None)
 
     def _add(self, a: Any, b: Any, difference: Any, largest: float, most: float, stored: Any) -> None:
-        """Add finite numbers; ``largest`` and ``most`` are the largest magnitudes of the first and of the difference.
-
-        ``stored`` are both as they are stored, None where that is something else.
-        """
+        # Add finite numbers; ``largest`` and ``most`` are the largest magnitudes of the first and of the difference.
+        #
+        # ``stored`` are both as they are stored, None where that is something else.
         own, norm = norm_of(a, largest), norm_of(difference, most)
         if norm <= own / 2:  # so nothing cancels, and the second need not be read again
             dot = _dot(a, difference, largest, most)
@@ -159,7 +158,7 @@ class Sums:
         self.ulps = max(self.ulps, distance(of[0], of[1], self.dtype))
 
     def _count(self, unequal: Any) -> None:
-        """Count elements that are not equal."""
+        # Count elements that are not equal.
         count = int(numpy.count_nonzero(unequal))
         if count:
             first = self.elements + int(unequal.argmax())
@@ -188,7 +187,7 @@ def _has_equal_bits(x: Any, y: Any) -> bool:
 
 
 def _overflown(infinite: Any, mask: Any, dtype: str) -> Any:
-    """Is one -Inf because its dtype does not hold the other's number of a mask?"""
+    # Is one -Inf because its dtype does not hold the other's number of a mask?
     return (infinite == -numpy.inf) & (mask < min(MASK, -LARGEST.get(dtype, numpy.inf)))
 
 
@@ -220,7 +219,7 @@ def norm_of(values: Any, largest: float) -> float:
 
 
 def _dot(a: Any, b: Any, largest: float, other: float) -> float:
-    """The inner product of two rows, whose largest magnitudes are known."""
+    # The inner product of two rows, whose largest magnitudes are known.
     if is_easy(a, largest) and is_easy(b, other):
         return float(numpy.dot(a, b))
     return float(numpy.dot(a.astype(numpy.float64), b.astype(numpy.float64)))

@@ -106,7 +106,7 @@ def module_path(scope: str) -> Path:
 
 
 def _place(full: str, side: Side, at: int) -> Iterator[tuple[Path, str]]:
-    """The path and the last part of a parameter's name; or of a leaf of an argument that is a dictionary of them."""
+    # The path and the last part of a parameter's name; or of a leaf of an argument that is a dictionary of them.
     scope, local = split(full)
     if local is None:
         *path, leaf = partition(strip(full), ".")

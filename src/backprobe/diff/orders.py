@@ -67,7 +67,7 @@ class Orders:
         return of_weights(b, a, (whole[0], whole[1]))
 
     def _turned(self, pair: Pair) -> tuple[bool, bool]:
-        """Which of the two lies from input to output."""
+        # Which of the two lies from input to output.
         a, b = (partition(entry.name, ".")[-1] in convention.turned
                 for entry, convention in zip(pair, self.conventions, strict=True))  # fmt: skip
         return a, b
@@ -80,7 +80,7 @@ class Orders:
 
 
 def _part(rows: Rows, reading: Reading, *, is_turned: bool) -> Rows:
-    """A part of a parameter, along its outputs."""
+    # A part of a parameter, along its outputs.
     rows = rows.transpose() if is_turned else rows
     size = rows.shape[0] // reading.of if rows.ndim else 0
     return Rows(rows.stored[reading.part * size : (reading.part + 1) * size], rows.dtype)

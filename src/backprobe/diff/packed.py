@@ -49,14 +49,14 @@ class Packing:
             yield from self._each(bias, [one.get(BIAS) for one in states], others)
 
     def _sums(self, own: Mapping[str, int]) -> Iterator[Match]:
-        """Two biases that are added, where the other has their sum."""
+        # Two biases that are added, where the other has their sum.
         other = _roles(self.parts, self.of).get(BIAS)
         if other is not None and INPUT + BIAS in own and STATE + BIAS in own:
             for bias, others in _biases(own):
                 yield self._match(bias, other, Reading(added=others))
 
     def _each(self, whole: int, parts: Sequence[int | None], added: tuple[int, ...]) -> Iterator[Match]:
-        """The parts of one parameter, if all are there and together are as large as it is."""
+        # The parts of one parameter, if all are there and together are as large as it is.
         there = [part for part in parts if part is not None]
         if whole < 0 or len(there) < len(parts):
             return
@@ -71,7 +71,7 @@ class Packing:
 
 
 def _biases(own: Mapping[str, int]) -> list[tuple[int, tuple[int, ...]]]:
-    """Each bias, with the other one, which is added to it."""
+    # Each bias, with the other one, which is added to it.
     there = [own[role] for role in (INPUT + BIAS, STATE + BIAS, BIAS) if role in own]
     return [(bias, tuple(other for other in there if other != bias)) for bias in there]
 

@@ -74,7 +74,7 @@ def rename_of(pattern: str, replacement: str) -> Rename:
 
 
 def _parts(pattern: str) -> tuple[list[str], list[str]]:
-    """The texts between the stars of a pattern, and the stars. Raises BadName."""
+    # The texts between the stars of a pattern, and the stars. Raises BadName.
     read, texts, stars, at = outside(pattern), [], [], 0
     for star in GLOB.finditer(pattern):
         if read[star.start()]:
@@ -135,7 +135,7 @@ def renamed(
 
 
 def _in_turn(name: str, renames: Sequence[Rename]) -> str | None:
-    """A name after several renames; None where one is not about what the ones before it give."""
+    # A name after several renames; None where one is not about what the ones before it give.
     for one in renames:
         to = one.of(name)
         if to is None:
@@ -162,7 +162,7 @@ def _refuse_unmatched(
 def _refuse_two(
     name: str, to: str, used: Sequence[Rename], renames: Sequence[Rename], others: Set[str]
 ) -> None:  # fmt: skip
-    """Refuse two renames of one name to two others that are there, where neither is more specific."""
+    # Refuse two renames of one name to two others that are there, where neither is more specific.
     for one in renames if len(used) == 1 else ():
         other = one.of(name)
         if other not in (None, to) and other in others and one.specific == used[0].specific:

@@ -105,14 +105,14 @@ class DiffReport(Report):
 
     @property
     def _shown(self) -> tuple[Sequence[Finding], Sequence[str]]:
-        """The findings that are printed, and how many more there are."""
+        # The findings that are printed, and how many more there are.
         most = len(self.findings) - len(self.amplifiers) + MOST
         left = len(self.findings) - most
         return self.findings[:most], [f"{plural(left, 'more')} in report.amplifiers"] if left > 0 else []
 
     @property
     def _surroundings(self) -> Sequence[Row | int]:
-        """The rows around the first ones that differ, and how many there are between."""
+        # The rows around the first ones that differ, and how many there are between.
         names = {one.name for one in (self.first, self.first_backward) if one is not None}
         wanted: set[int] = set()
         for at, row in enumerate(self.rows):
@@ -132,12 +132,12 @@ class DiffReport(Report):
 
 
 def _columns() -> int:
-    """Those of the terminal, or of a page."""
+    # Those of the terminal, or of a page.
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
 
 
 def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int]:
-    """The rows that are wanted, and how many lie between; one is shown: to say that it is left out takes a line too."""
+    # The rows that are wanted, and how many lie between; one is shown: to say that it is left out takes a line too.
     last = -1
     for at in (*wanted, len(rows)):
         left = at - last - 1
@@ -173,7 +173,7 @@ def _judged(judged: Judged) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The same with lists for tuples, and words for numbers that JSON does not have."""
+    # The same with lists for tuples, and words for numbers that JSON does not have.
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

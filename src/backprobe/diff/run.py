@@ -69,14 +69,14 @@ def compared(
 
 
 def _unlike(found: Settled) -> Iterator[str]:
-    """The pairs that are not of one value."""
+    # The pairs that are not of one value.
     if found.unlike:
         pairs = [f"{a!r} and {b!r}" for a, b in found.unlike]
         yield f"not one value, as all that is computed from them agrees: {listed(pairs, text.MOST)}"
 
 
 def _paths(side: Side) -> Iterator[str]:
-    """The names of parameters, and of leaves of arguments that hold them."""
+    # The names of parameters, and of leaves of arguments that hold them.
     return (strip(full) for full, at in side.record.names.items() if side.is_leaf(at) and "." in full)
 
 
@@ -130,7 +130,7 @@ def _refuse_unlike(a: Side, b: Side) -> None:
 
 
 def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
-    """What gradients of the second are multiplied by to be of the same loss as the first's, and notes on that."""
+    # What gradients of the second are multiplied by to be of the same loss as the first's, and notes on that.
     has = [any(entry.status is GradStatus.OK for entry in record.entries) for record in (a, b)]
     if not all(has):
         return None, [_without_gradients(has, (a, b))]
@@ -171,7 +171,7 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
 
 
 def _statuses(comparison: Comparison) -> list[str]:
-    """Of pairs without gradients: those that have none for different reasons, and arguments with one gradient."""
+    # Of pairs without gradients: those that have none for different reasons, and arguments with one gradient.
     sided = [repr(row.a.name) for row in comparison.rows if row.gradient.why == ONE_SIDED]
     found = [
         f"{row.a.name!r} ({row.a.status} and {row.b.status})" for row in comparison.rows
@@ -183,7 +183,7 @@ def _statuses(comparison: Comparison) -> list[str]:
 
 
 def _uncompared(comparison: Comparison) -> Iterator[str]:
-    """Pairs with numbers that could not be read."""
+    # Pairs with numbers that could not be read.
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
         if row.value.why not in ("", NO_NUMBER):
@@ -193,7 +193,7 @@ def _uncompared(comparison: Comparison) -> Iterator[str]:
 
 
 def _unmeasured(comparison: Comparison) -> Iterator[str]:
-    """What ``noise=`` says nothing of, as what only the other recordings lack."""
+    # What ``noise=`` says nothing of, as what only the other recordings lack.
     if comparison.noise is None:
         return
     names = [

@@ -49,7 +49,7 @@ def names_of(comparison: Comparison, match: Match) -> Names:
 
 
 def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]:
-    """Other arrangements of weights in which they agree, where all that is computed from them agrees, too."""
+    # Other arrangements of weights in which they agree, where all that is computed from them agrees, too.
     for at, row in enumerate(comparison.rows):
         if row.value.kind == VALUE and row.value.floor is not None and _is_used_right(comparison, at):
             read = comparison.read(at, comparison.held(at, "forward"))
@@ -58,13 +58,13 @@ def _arrangements(comparison: Comparison) -> Iterator[tuple[Names, Arrangement]]
 
 
 def _is_used_right(comparison: Comparison, at: int) -> bool:
-    """Is it a parameter, and do all values that are computed from it agree?"""
+    # Is it a parameter, and do all values that are computed from it agree?
     uses = comparison.uses(at) if comparison.is_parameter(at) else ()
     return bool(uses) and not any(comparison.rows[use].value.kind for use in uses)
 
 
 def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) -> Iterator[Arrangement]:
-    """The other arrangements in which the values of a pair agree."""
+    # The other arrangements in which the values of a pair agree.
     if read is None or row.value.floor is None:
         return
     for one in comparison.orders.fitting(row.match, (row.a, row.b), is_parameter=True, rows=read)[1:]:
@@ -73,7 +73,7 @@ def _others(comparison: Comparison, row: Row, read: tuple[Rows, Rows] | None) ->
 
 
 def _unlike(comparison: Comparison) -> Sequence[int]:
-    """The pairs of what modules return that differ by far more than all that is computed from them, the last first."""
+    # The pairs of what modules return that differ by far more than all that is computed from them, the last first.
     found: set[int] = set()
     rows = comparison.rows
     for at in reversed(comparison.order):
@@ -88,7 +88,7 @@ def _unlike(comparison: Comparison) -> Sequence[int]:
 
 
 def _error(row: Row) -> float:
-    """The relative error of a value, infinite where it has none."""
+    # The relative error of a value, infinite where it has none.
     if row.value.kind not in ("", VALUE):
         return math.inf
     return 0.0 if row.value.measure is None else row.value.measure.relative

@@ -96,7 +96,7 @@ def place(index: Index) -> str:
 
 
 def _clash(a: Any, b: Any) -> str:
-    """In what two numbers are unlike of which one is not finite at least."""
+    # In what two numbers are unlike of which one is not finite at least.
     return "neither is finite" if not cmath.isfinite(a) and not cmath.isfinite(b) else "only one is finite"
 
 
@@ -127,7 +127,7 @@ def _are(count: int) -> str:
 
 
 def _cosine(cosine: float) -> str:
-    """As many digits as tell it from 1."""
+    # As many digits as tell it from 1.
     away = 1 - abs(cosine)
     digits = 2 if away <= 0 else max(2, math.ceil(-math.log10(away)) + 1)
     return f"{cosine:.{min(digits, 6)}f}"
@@ -168,7 +168,7 @@ def matched(row: Row) -> str:
 
 
 def _read(row: Row) -> str:
-    """What of a pair is compared, where that is not the whole of both."""
+    # What of a pair is compared, where that is not the whole of both.
     found = []
     for name, reading in zip((row.a.name, row.b.name), row.match.readings, strict=True):
         if reading.added:

@@ -91,7 +91,7 @@ def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pai
 
 
 def _execution(names: Sequence[str]) -> Mapping[str, int]:
-    """Places of the names of a model in the order in which they are computed: a module after what is inside of it."""
+    # Places of the names of a model in the order in which they are computed: a module after what is inside of it.
     found: list[str] = []
     waiting: list[str] = []
     for name in names:
@@ -127,8 +127,7 @@ def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[R
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Statistics of some rows, by field: rows × steps."""
-
+    # Statistics of some rows, by field: rows × steps.
     steps: Any
     fields: Mapping[str, Any]
 
@@ -140,7 +139,7 @@ class _Numbers:
         return {field: numbers[:, places] for field, numbers in self.fields.items()}
 
     def divided(self, times: Any) -> _Numbers:
-        """The same with the counts of each row divided by a number."""
+        # The same with the counts of each row divided by a number.
         counts = {field: self.fields[field] / times[:, None] for field in COUNTS}
         return _Numbers(self.steps, {**self.fields, **counts})
 
@@ -155,10 +154,9 @@ def _read(reader: RunReader, rows: Iterable[tuple[str, str]]) -> _Numbers:
 
 @numpy.errstate(all="ignore")
 def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: int) -> Any:
-    """Of each row: how many times those of the first the second's counts are, in all steps, if processes explain it.
-
-    Processes that split a batch count each number once, and those that split a model have some values whole each.
-    """
+    # Of each row: how many times those of the first the second's counts are, in all steps, if processes explain it.
+    #
+    # Processes that split a batch count each number once, and those that split a model have some values whole each.
     steps = first.shared(second)
     a, b = first.at(steps)["count"], second.at(steps)["count"]
     both = (a > 0) & (b > 0)
@@ -171,7 +169,7 @@ def _times_counted(first: _Numbers, second: _Numbers, ranks: int, other_ranks: i
 
 @numpy.errstate(all="ignore")
 def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
-    """Relative errors by field: rows × shared steps. NaN where one has no numbers, infinite where counts differ."""
+    # Relative errors by field: rows × shared steps. NaN where one has no numbers, infinite where counts differ.
     steps = first.shared(second)
     a, b = first.at(steps), second.at(steps)
     size = numpy.fmax(numpy.abs(a["min"]), numpy.abs(a["max"]))
@@ -190,7 +188,7 @@ def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
 
 
 def _floors(first: _Numbers, others: Sequence[_Numbers]) -> Mapping[str, Any]:
-    """The floor of each field: rows × steps of the first run. What was measured holds from then on."""
+    # The floor of each field: rows × steps of the first run. What was measured holds from then on.
     shape = first.fields["count"].shape
     floors = {field: numpy.full(shape, FLOOR if field in MEASURABLE else 0.0) for field in FIELDS}
     for other in others:

@@ -117,7 +117,7 @@ SEVERAL = (
 
 
 def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
-    """The second run's name of each; a rename comes before an equal name."""
+    # The second run's name of each; a rename comes before an equal name.
     found = renamed(names, set(others), renames)
     chosen = {name: to for name, (to, _) in found.items() if to in others}
     taken = set(chosen.values())
@@ -126,7 +126,7 @@ def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Ren
 
 
 def _kinds_of_one(a: Run, b: Run, names: Mapping[str, str]) -> Iterator[str]:
-    """What one run alone has measured of names that both have."""
+    # What one run alone has measured of names that both have.
     back = {to: name for name, to in names.items()}
     own = {(name, kind) for name, kind in a._reader.rows() if name in names}
     others = {(back[name], kind) for name, kind in b._reader.rows() if name in back}
@@ -155,7 +155,7 @@ def _about(run: Run) -> str:
 
 
 def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
-    """The finding of the first step at which anything differs, and of that the first in the order of computing."""
+    # The finding of the first step at which anything differs, and of that the first in the order of computing.
     partings = [row.parting for row in rows if row.parting is not None]
     if not partings:
         return None

@@ -129,7 +129,7 @@ class Versions:
 
     @staticmethod
     def _is_result(side: Side, at: int) -> bool:
-        """Does it come from arguments or parameters that are differentiated, along edges?"""
+        # Does it come from arguments or parameters that are differentiated, along edges?
         return bool(side.graph.inputs[at]) and any(
             side.is_leaf(one) for one in reached([at], lambda one: side.graph.inputs[one])
         )

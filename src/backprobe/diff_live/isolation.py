@@ -71,7 +71,7 @@ class Isolation:
 
     @staticmethod
     def _own(entry: Entry, arrived: Any) -> Entry:
-        """An entry with what its own lines gave: the value, and the gradient that came to it."""
+        # An entry with what its own lines gave: the value, and the gradient that came to it.
         value = entry.held_original if entry.replaced else entry.held_value
         gradient = entry.held_grad if arrived is None else arrived
         return replace(entry, held_value=value, held_grad=gradient) if entry.replaced or arrived is not None else entry

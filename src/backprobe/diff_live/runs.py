@@ -109,7 +109,7 @@ class DiffRuns:
     def _run(
         self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], exchange: Exchange | None = None
     ) -> Recording:
-        """The recording of one run of the first or second program, that leaves everything as it was."""
+        # The recording of one run of the first or second program, that leaves everything as it was.
         target, named = self._targets[which], self._backends[which]
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(named, [target, *values], spelled="bp.diff_live(f, g, {})")
@@ -132,7 +132,7 @@ class DiffRuns:
 
 
 def _with_tensors(call: Call, backend: Backend) -> Call:
-    """The call with tensors of a framework in the place of NumPy's arrays."""
+    # The call with tensors of a framework in the place of NumPy's arrays.
     import numpy  # which importing backprobe does not import
 
     given = backend.trials().given if backend.trials is not None else None

@@ -171,7 +171,7 @@ class Drawing:
 
 
 def _captions(drawn: Any) -> Captions:
-    """The words of what is to be drawn. Raises BadOption."""
+    # The words of what is to be drawn. Raises BadOption.
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         record, own = drawn.record, drawn.record.default_output

@@ -59,12 +59,11 @@ def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
 
 
 def _chosen(captions: Captions, view: View, direction: str | None) -> Draft:
-    """The most detailed draft that fits a page; loops are rolled up only where else too little would be seen: first
-    their turns alone, and of many values modules alike as well.
-
-    Where none fits that shows enough, somewhat more than a page; else few values are all shown, and of many what shows
-    most, or has the fewest nodes. Boxes that were asked to be open are opened then: they may need more room.
-    """
+    # The most detailed draft that fits a page; loops are rolled up only where else too little would be seen: first
+    # their turns alone, and of many values modules alike as well.
+    #
+    # Where none fits that shows enough, somewhat more than a page; else few values are all shown, and of many what
+    # shows most, or has the fewest nodes. Boxes that were asked to be open are opened then: they may need more room.
     closed = replace(view, opened=frozenset())
     are_few = len(Draft(captions, closed).grouping.drawn) <= FEW
     rolled = [closed, replace(closed, turns=True), replace(closed, roll=True)][: 2 if are_few else 3]
@@ -94,7 +93,7 @@ def _nodes(draft: Draft) -> int:
 
 
 def _drafts(captions: Captions, views: Iterable[View]) -> Iterator[Draft]:
-    """A draft of each view at each depth, the most detailed first; none that shows the same as the one before."""
+    # A draft of each view at each depth, the most detailed first; none that shows the same as the one before.
     levels = max((box.level for box in Graph.of(captions.record).boxes.values()), default=0)
     for view in views:
         if view.turns and not Draft(captions, view).grouping.rolls:

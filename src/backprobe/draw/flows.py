@@ -29,7 +29,7 @@ def flows_of(record: Record) -> Sequence[Flow]:
 
 
 def _is_by_part(record: Record, flows: Sequence[Flow], source: int, target: int) -> bool:
-    """Does it go into an operation without a name that is a part of the line, and an entry of its own?"""
+    # Does it go into an operation without a name that is a part of the line, and an entry of its own?
     line = record.entries[target].source
     parts = (record.entries[flow.target] for flow in flows if flow.source == source)
     return line is not None and any(

@@ -48,7 +48,7 @@ class Grouping:
             self.members[self.key(at)].append(at)
 
     def _host(self, at: int, box: str) -> str:
-        """The one node of its module that a parameter flows into, or the module's box."""
+        # The one node of its module that a parameter flows into, or the module's box.
         targets = {self.key(flow.target): self.graph.box_of[flow.target] for flow in self.from_parameter.get(at, ())}
         if len(targets) == 1 and set(targets.values()) == {box}:
             return next(iter(targets))
@@ -180,7 +180,7 @@ class Grouping:
         return found
 
     def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
-        """Does a flow stay within one node? From one turn of a loop to the next, it does not."""
+        # Does a flow stay within one node? From one turn of a loop to the next, it does not.
         boxes = {self.node_of_box[self.graph.box_of[at]] for at in (flow.source, flow.target)}
         return source == target and (not source.startswith(LOOP) or (len(boxes) == 1 and None not in boxes))
 
@@ -243,12 +243,12 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
 
 
 def _shared(forms: Mapping[str, str]) -> dict[str, str]:
-    """The loop of each thing whose form is that of enough others."""
+    # The loop of each thing whose form is that of enough others.
     counts = Counter(forms.values())
     return {each: f"{LOOP}{form}" for each, form in forms.items() if counts[form] >= ROLLED}
 
 
 def _form(label: str) -> str:
-    """A label with every count, and every number that is a whole segment of its path, left open."""
+    # A label with every count, and every number that is a whole segment of its path, left open.
     return "/".join(".".join("*" if part.isdigit() else part for part in partition(segment, "."))
                     for segment in partition(strip(label), "/"))  # fmt: skip

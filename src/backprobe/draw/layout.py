@@ -157,10 +157,9 @@ def _table(lines: Iterable[str], rows: Sequence[Row] = (), beside: str = "") -> 
 
 
 def _row(row: Row) -> str:
-    """A parameter's row: a bar with the fill of its gradient, and its name, value and gradient below each other's.
-
-    The bar alone is filled: a filled cell would cover the end of the text before it where a viewer's font is wider.
-    """
+    # A parameter's row: a bar with the fill of its gradient, and its name, value and gradient below each other's.
+    #
+    # The bar alone is filled: a filled cell would cover the end of the text before it where a viewer's font is wider.
     if not row.value and not row.gradient:
         return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
     fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""
@@ -172,7 +171,7 @@ def _row(row: Row) -> str:
 
 
 def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None = None, ink: str | None = None) -> str:
-    """One line of text, escaped for an HTML-like label."""
+    # One line of text, escaped for an HTML-like label.
     escaped = html.escape(printable(text)).replace("\\", "\\\\") or " "
     font = (f' face="{CODE}"' if code else "") + (f' point-size="{size}"' if size else "")
     font += f' color="{ink}"' if ink else ""
@@ -181,5 +180,5 @@ def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None
 
 
 def _plain(text: str) -> str:
-    """A text as an attribute: it must neither begin and end like an HTML-like label nor hold an escape."""
+    # A text as an attribute: it must neither begin and end like an HTML-like label nor hold an escape.
     return " " + printable(text).replace("\\", "\\\\") + " "

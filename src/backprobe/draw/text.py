@@ -153,7 +153,7 @@ class Captions:
         return f"gradient {self._brief(entry.grad, False)}" if self.kind(at) != "zero" else "gradient is zero"
 
     def _brief(self, tensor: Any, shaped: bool = True) -> str:
-        """A few numbers in full, of more the rms, and the shape if that is not known."""
+        # A few numbers in full, of more the rms, and the shape if that is not known.
         text, with_shape, rms = forms(tensor, self.arrays)
         summary = self.summary(tensor)
         if summary is None or not 0 < summary.size <= SMALL:
@@ -183,9 +183,8 @@ class Captions:
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
 
     def _number(self, gradient: Any, name: str) -> str:
-        """A small gradient in full, with what it is of, unless that is the sum of several outputs; a large one by its
-        size alone, for its shape is the value's.
-        """
+        # A small gradient in full, with what it is of, unless that is the sum of several outputs; a large one by its
+        # size alone, for its shape is the value's.
         output = self._output
         is_of_one = len(self.record.outputs) == 1 and max(len(output), len(name)) <= SHORT
         symbol = f"∂{output}/∂{name}" if is_of_one else "gradient"
@@ -197,13 +196,13 @@ class Captions:
 
     @cached_property
     def _output(self) -> str:
-        """What the output is called in a ∂/∂: a module that returns it, by its own name."""
+        # What the output is called in a ∂/∂: a module that returns it, by its own name.
         at = self.record.outputs[0]
         box, title = self.graph.box_of[at], self.title(at)
         return self.graph.boxes[box].label if box is not None and title == "return" else title
 
     def _onward(self, at: int) -> list[tuple[Entry, Edge]]:
-        """The entries with a gradient that a value flows into, with the edges that lead there."""
+        # The entries with a gradient that a value flows into, with the edges that lead there.
         onward = [(self.record.entries[one], self.graph.inputs[one][at]) for one in self.graph.consumers[at]]
         return [(target, edge) for target, edge in onward if target.status is GradStatus.OK]
 

@@ -102,7 +102,7 @@ def _explain_entry(record: Record, at: int) -> Report:
 
 
 def _explain_whole(record: Record) -> Report:
-    """NaN and Inf come first: they spoil every gradient, also those that are there."""
+    # NaN and Inf come first: they spoil every gradient, also those that are there.
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     flow = Dataflow(record)

@@ -53,7 +53,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
 
 
 def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:
-    """The line that made the next version of a value, where both have one gradient together."""
+    # The line that made the next version of a value, where both have one gradient together.
     alike = (other for other in flow.entries if other.why == entry.why)
     return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)
 

@@ -29,7 +29,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    """At the line nearest to the output behind which all is 0, as far as values have names."""
+    # At the line nearest to the output behind which all is 0, as far as values have names.
     record = flow.record
     facts = [say("zero_for", names=note.fields["names"])]
     begin = next(_begins(flow, arrays), None)
@@ -47,7 +47,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
-    """A value whose gradient is not 0, and one that it is computed from and whose gradient is; the last first."""
+    # A value whose gradient is not 0, and one that it is computed from and whose gradient is; the last first.
     entries = flow.entries
     zero = [entry.status is GradStatus.OK and is_zero(arrays, entry.held_grad) for entry in entries]
     for at in reversed(range(len(entries))):

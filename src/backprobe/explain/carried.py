@@ -32,7 +32,7 @@ def has_earlier(record: Record, entry: Entry) -> bool:
 
 
 def _namesakes(record: Record, at: int) -> list[int]:
-    """The positions of the values that have a name of one, whatever its count."""
+    # The positions of the values that have a name of one, whatever its count.
     own = {strip(name) for name, position in record.names.items() if position == at}
     return [position for name, position in record.names.items() if strip(name) in own]
 
@@ -116,7 +116,7 @@ def detached(spelled: Iterable[str]) -> str:
 
 
 def _spelled(record: Record, value: Entry, used: Sequence[Entry]) -> Iterator[str]:
-    """The names of a value by which one of these uses it again, and which are not another's there."""
+    # The names of a value by which one of these uses it again, and which are not another's there.
     for name in dict.fromkeys(map(own_name, (value.name, *value.aliases))):
         for user in used:
             others = {read.spelled for read in user.reads if record.entries[read.at] is not value}
@@ -125,7 +125,7 @@ def _spelled(record: Record, value: Entry, used: Sequence[Entry]) -> Iterator[st
 
 
 def _reads(user: Entry, name: str) -> bool:
-    """Does the line of an entry read a name, or an attribute that is spelled like this?"""
+    # Does the line of an entry read a name, or an attribute that is spelled like this?
     line = user.source
     tree = None if line is None else parsed(line.expression or line.statement)
     parts = [] if tree is None else parts_of(tree, name, (ast.Name, ast.Attribute))

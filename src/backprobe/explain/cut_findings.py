@@ -86,7 +86,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
 
 
 def _is_update(source: Entry, target: Entry) -> bool:
-    """Does a step of gradient descent put a new tensor into the place of a leaf: ``w = w - 0.1 * w.grad``?"""
+    # Does a step of gradient descent put a new tensor into the place of a leaf: ``w = w - 0.1 * w.grad``?
     name = own_name(source.name)
     is_same = bool(source.is_leaf) and own_name(target.name) == name
     return is_same and target.source is not None and has_part(target.source.statement, f"{name}.grad")
@@ -125,7 +125,7 @@ def converted(text: str) -> str:
 
 
 def _with_history(expression: ast.expr) -> str:
-    """The text of an expression without what would cut it off at its end."""
+    # The text of an expression without what would cut it off at its end.
     match expression:
         case ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[]):
             return _with_history(inside)
@@ -135,24 +135,24 @@ def _with_history(expression: ast.expr) -> str:
 
 
 def _is_of_library(function: str, target: Entry) -> bool:
-    """Is a function one of a library, as its spelling or what was called shows? Probed by itself it shows nothing."""
+    # Is a function one of a library, as its spelling or what was called shows? Probed by itself it shows nothing.
     calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
     imported = [name.rpartition(".")[2] for package, _, name in calls if package in PACKAGES]
     return function.partition(".")[0] in MODULES or _called(function) in imported
 
 
 def _is_partial(target: Entry) -> bool:
-    """Is all that its line calls one ``functools.partial``? That of a function of the program's own is followed."""
+    # Is all that its line calls one ``functools.partial``? That of a function of the program's own is followed.
     return target.source is not None and target.source.calls == ("functools.partial",)
 
 
 def _flat(text: str) -> str:
-    """The name of a flat operation, by its text."""
+    # The name of a flat operation, by its text.
     return flat_operation(parsed(text)) if text else ""
 
 
 def _called(call: str) -> str:
-    """The last part of the name of what a text calls."""
+    # The last part of the name of what a text calls.
     return call.partition("(")[0].rpartition(".")[2]
 
 
@@ -167,7 +167,7 @@ def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
 
 
 def _switched(flow: Dataflow, cut: Cut) -> list[str]:
-    """The line that switched gradients off, where it stands around that of a cut or the call of a module."""
+    # The line that switched gradients off, where it stands around that of a cut or the call of a module.
     calls = [call for one in flow.record.used_at if one.at == cut.target for call in one.uses]
     lines = [call.switched for call in calls] or [cut.mention.line and switch_around(cut.mention.line)]
     return [say("switched_at", at=location(line)) for line in lines if line is not None]
@@ -196,7 +196,7 @@ def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
 
 
 def _followed(flow: Dataflow, call: str) -> str:
-    """The function among those that a text calls, or hands on to be called, whose lines are recorded."""
+    # The function among those that a text calls, or hands on to be called, whose lines are recorded.
     scopes = {step for name in flow.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
     handed = ["<lambda>" if word == "lambda" else word for word in re.findall(r"\w+", call)]
     return next((name for name in [*re.findall(r"(\w+)\(", call)[::-1], *handed] if name in scopes), "")

@@ -91,7 +91,7 @@ def spelling(record: Record, entry: Entry) -> str:
 
 
 def _expression(entry: Entry) -> str:
-    """The text that computes a value without a name, where it can stand before a dot."""
+    # The text that computes a value without a name, where it can stand before a dot.
     text = "" if entry.source is None else entry.source.expression
     tree = parsed(text) if text and len(text) <= LONGEST else None
     match tree:
@@ -145,13 +145,13 @@ def note(
 
 
 def _with_rule(context: FailureContext) -> str:
-    """What to write instead of an operation that has no derivative."""
+    # What to write instead of an operation that has no derivative.
     operation = NAMED_LIKE.get(context.failure.text, context.failure.text)
     return instead_of_flat(operation, context.record.framework) or context.say("no_rule_next")
 
 
 def _none_given(record: Record) -> str | None:
-    """Why a tape of the program's own gave no gradient at all."""
+    # Why a tape of the program's own gave no gradient at all.
     parts = []
     for found in none_given(record)[:MOST]:
         line = "" if found.source is None else location(found.source)
@@ -172,7 +172,7 @@ def _lines(context: FailureContext) -> Parts:
 
 
 def _refused(context: FailureContext) -> str | None:
-    """A write that is not allowed: what was to be written to, and where."""
+    # A write that is not allowed: what was to be written to, and where.
     failure = context.failure
     module = shorten(failure.module)
     if not context.values and not module:
@@ -200,13 +200,13 @@ def _in_place(context: FailureContext) -> Parts:
 
 
 def _way_to(entry: Entry) -> str:
-    """Where an operation is that a value is computed by, or what goes into it: of a module no line is known."""
+    # Where an operation is that a value is computed by, or what goes into it: of a module no line is known.
     at = _at(entry)
     return at if at != repr(entry.name) else f"on the way to {at}"
 
 
 def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
-    """What to do instead of the write."""
+    # What to do instead of the write.
     sources = [entry.source for entry in context.writers if entry.source is not None]
     is_update = any(value.source is None or value.is_leaf for value in context.values[:1])
     carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
@@ -236,7 +236,7 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
 
 
 def _viewed(context: FailureContext, written: Sequence[str]) -> str:
-    """The value that backward needs, where what the program writes to is another, a view of it; else empty."""
+    # The value that backward needs, where what the program writes to is another, a view of it; else empty.
     value = next(iter(context.values), None)
     others = [entry for entry in context.writers if value is not None and strip(entry.name) != strip(value.name)]
     spelled = {own_name(name) for entry in others for name in (entry.name, *entry.aliases)}
@@ -273,7 +273,7 @@ def written_name(statement: str) -> str:
 
 
 def _module(record: Record, entry: Entry) -> str:
-    """The path of the module that gave an entry which no line of the program's own gave."""
+    # The path of the module that gave an entry which no line of the program's own gave.
     if entry.source is not None and package(entry.source.file) is None:
         return ""
     names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
@@ -300,7 +300,7 @@ def _freed(context: FailureContext) -> str:
 
 
 def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
-    """The remedy where a later step goes back into what an earlier one has freed, and its fields; else empty."""
+    # The remedy where a later step goes back into what an earlier one has freed, and its fields; else empty.
     record, failure, values = context.record, context.failure, context.values
     is_before = failure.earlier is None
     if failure.is_one_forward or (is_before and not context.users):
@@ -322,7 +322,7 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
 
 
 def _grad_none(context: FailureContext) -> str:
-    """A ``.grad`` that was read, and is None."""
+    # A ``.grad`` that was read, and is None.
     kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
     value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
     parts = [*_lines(context), *_made(context)]
@@ -344,7 +344,7 @@ def _reads(entry: Entry, text: str) -> bool:
 
 
 def _without_history(context: FailureContext) -> Parts:
-    """Why backward cannot begin at an entry."""
+    # Why backward cannot begin at an entry.
     flow = Dataflow(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
@@ -356,7 +356,7 @@ def _without_history(context: FailureContext) -> Parts:
 
 
 def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
-    """The lines after which what was to be differentiated leads to no output, where they are recorded."""
+    # The lines after which what was to be differentiated leads to no output, where they are recorded.
     flow = Dataflow(context.record, has_run=False)
     before, found = flow.before(outputs), list[Finding]()
     for value in context.values:
@@ -372,7 +372,7 @@ def _disconnected(context: FailureContext, outputs: Sequence[int]) -> Parts:
 
 
 def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
-    """Reentrant checkpoints whose inputs require no gradient: not even parameters that they read get one."""
+    # Reentrant checkpoints whose inputs require no gradient: not even parameters that they read get one.
     found = []
     for entry in (flow.entries[each] for each in sorted(among)):
         text = "" if entry.source is None else entry.source.expression
@@ -384,7 +384,7 @@ def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
 
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
-    """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
+    # What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves.
     frozen = {each: unseen_calls(flow.entries[each]) for each in sorted(among)
               if flow.entries[each].status is GradStatus.FROZEN}  # fmt: skip
     calls = {text: flow.entries[each].source for each, texts in frozen.items() for text in texts}

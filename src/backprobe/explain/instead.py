@@ -42,7 +42,7 @@ def value_at(text: str, framework: str) -> str:
 
 
 def _in_tensorflow(name: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    """TensorFlow's ``argmax`` goes over the first axis where it is given none, and its ``reduce_max`` over all."""
+    # TensorFlow's ``argmax`` goes over the first axis where it is given none, and its ``reduce_max`` over all.
     kept = [word for word in words if word.arg in ("axis", "direction")]
     of_first = [ast.keyword("axis", ast.Constant(0))] * (name != "argsort" and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
@@ -93,7 +93,7 @@ def _stacked(node: ast.expr) -> str:
 
 
 def _tensor(node: ast.expr) -> str:
-    """A text that may be that of a tensor: a number is none."""
+    # A text that may be that of a tensor: a number is none.
     return "" if isinstance(node, ast.Constant | ast.Starred | ast.UnaryOp) else ast.unparse(node)
 
 

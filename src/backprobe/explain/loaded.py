@@ -68,7 +68,7 @@ def _indent(text: str) -> int:
 
 
 def _loads(text: str, name: str) -> bool:
-    """Does a statement load what has this name, as it is?"""
+    # Does a statement load what has this name, as it is?
     tree = parsed(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     given = [call.args[:1] for call in calls if ast.unparse(call.func).rpartition(".")[2] in LOADING]

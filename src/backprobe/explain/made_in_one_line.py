@@ -48,7 +48,7 @@ def _tree(expression: str) -> ast.expr | None:
 
 
 def _leaf(tree: ast.expr | None) -> ast.Call | None:
-    """The only call in an expression that makes a leaf, if it is not the outermost."""
+    # The only call in an expression that makes a leaf, if it is not the outermost.
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _makes_leaf(node)] if tree else []
     return found[0] if len(found) == 1 and found[0] is not tree else None
 
@@ -67,8 +67,7 @@ def _is_flag(keyword: ast.keyword) -> bool:
 
 
 class _Without(ast.NodeTransformer):
-    """Takes away what makes a leaf."""
-
+    # Takes away what makes a leaf.
     def __init__(self, leaf: ast.Call) -> None:
         self.leaf = leaf
 

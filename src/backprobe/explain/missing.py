@@ -68,7 +68,7 @@ def not_connected(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    """Every cut on a way to an output, and each value on one that took the place of another."""
+    # Every cut on a way to an output, and each value on one that took the place of another.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
     return [
         about(flow, "replaced", flow.entries[target], flow.entries[target].source, value=repr(flow.entries[at].name),
@@ -78,7 +78,7 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """What the framework's graph, which knows more than the recording, has on every path to the output."""
+    # What the framework's graph, which knows more than the recording, has on every path to the output.
     entry = flow.entries[at]
     if entry.why is not None and entry.is_because(*CUT_IN_GRAPH):
         operations = entry.why.fields.get("operations")
@@ -87,14 +87,14 @@ def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _assigned(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """The assignment that cuts it off, where the framework told of it."""
+    # The assignment that cuts it off, where the framework told of it.
     entry = flow.entries[at]
     if entry.is_because("assigned") and entry.cause is not None:
         yield about(flow, "assigned", entry, entry.cause, text=f"`{entry.cause.text.strip()}`")
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """The first line on the way to an output that uses the derivative of a value alone, as a gradient penalty does."""
+    # The first line on the way to an output that uses the derivative of a value alone, as a gradient penalty does.
     first = next((flow.derived[each] for each in after if each in flow.derived), None)
     if first is None or first.target not in flow.leading:
         return
@@ -105,7 +105,7 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """Is it a parameter of a module that did not run, or that lies in one?"""
+    # Is it a parameter of a module that did not run, or that lies in one?
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
@@ -114,7 +114,7 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """Does each way on from it lead into a branch that was not taken?"""
+    # Does each way on from it lead into a branch that was not taken?
     idle, pending, seen = list[int](), [at], {at}
     while pending:
         following = flow.consumers[pending.pop()]
@@ -129,19 +129,19 @@ def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """The output may be computed from a later version, as in the steps of training after the first."""
+    # The output may be computed from a later version, as in the steps of training after the first.
     entry = flow.entries[at]
     if entry.is_because(*WRITTEN_SINCE):
         yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after))
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    """The first line on the way to an output that may not have used the value, where nothing else is found."""
+    # The first line on the way to an output that may not have used the value, where nothing else is found.
     return cut_findings(flow, at, flow.left_out(at))
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    """Cuts where the way to the output is not seen to its end: of what leaves a function, and of a closure's names."""
+    # Cuts where the way to the output is not seen to its end: of what leaves a function, and of a closure's names.
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
@@ -155,10 +155,9 @@ def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
 
 
 def _into_backward(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """Cuts before the expression without a name that backward ran from, as ``(y * w).sum().backward()``.
-
-    What that mentions is not recorded: it is read in the file.
-    """
+    # Cuts before the expression without a name that backward ran from, as ``(y * w).sum().backward()``.
+    #
+    # What that mentions is not recorded: it is read in the file.
     outputs = [flow.entries[one] for one in flow.record.outputs]
     is_unnamed = any(entry.source is None and strip(entry.name) == "backward()" for entry in outputs)
     for cut in flow.among({*after}) if is_unnamed else ():
@@ -180,7 +179,7 @@ def _names(statement: str) -> Sequence[str]:
 
 
 def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    """What cuts off others that the same line made, where a list passes on more values than are followed."""
+    # What cuts off others that the same line made, where a list passes on more values than are followed.
     limits = passing_on_many(flow.record)
     first = flow.first_of_line.get(at) if limits else None
     if first is None or not (cuts := flow.cuts(first)):
@@ -195,19 +194,19 @@ def passing_on_many(record: Record) -> list[Note]:
 
 
 def _leaves(flow: Dataflow, at: int) -> bool:
-    """Is it kept or given where others may take it: what is returned, attributes and items of objects?"""
+    # Is it kept or given where others may take it: what is returned, attributes and items of objects?
     names = names_of(flow, at)
     return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in names)
 
 
 def _is_partial(flow: Dataflow, at: int) -> bool:
-    """Is there a name that was not selected, where a value has its own? The value may go into that."""
+    # Is there a name that was not selected, where a value has its own? The value may go into that.
     scopes = {split(name)[0] for name in names_of(flow, at)}
     return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
 
 
 def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """Another line computes the very same expression once more, of the same values."""
+    # Another line computes the very same expression once more, of the same values.
     entry = flow.entries[at]
     text = entry.source.expression if entry.source is not None else ""
     read = {read.spelled: read.name for read in entry.reads}
@@ -226,7 +225,7 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """Another entry of the same name, from another run of the same code, has a gradient."""
+    # Another entry of the same name, from another run of the same code, has a gradient.
     entry = flow.entries[at]
     others = [
         one.name for one in flow.entries
@@ -238,7 +237,7 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """The lines of the program that take on what modules returned, where no more is recorded of it."""
+    # The lines of the program that take on what modules returned, where no more is recorded of it.
     used = {one.at: one.uses for one in flow.record.used_at if one.uses[0].mode != HOOK}
     for end in after if used else ():
         for call in used.get(end, ()):
@@ -247,7 +246,7 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """No recorded value leads on, as far as the selection lets see."""
+    # No recorded value leads on, as far as the selection lets see.
     after = flow.after(at, to_leaves=False)
     end = _last(flow, after)
     lost = [cut_finding(flow, cut).headline for cut in flow.among({*after}) if cut.mention.use.kind]
@@ -261,7 +260,7 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """A line in the file that loads the value, or what was computed from it and leads no further, into a module."""
+    # A line in the file that loads the value, or what was computed from it and leads no further, into a module.
     for each in after:
         found = list(loaded(flow, each))
         if found:
@@ -270,7 +269,7 @@ def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
 
 
 def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
-    """Where what is computed from a value ends."""
+    # Where what is computed from a value ends.
     ends = [each for each in after if each != at and not flow.consumers[each]]
     if not ends:
         nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
@@ -280,7 +279,7 @@ def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
 
 
 def _replaced(flow: Dataflow) -> list[str]:
-    """What went on in the place of other values, which may have been computed from one that leads nowhere."""
+    # What went on in the place of other values, which may have been computed from one that leads nowhere.
     names = [repr(entry.name) for entry in flow.entries if entry.replaced]
     return [say("replaced_values", names=listed(names, 3))] if names else []
 

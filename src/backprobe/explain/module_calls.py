@@ -40,7 +40,7 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
 
 
 def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
-    """What cuts off the result later, where it has a name and its own history was taken, as by ``detach_()``."""
+    # What cuts off the result later, where it has a name and its own history was taken, as by ``detach_()``.
     for at, entry in enumerate(flow.entries):
         line = entry.source
         if line is not None and (line.file, line.line) == (call.source.file, call.source.line):
@@ -67,7 +67,7 @@ def said(
 
 
 def _bound(call: ModuleCall) -> str:
-    """The name that a statement binds, if it is one, and another than it reads."""
+    # The name that a statement binds, if it is one, and another than it reads.
     match parsed(call.source.statement):
         case ast.Module(body=[ast.Assign(targets=[ast.Name(id=name)])]) if name != call.text:
             return repr(name)

@@ -42,8 +42,7 @@ LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 
 @dataclass(frozen=True)
 class _Read:
-    """A read, the entry of its tensor, if that has one, and what this name held before, if that was a leaf."""
-
+    # A read, the entry of its tensor, if that has one, and what this name held before, if that was a leaf.
     one: NoneRead
     code: str
     entry: Entry | None
@@ -51,12 +50,12 @@ class _Read:
 
     @property
     def value(self) -> str:
-        """What the tensor is called in a sentence."""
+        # What the tensor is called in a sentence.
         return repr(self.one.text.removesuffix(KEPT) if self.entry is None else self.entry.name)
 
     @property
     def is_there(self) -> bool:
-        """Has the recording its gradient?"""
+        # Has the recording its gradient?
         return self.entry is not None and self.entry.status is GradStatus.OK
 
 
@@ -76,7 +75,7 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
 
 
 def _reads(record: Record) -> list[_Read]:
-    """The reads but for those that an error of the program says all of."""
+    # The reads but for those that an error of the program says all of.
     known = [note.fields.get("known", "") for note in record.notes]
     told = [one for one in record.none_reads if not any(f"{one.text} is None" in text for text in known)]
     flow = Dataflow(record)
@@ -84,12 +83,12 @@ def _reads(record: Record) -> list[_Read]:
 
 
 def _text(read: _Read) -> str:
-    """What was read, but for inputs of one call, which are one finding."""
+    # What was read, but for inputs of one call, which are one finding.
     return "" if read.one.why is WhyEmpty.GIVEN else read.one.text
 
 
 def _read(flow: Dataflow, one: NoneRead) -> _Read:
-    """What the source has to say beside what the framework reported: the name may hold another tensor than a leaf."""
+    # What the source has to say beside what the framework reported: the name may hold another tensor than a leaf.
     code, entry = str(one.why), None if one.at is None else flow.entries[one.at]
     if entry is None or one.at is None:
         return _Read(one, code, entry)
@@ -106,9 +105,8 @@ def _read(flow: Dataflow, one: NoneRead) -> _Read:
 
 
 def _leaf_before(record: Record, at: int) -> Entry | None:
-    """The leaf that the name of this entry held before, where a line of its own computes the entry: the variable of a
-    loop holds one thing after the other.
-    """
+    # The leaf that the name of this entry held before, where a line of its own computes the entry: the variable of a
+    # loop holds one thing after the other.
     entry = record.entries[at]
     if entry.source is None or not entry.source.expression:
         return None
@@ -120,7 +118,7 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
 
 
 def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], arrays: Arrays) -> Finding:
-    """One line that reads, of one tensor or of several."""
+    # One line that reads, of one tensor or of several.
     first, each = group[0], _each_name_once(group)
     facts = list(dict.fromkeys(fact for read in each[:MOST] for fact in _seen(record, read, arrays)))
     reasons = [_why(record, read, known) for read in each]
@@ -139,7 +137,7 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
 
 
 def _remedies(read: _Read) -> dict[str, str]:
-    """Where else the gradient is: in a recording, or at the same index of the gradient of the whole."""
+    # Where else the gradient is: in a recording, or at the same index of the gradient of the whole.
     owner, _, index = read.one.text.removesuffix(f"]{KEPT}").rpartition("[")
     is_kept = read.entry is None or read.entry.is_leaf
     code = "none_read_item" if is_kept else "none_read_item_retained"
@@ -150,8 +148,7 @@ def _remedies(read: _Read) -> dict[str, str]:
 
 
 def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
-    """Of what a loop computes again and again, the first."""
-
+    # Of what a loop computes again and again, the first.
     def name(read: _Read) -> str:
         is_computed = read.entry is not None and read.entry.source is not None and bool(read.entry.source.expression)
         return strip(read.value) if is_computed else read.value
@@ -160,21 +157,21 @@ def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
 
 
 def _values(each: Sequence[_Read]) -> list[str]:
-    """What they are called: by the recording, or as the program reads one alone that has no plain name there."""
+    # What they are called: by the recording, or as the program reads one alone that has no plain name there.
     owner = each[0].one.text.removesuffix(KEPT)
     is_path = len(each) == 1 and each[0].one.why is not WhyEmpty.ITEM and not owner.isidentifier() and owner
     return [repr(owner)] if is_path else [read.value for read in each]
 
 
 def _both(names: Sequence[str]) -> str:
-    """Names as text: ``'u' and 'v'``."""
+    # Names as text: ``'u' and 'v'``.
     if len(names) > MOST:
         return listed(names)
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _calls(names: Sequence[str], call: str) -> str:
-    """A call of a method of each, as one types them."""
+    # A call of a method of each, as one types them.
     if not all(names):
         return f"{call} on it"
     more = f"; and so for {len(names) - FEW} more," if len(names) > FEW else ""
@@ -182,13 +179,13 @@ def _calls(names: Sequence[str], call: str) -> str:
 
 
 def _spelled(record: Record, read: _Read) -> str:
-    """The tensor as the program writes it, and not as the variable of a loop."""
+    # The tensor as the program writes it, and not as the variable of a loop.
     own = "" if read.entry is None else spelling(record, read.entry)
     return own or read.one.text.removesuffix(KEPT)
 
 
 def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
-    """The lines that it is about, and that the recording has the gradient."""
+    # The lines that it is about, and that the recording has the gradient.
     cause, entry = read.one.cause, read.entry
     found = [] if cause is None else [say(f"none_read_by.{read.one.why}", at=location(cause))]
     if entry is not None and entry.source is not None and read.code in MADE:
@@ -205,14 +202,14 @@ def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
 
 
 def _held(entry: Entry) -> list[tuple[str, object]]:
-    """The gradients of an entry, each with how it is read: one, or that of each output."""
+    # The gradients of an entry, each with how it is read: one, or that of each output.
     if entry.is_of_several:
         return [(f"rec[{entry.name!r}].grads[{key!r}]", gradient) for key, gradient in entry.grads.items()]
     return [(f"rec[{entry.name!r}].grad", entry.held_grad)] if entry.status is GradStatus.OK else []
 
 
 def _number(gradient: object, arrays: Arrays) -> str:
-    """The numbers of a gradient; a large one by its shape and norm."""
+    # The numbers of a gradient; a large one by its shape and norm.
     known = arrays.summary(gradient)
     if known is not None and known.size <= SMALL:
         return arrays.to_text(gradient)
@@ -222,7 +219,7 @@ def _number(gradient: object, arrays: Arrays) -> str:
 
 
 def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[str], str]:
-    """What took the gradient away, where the recording shows it, and what to write instead."""
+    # What took the gradient away, where the recording shows it, and what to write instead.
     if read.code not in BECAUSE:
         return [], ""
     if read.entry is None:
@@ -250,7 +247,7 @@ def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:
 
 
 def _of_leaf(read: _Read) -> dict[str, str]:
-    """What a leaf is in the program's words, and the line that makes one of what the name holds."""
+    # What a leaf is in the program's words, and the line that makes one of what the name holds.
     entry, before = read.entry, read.before
     source = None if entry is None else entry.source
     text = "" if source is None else source.expression

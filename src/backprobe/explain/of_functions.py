@@ -37,7 +37,7 @@ def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | N
 
 
 def _cutting(flow: Dataflow, function: FunctionType) -> Finding | None:
-    """The first of its statements that uses its argument, where each of these cuts."""
+    # The first of its statements that uses its argument, where each of these cuts.
     try:
         node = locate(function.__code__).node
     except BackprobeError:

@@ -94,25 +94,24 @@ def explain_all(flow: Dataflow) -> Report:
 
 
 def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
-    """The checkpoints that record nothing, but for lines of which something is said already."""
+    # The checkpoints that record nothing, but for lines of which something is said already.
     found = [each for each in flow.entries if each.is_because("reentrant_checkpoint")]
     return merged([by_status(flow, each) for each in found if not is_said(each.cause, findings)])
 
 
 def _lacks(entry: Entry) -> bool:
-    """Has it no gradient, of the output that is meant or of any other?"""
+    # Has it no gradient, of the output that is meant or of any other?
     return GradStatus.OK not in (entry.status, *entry.statuses.values())
 
 
 def _is_lost(entry: Entry) -> bool:
-    """Does no gradient come to it, though the program asked for some that would come by it?"""
+    # Does no gradient come to it, though the program asked for some that would come by it?
     return entry.status is GradStatus.NOT_CONNECTED and not entry.is_because(*NOT_ASKED)
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, where what a tape saw takes the place of a guess about the same line; and where numbers that left
-    TensorFlow are not said again if it is known how.
-    """
+    # The findings, where what a tape saw takes the place of a guess about the same line; and where numbers that left
+    # TensorFlow are not said again if it is known how.
     asked = none_given(record)
     seen = [one for one in asked if one.kind in SEEN_BY_TAPES]
     told = [one for one in findings if one.kind not in GUESSED or not is_said(one.source, seen)]
@@ -123,7 +122,7 @@ def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding
 
 
 def _sampled(flow: Dataflow) -> list[str]:
-    """Samples that a gradient flows back through as zero, as from ``torch.normal(mean, deviation)``."""
+    # Samples that a gradient flows back through as zero, as from ``torch.normal(mean, deviation)``.
     found = []
     for at, entry in enumerate(flow.entries):
         if entry.op in SAMPLING and flow.edges[at] and entry.status is GradStatus.OK:
@@ -134,10 +133,9 @@ def _sampled(flow: Dataflow) -> list[str]:
 
 
 def _noted(record: Record) -> list[str]:
-    """What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
-    written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
-    datasets.
-    """
+    # What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
+    # written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
+    # datasets.
     codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop")
     return [str(note) for note in record.notes if note.code in codes]
 
@@ -155,7 +153,7 @@ def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
 
 
 def _may_have_one(entry: Entry, is_any: bool) -> bool:
-    """May a value have a gradient? Inputs, labels and counters may not, unless nothing has one."""
+    # May a value have a gradient? Inputs, labels and counters may not, unless nothing has one.
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
         return False
     if entry.is_because("is_gradient", OF_GRADIENTS, *NOT_ASKED):
@@ -164,10 +162,9 @@ def _may_have_one(entry: Entry, is_any: bool) -> bool:
 
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
-    """The lines that gradients cannot flow past, and the values that are lost because of them.
-
-    Two things are not faults and are returned apart: updates, and cuts whose leaves are all reached by other ways.
-    """
+    # The lines that gradients cannot flow past, and the values that are lost because of them.
+    #
+    # Two things are not faults and are returned apart: updates, and cuts whose leaves are all reached by other ways.
     findings, explained, updates, spared = [], set(), [], []
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
@@ -194,21 +191,20 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
 
 
 def _is_of_gradients(flow: Dataflow, at: int) -> bool:
-    """Is it a derivative that the program took itself, or computed from such alone, as what an update is given?"""
+    # Is it a derivative that the program took itself, or computed from such alone, as what an update is given?
     return flow.entries[at].is_because(OF_GRADIENTS)
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
-    """Has each parameter of the optimizers that stepped got its gradient?"""
+    # Has each parameter of the optimizers that stepped got its gradient?
     training = flow.record.training
     return training is not None and training.stepped and _is_trained(flow.record)
 
 
 def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
-    """Are they derivatives that the program itself takes out of the graph, or of which it uses the signs alone?
-
-    So it is in an adversarial example: that a derivative has no history of its own takes nothing away.
-    """
+    # Are they derivatives that the program itself takes out of the graph, or of which it uses the signs alone?
+    #
+    # So it is in an adversarial example: that a derivative has no history of its own takes nothing away.
     is_returned = any(flow.entries[cut.target].is_because("is_gradient") for cut in group)
     return (is_returned or _is_all_trained(flow)) and all(_is_taken_for_itself(flow, cut) for cut in group)
 
@@ -230,9 +226,8 @@ def _is_taken_for_itself(flow: Dataflow, cut: Cut) -> bool:
 
 
 def _without_outer(flow: Dataflow, cuts: Sequence[Cut]) -> list[Cut]:
-    """The cuts but those whose line shows nothing, where a cut inside what that line calls says why; and but those of
-    what a model holds and never uses, which is said by itself.
-    """
+    # The cuts but those whose line shows nothing, where a cut inside what that line calls says why; and but those of
+    # what a model holds and never uses, which is said by itself.
     said = {at for at in trained_leaves(flow) if flow.entries[at].status is not GradStatus.OK}
     shown = [cut for cut in cuts if cut.mention.use.kind or cut.mention.use.flat]
     behind = [(cut, flow.before([cut.mention.source])) for cut in shown]
@@ -260,26 +255,25 @@ def _scope(flow: Dataflow, at: int) -> str:
 
 
 def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
-    """Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?"""
+    # Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?
     is_usual = all(cut.mention.use.kind in MEANT for cut in group)
     return _are_leaves_reached(flow, lost) or (is_usual and _is_all_trained(flow))
 
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
-    """Has backward come to all leaves behind these by other ways, so that nothing goes untrained for them?"""
+    # Has backward come to all leaves behind these by other ways, so that nothing goes untrained for them?
     return all(flow.entries[at].leaves_reached for at in lost)
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
-    """Has backward? Then what it did not come to has its reasons."""
+    # Has backward? Then what it did not come to has its reasons.
     return len(missing) < len(flow.entries)
 
 
 def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], list[str]]:
-    """Gradients that could not be captured, and those of backward passes that did not run, one finding a reason.
-
-    Those that are not faults come as notes.
-    """
+    # Gradients that could not be captured, and those of backward passes that did not run, one finding a reason.
+    #
+    # Those that are not faults come as notes.
     entries = [flow.entries[at] for at in missing]
     opaque = [entry for entry in entries if entry.status is GradStatus.OPAQUE and not is_of_whole_numbers(entry)]
     not_run = [entry for entry in entries if entry.status is GradStatus.BACKWARD_NOT_RUN
@@ -297,7 +291,7 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
 
 
 def _is_trained(record: Record) -> bool:
-    """Is it known that each parameter got its gradient?"""
+    # Is it known that each parameter got its gradient?
     training = record.training
     return training is not None and not (training.untrained or training.cleared)
 
@@ -307,8 +301,7 @@ OF_ITSELF = ("unused", "not_taken", "written_since", "other_call")
 
 
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
-    """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
-
+    # Why leaves have no gradient that no cut explains; of what is computed from them that is not said again.
     def cause(one: tuple[int, Finding]) -> object:
         found = one[1]
         if found.source is None:  # that may be another line for each
@@ -326,7 +319,7 @@ def _is_of_library(line: Source | None) -> bool:
 
 
 def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
-    """A finding with the module in which all these names lie, if that is known, and what is missing for it."""
+    # A finding with the module in which all these names lie, if that is known, and what is missing for it.
     paths = [partition(split(strip(name))[0], ".") for name in names]
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     if common and _is_of_library(found.source):
@@ -336,7 +329,7 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
 
 
 def _is_leaf(flow: Dataflow, at: int) -> bool:
-    """Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?"""
+    # Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?
     entry = flow.entries[at]
     is_made = entry.op or (entry.source is not None and entry.source.expression)
     is_leaf = entry.is_leaf or not (is_made or is_returned(flow, at))  # an argument is a view of what it was given
@@ -347,16 +340,15 @@ def _is_leaf(flow: Dataflow, at: int) -> bool:
 
 
 def _returned_beside(flow: Dataflow) -> set[int]:
-    """What a function returns beside the output that was differentiated, as the new state of an optimizer."""
+    # What a function returns beside the output that was differentiated, as the new state of an optimizer.
     returned = {at for full, at in flow.record.names.items() if strip(full).startswith(":return")}
     return returned - set(flow.record.outputs)
 
 
 def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
-    """What has no gradient without a fault of its own: it is not used, is frozen, or can have none.
-
-    Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used.
-    """
+    # What has no gradient without a fault of its own: it is not used, is frozen, or can have none.
+    #
+    # Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used.
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     asked = {one.at for one in flow.record.none_given}  # these are named to be differentiated, and not used by that
     derived = {at for at in lost if at in flow.derived and at not in asked}
@@ -393,14 +385,14 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
 
 
 def _made_at(flow: Dataflow, at: int) -> str:
-    """The line of a single number that is differentiated and leads nowhere: perhaps it was to be part of the loss."""
+    # The line of a single number that is differentiated and leads nowhere: perhaps it was to be part of the loss.
     entry = flow.entries[at]
     is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
     return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
 
 
 def _versions(record: Record) -> Mapping[str, Sequence[int]]:
-    """The values of each name without its count."""
+    # The values of each name without its count.
     found: dict[str, list[int]] = {}
     for name, at in record.names.items():
         found.setdefault(strip(record.printed.get(name, name)).removeprefix(":"), []).append(at)
@@ -408,26 +400,24 @@ def _versions(record: Record) -> Mapping[str, Sequence[int]]:
 
 
 def _spelled(full: str, versions: Mapping[str, Sequence[int]], among: Set[int]) -> str:
-    """A name without its count, unless another version of it is not among these."""
+    # A name without its count, unless another version of it is not among these.
     name = strip(full).removeprefix(":")
     return name if all(other in among for other in versions.get(name, ())) else full.removeprefix(":")
 
 
 def _are_outputs_read(flow: Dataflow) -> bool:
-    """Is it known of each output what its line mentions? It is not of what has no name, nor of a module."""
+    # Is it known of each output what its line mentions? It is not of what has no name, nor of a module.
     return all(flow.entries[at].reads for at in flow.record.outputs)
 
 
 def _is_item(entry: Entry) -> bool:
-    """Is it what a loop or a comprehension goes through, and not computed?"""
+    # Is it what a loop or a comprehension goes through, and not computed?
     return entry.source is not None and not entry.source.expression and not entry.op
 
 
 def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    """Cuts of the same line. Where the program's own line is not known, cuts of the same value are one group, and all
-    under ``no_grad``: that may be one line.
-    """
-
+    # Cuts of the same line. Where the program's own line is not known, cuts of the same value are one group, and all
+    # under ``no_grad``: that may be one line.
     def key(cut: Cut) -> object:
         line = cut.mention.line
         if flow.entries[cut.target].status is GradStatus.NO_GRAD and (line is None or _is_of_library(line)):
@@ -438,10 +428,9 @@ def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
-    """Are these all superseded where they begin, by later values, or those of the same names that have their gradients?
-
-    What an earlier step of training has computed is: what it wrote into the Variables is meant to stay.
-    """
+    # Are these all superseded where they begin, by later values, or those of the same names that have their gradients?
+    #
+    # What an earlier step of training has computed is: what it wrote into the Variables is meant to stay.
     own = [strip(entry.name) for entry in flow.entries]  # other names, as that of a loop's variable, are many values'
     there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
     later = {at for at, entry in enumerate(flow.entries)
@@ -450,7 +439,7 @@ def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
 
 
 def _replaced_leaves(flow: Dataflow) -> set[int]:
-    """Leaves as they were before, or are after, the version that was used: all of them are one parameter."""
+    # Leaves as they were before, or are after, the version that was used: all of them are one parameter.
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
     return {at for at, e in enumerate(flow.entries)
             if e.is_leaf and (strip(e.name) in trained or e.is_because(*WRITTEN_SINCE))}  # fmt: skip
@@ -461,7 +450,7 @@ def _names(flow: Dataflow, positions: Collection[int]) -> str:
 
 
 def _is_of_update(flow: Dataflow, at: int) -> bool:
-    """Is it what a step of training names after its loss: gradients, and the parameters beside them?"""
+    # Is it what a step of training names after its loss: gradients, and the parameters beside them?
     return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
@@ -472,7 +461,7 @@ def _line(place: Source | None) -> tuple[str, int] | None:
 def _hidden(
     flow: Dataflow, missing: Sequence[int], said: Set[tuple[str, int] | None], findings: Sequence[Finding]
 ) -> Iterator[str]:
-    """Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``."""
+    # Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``.
     training = flow.record.training
     is_open = any(one.kind in OPEN for one in findings)
     if training is not None and training.untrained and not is_open:  # which says what lacks its gradient

@@ -49,7 +49,7 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
 
 
 def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
-    """Values on the way to the output that were modified out of sight: the gradient is that of the new numbers."""
+    # Values on the way to the output that were modified out of sight: the gradient is that of the new numbers.
     after = flow.after(at)
     return [
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
@@ -60,7 +60,7 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
-    """Where a gradient that is zero everywhere became so: the nearest values that it comes from and that have one."""
+    # Where a gradient that is zero everywhere became so: the nearest values that it comes from and that have one.
     if not is_zero(arrays, flow.entries[at].held_grad):
         return []
     found: list[Finding] = []
@@ -85,7 +85,7 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
 
 
 def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays: Arrays) -> list[Finding]:
-    """A gradient that is the sum of several contributions, of which none is known to be 0: they may cancel."""
+    # A gradient that is the sum of several contributions, of which none is known to be 0: they may cancel.
     value = flow.entries[source]
     parts = [
         target for target in flow.consumers[source] if source in flow.edges[target]
@@ -106,7 +106,7 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
 
 
 def _is_flat(flow: Dataflow, source: int, target: int) -> bool:
-    """Does the line, or a rule of the program's own, show that nothing comes back along this edge?"""
+    # Does the line, or a rule of the program's own, show that nothing comes back along this edge?
     entry = flow.entries[target]
     return bool(instead_of_flat(entry.op, flow.record.framework) or _of_part(flow, source, target)
                 or rules_in(flow.record, entry) or _cut_for_certain(flow, source, target))  # fmt: skip
@@ -118,14 +118,14 @@ def _cut_for_certain(flow: Dataflow, source: int, target: int) -> Use | None:
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
-    """The cuts behind a value in a loop that has no gradient: what flows into the loop gets zeros from there."""
+    # The cuts behind a value in a loop that has no gradient: what flows into the loop gets zeros from there.
     return [cut for cut in flow.among({*flow.after(at)}) if not cut.is_behind] if flow.entries[at].axes else []
 
 
 def _became_zero(
     flow: Dataflow, source: int, target: int, before: dict[int, int | None], arrays: Arrays
 ) -> Finding:  # fmt: skip
-    """A derivative that is 0; where a value has a hook of the program's, nobody knows what came to it."""
+    # A derivative that is 0; where a value has a hook of the program's, nobody knows what came to it.
     value, entry = flow.entries[source], flow.entries[target]
     facts = [say("became_zero", target=repr(entry.name), value=repr(value.name))]
     if Note("hooked", about=value.name) in flow.record.notes:
@@ -149,7 +149,7 @@ def _became_zero(
 
 
 def _of_part(flow: Dataflow, source: int, target: int) -> str:
-    """The remedy for a part of a line that is flat, where all that the line does with a value goes through it."""
+    # The remedy for a part of a line that is flat, where all that the line does with a value goes through it.
     flats = {mention.use.flat for mention in flow.mentions[target] if mention.source == source}
     text = flats.pop() if len(flats) == 1 else ""
     return instead_of_flat(flat_operation(parsed(text)), flow.record.framework) if text else ""

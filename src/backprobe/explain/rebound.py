@@ -92,7 +92,7 @@ def _headline(found: Rebound) -> str:
 
 
 def _place(scope: Scope) -> str:
-    """Where a name means something else than outside; empty for a module."""
+    # Where a name means something else than outside; empty for a module.
     node = scope.node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return f"{node.name}()"
@@ -102,7 +102,7 @@ def _place(scope: Scope) -> str:
 
 
 def _meant(found: Rebound) -> str:
-    """What the program means by the name."""
+    # What the program means by the name.
     value, one = found.means.value, found.defined
     kinds = {type: "class", ModuleType: "module", **dict.fromkeys(FUNCTIONS, "function")}
     kind = next((word for each, word in kinds.items() if issubclass(type(value), each)), "object")
@@ -120,7 +120,7 @@ def _meant(found: Rebound) -> str:
 
 
 def _remedy(found: Rebound) -> str:
-    """What to type: another name in the line that took it, or the definition by a name that is still there."""
+    # What to type: another name in the line that took it, or the definition by a name that is still there.
     last = found.rebound[-1]
     line = uncommented(Source("", 1, renamed(last, found)))
     fields = {"line": line, "name": found.name, "meant": _meant(found), "scope": _place(found.scope)}
@@ -138,9 +138,8 @@ def _remedy(found: Rebound) -> str:
 
 
 def _is_unclear(found: Rebound, last: Binding) -> bool:
-    """May the program mean what took the name? So it may in the body of a loop, of an argument, and of what it does
-    nothing with but call it.
-    """
+    # May the program mean what took the name? So it may in the body of a loop, of an argument, and of what it does
+    # nothing with but call it.
     is_of_data = found.failed.use is not Use.CALL and not found.means.is_of_code
     if last.how in (How.ARGUMENT, How.COMPREHENSION) or is_of_data:
         return True
@@ -151,7 +150,7 @@ def _is_unclear(found: Rebound, last: Binding) -> bool:
 
 
 def _by_module(found: Rebound) -> str:
-    """The definition, spelled from a module that the failing line can use; empty where there is none."""
+    # The definition, spelled from a module that the failing line can use; empty where there is none.
     one, failed = found.defined, found.failed
     if one is None or one.how is not How.IMPORT or failed.use is Use.ITEM or failed.is_unbound:
         return ""
@@ -166,7 +165,7 @@ def _by_module(found: Rebound) -> str:
 
 
 def _of_held(found: Rebound) -> str:
-    """The definition as an attribute of the module that took its name, as in ``import tqdm``."""
+    # The definition as an attribute of the module that took its name, as in ``import tqdm``.
     held, means, name = found.failed.held, found.means.value, found.name
     is_module = issubclass(type(held), ModuleType) and not found.failed.attribute
     is_there = is_module and vars(held).get(name) is means
@@ -174,7 +173,7 @@ def _of_held(found: Rebound) -> str:
 
 
 def _again(found: Rebound) -> str:
-    """A notebook keeps what a name holds, also when the line is repaired."""
+    # A notebook keeps what a name holds, also when the line is repaired.
     if found.scope.parent is not None or not is_cell(found.text.file) or "." in found.name:
         return ""
     if found.defined is None:

@@ -55,7 +55,7 @@ def _both(keys: Sequence[str]) -> str:
 
 
 def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
-    """The findings of all outputs, each once, with the outputs that it is about."""
+    # The findings of all outputs, each once, with the outputs that it is about.
     every = [(key, one) for key, report in reports.items() for one in report.findings]
     for group in grouped(every, lambda pair: (pair[1].kind, pair[1].name, pair[1].headline, pair[1].source)):
         keys, first = list(dict.fromkeys(key for key, _ in group)), group[0][1]
@@ -64,7 +64,7 @@ def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
 
 
 def _reached(record: Record) -> Iterator[str]:
-    """The values that the same outputs reach, the outputs themselves left out."""
+    # The values that the same outputs reach, the outputs themselves left out.
     keys = tuple(record.by_output)
     groups: dict[tuple[str, ...], list[str]] = {}
     for at, entry in enumerate(record.entries):

@@ -24,7 +24,7 @@ def as_written(record: Record, name: str) -> str:
 
 
 def _is_key(record: Record, held: str, step: str) -> bool:
-    """Is this read by a key? A line that reads ``held[k]`` shows it as well, where none reads the attribute."""
+    # Is this read by a key? A line that reads ``held[k]`` shows it as well, where none reads the attribute.
     uses = [node for tree in _lines(record, held) for node in ast.walk(tree)]
     attributes = {node.attr for node in uses if isinstance(node, ast.Attribute) and ast.unparse(node.value) == held}
     keys = [node.slice for node in uses if isinstance(node, ast.Subscript) and ast.unparse(node.value) == held]

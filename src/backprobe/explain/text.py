@@ -654,5 +654,5 @@ def finding(
 
 @cache
 def _fields(sentence: str) -> tuple[str, ...]:
-    """The fields that a sentence names."""
+    # The fields that a sentence names.
     return tuple(name for _, name, _, _ in Formatter().parse(sentence) if name)

@@ -57,9 +57,8 @@ def trained_leaves(flow: Dataflow) -> set[int]:
 
 
 def _given(flow: Dataflow) -> set[int]:
-    """What a block of TensorFlow reads that it has not computed, and that no tape was asked for: the probe's own tape
-    watches data as well, and nothing says that they are leaves.
-    """
+    # What a block of TensorFlow reads that it has not computed, and that no tape was asked for: the probe's own tape
+    # watches data as well, and nothing says that they are leaves.
     asked = {one.at for one in flow.record.none_given}
     is_watched = flow.record.framework == "tensorflow"
     return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
@@ -89,7 +88,7 @@ def _place(found: Finding) -> object:
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
-    """A finding about a value that parameters lack their gradient for as well."""
+    # A finding about a value that parameters lack their gradient for as well.
     if of_parameters is None:
         return found
     return replace(found, facts=(*[fact for fact in of_parameters.facts[-2:] if fact not in found.facts], *found.facts))
@@ -106,15 +105,14 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
 
 
 def _is_entry_alone(one: Untrained) -> bool:
-    """Is nothing known of a parameter but its own entry?"""
+    # Is nothing known of a parameter but its own entry?
     return one.own is not None and one.ran is Ran.UNKNOWN
 
 
 def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
-    """What keeps the gradient from one parameter: where what leads back to it is cut off, or where its module ran.
-
-    That of a parameter with an entry of its own is found with the other entries.
-    """
+    # What keeps the gradient from one parameter: where what leads back to it is cut off, or where its module ran.
+    #
+    # That of a parameter with an entry of its own is found with the other entries.
     is_there = one.own is not None and flow.entries[one.own].status is GradStatus.OK  # of another output
     yield from [] if is_there else dropped_results(flow, one)
     if is_there or _is_entry_alone(one):
@@ -157,7 +155,7 @@ def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
 
 
 def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
-    """The lines that take out what has the name of a variable, as a global one that a function reads."""
+    # The lines that take out what has the name of a variable, as a global one that a function reads.
     for at in sorted(flow.to_outputs):
         entry = flow.entries[at]
         for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
@@ -167,7 +165,7 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
-    """Why nothing comes back to an entry that leads back to a parameter."""
+    # Why nothing comes back to an entry that leads back to a parameter.
     entry = flow.entries[at]
     if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):  # the error is said
         yield by_status(flow, entry)

@@ -59,12 +59,12 @@ def none_given(record: Record, name: str | None = None, findings: Sequence[Findi
 
 
 def _operations(one: NoneGiven) -> tuple[CutOperation, ...]:
-    """The cuts, whatever is nearest to them on the way from this one."""
+    # The cuts, whatever is nearest to them on the way from this one.
     return tuple([replace(cut, values=()) for cut in one.cuts])
 
 
 def _is_explained(record: Record, one: NoneGiven) -> bool:
-    """Is what cuts it off a finding of its own?"""
+    # Is what cuts it off a finding of its own?
     if one.in_graph:  # which shows all of the way
         return False
     is_there = one.at is not None and record.entries[one.at].status is GradStatus.OK  # of another output
@@ -91,7 +91,7 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
 
 
 def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Finding:
-    """An operation that lets no gradient through."""
+    # An operation that lets no gradient through.
     asked = {each.at: each.name for each in record.none_given}  # which is what the program calls it
     values = [asked.get(at, record.entries[at].name) for at in cut.values] or [one.name]
     value, plain = listed([*map(repr, values)]), values[0]
@@ -119,7 +119,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
 
 
 def _text(cut: CutOperation) -> str:
-    """The operation in the program's words, where its line shows them, else as TensorFlow calls it."""
+    # The operation in the program's words, where its line shows them, else as TensorFlow calls it.
     is_own = cut.by in OWN
     names = (
         {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation.rpartition(".")[2], cut.operation.lower())
@@ -130,7 +130,7 @@ def _text(cut: CutOperation) -> str:
 
 
 def _is_argument(name: str, line: str) -> bool:
-    """Is the value of this name, as it is, given to a call on this line?"""
+    # Is the value of this name, as it is, given to a call on this line?
     plain = re.escape(name.rpartition(":")[2].partition("#")[0])
     return re.search(rf"[(,=]\s*([\w.]+\.)?{plain}\s*([,)]|$)", line.strip()) is not None
 
@@ -141,7 +141,7 @@ def _is_mentioned(name: str, line: str) -> bool:
 
 
 def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
-    """The lines that cut off what the tape differentiated, as the program's text says it: NumPy does it unseen."""
+    # The lines that cut off what the tape differentiated, as the program's text says it: NumPy does it unseen.
     flow = Dataflow(record, has_run=False)
     before = flow.before(one.targets)
     training = record.training
@@ -157,9 +157,8 @@ def _mentioned(record: Record, one: NoneGiven) -> list[Finding]:
 
 
 def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
-    """The lines that took what is computed from a Variable out of TensorFlow, on the way to what was differentiated; if
-    nothing is recorded of that, all but those of the line that asked, as those of ``fit`` itself.
-    """
+    # The lines that took what is computed from a Variable out of TensorFlow, on the way to what was differentiated; if
+    # nothing is recorded of that, all but those of the line that asked, as those of ``fit`` itself.
     flow = Dataflow(record, has_run=False)
     entries = [record.entries[at] for at in flow.before(one.targets)]
     lines = [line for entry in entries for line in (entry.source, *(way.source for way in entry.indirect)) if line]
@@ -174,12 +173,12 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
 
 
 def _giver(one: NoneGiven) -> str:
-    """What gave None."""
+    # What gave None.
     return "tf.gradients" if one.in_graph else "a tape"
 
 
 def _is_within(line: Source, statement: Source) -> bool:
-    """Is a line one of those of a statement?"""
+    # Is a line one of those of a statement?
     length = statement.statement.count("\n")
     return line.file == statement.file and statement.line <= line.line <= statement.line + length
 

@@ -61,7 +61,7 @@ def hidden_findings(
 
 
 def _name_in(flow: Dataflow, at: int, line: int) -> str:
-    """What a value is called where another is computed: ``self.weight`` in the module that has that parameter."""
+    # What a value is called where another is computed: ``self.weight`` in the module that has that parameter.
     name = strip(flow.entries[at].name)
     module, _, last = name.rpartition(".")
     is_own = flow.entries[at].source is None and module in scopes_of(flow, line)
@@ -97,7 +97,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
 
 
 def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
-    """The finding of what requires no gradient, which may be a sample of a distribution that does."""
+    # The finding of what requires no gradient, which may be a sample of a distribution that does.
     texts = (entry.source.expression for entry in leaves if entry.source is not None)
     drawn = next(filter(None, map(drawn_smoothly, texts)), None)
     if drawn is None:
@@ -107,7 +107,7 @@ def _drawn(found: Finding, leaves: Iterable[Entry]) -> Finding:
 
 
 def _inherited(flow: Dataflow, at: int) -> int:
-    """The value that was cut off first of those that one without a history is computed from."""
+    # The value that was cut off first of those that one without a history is computed from.
     while flow.entries[at].is_because("inherited"):
         status = flow.entries[at].status
         before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)
@@ -118,7 +118,7 @@ def _inherited(flow: Dataflow, at: int) -> int:
 
 
 def _uses_no_number(entry: Entry) -> bool:
-    """Does the line of an entry ask of all that it mentions only for the shape and the like?"""
+    # Does the line of an entry ask of all that it mentions only for the shape and the like?
     text = entry.source.expression if entry.source is not None else ""
     known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)

@@ -44,7 +44,7 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
 
 
 def _of_loss(facts: GraphFacts) -> Rules:
-    """What is said of the loss: the first that holds."""
+    # What is said of the loss: the first that holds.
     return (
         (not facts.output_requires_grad, "no_history", ["loss_without"]),
         (facts.output_is_leaf, "made_leaf.loss", ["loss_leaf"]),
@@ -53,7 +53,7 @@ def _of_loss(facts: GraphFacts) -> Rules:
 
 
 def _of_tensor(facts: GraphFacts) -> Rules:
-    """What is said of the tensor: the first that holds; of one that has its gradient nothing."""
+    # What is said of the tensor: the first that holds; of one that has its gradient nothing.
     return (
         (not facts.is_floating, "not_float.leaf", []),
         (facts.is_inference, "inference", []),

@@ -63,7 +63,7 @@ class Finding:
         return facts(self.headline, self._parts())
 
     def _parts(self) -> list[tuple[str, str]]:
-        """What is said of it, each with its label."""
+        # What is said of it, each with its label.
         source = self.source
         line = "" if source is None else f"{path(source.file, source.line)}\n  {source.text.strip()}"
         seen = [("seen", fact) for fact in self.facts]

@@ -136,12 +136,12 @@ class Guard:
 
 
 def _held(frame: FrameType) -> list[Any]:
-    """What the names hold that a frame's code reads."""
+    # What the names hold that a frame's code reads.
     return [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
 
 
 def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
-    """The block is over. It may have been with another framework that it computed, imported as it ran."""
+    # The block is over. It may have been with another framework that it computed, imported as it ran.
     if isinstance(opened, BlockGuard) and opened.has_passed:
         return
     held = _held(frame)
@@ -151,7 +151,7 @@ def _warn_of_others(opened: object, frame: FrameType, guarded: Backend) -> None:
 
 
 def _backend_of(frame: FrameType) -> Backend:
-    """That of the values that the block can read, or that its function or one that called it mentions."""
+    # That of the values that the block can read, or that its function or one that called it mentions.
     for one in users_frames(frame):
         held = _held(one)
         with suppress(NoBackend):

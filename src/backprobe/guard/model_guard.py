@@ -64,7 +64,7 @@ class ModelGuard:
 
 
 def _forward(backend: Backend, call: GuardedCall) -> Record:
-    """The call again, in a block: nothing is differentiated."""
+    # The call again, in a block: nothing is differentiated.
     if call.output is not None:
         return _without_gradients(call, backend)
     block = _Block(Request(call.module, call.select, options=NONFINITE), backend, sys._getframe())
@@ -79,7 +79,7 @@ def _forward(backend: Backend, call: GuardedCall) -> Record:
 
 
 def _without_gradients(call: GuardedCall, backend: Backend) -> Record:
-    """The call again where only a differentiated call is recorded; of that nothing but the values is read."""
+    # The call again where only a differentiated call is recorded; of that nothing but the values is read.
     assert call.output is not None
     of, cotangent = call.output
     request = Request(call.module, call.select, of=of, cotangent=cotangent, options=NONFINITE)
@@ -97,7 +97,7 @@ def _without_gradients(call: GuardedCall, backend: Backend) -> Record:
 
 
 def _backward(backend: Backend, call: PassedCall) -> Record:
-    """The call again, differentiated with the gradients that came to it: no ``.grad`` is touched."""
+    # The call again, differentiated with the gradients that came to it: no ``.grad`` is touched.
     request = Request(call.module, call.select, of=call.seeded, options=NONFINITE)
     args, kwargs = call.arguments()
     return _Run(request, backend).record(args, kwargs).record

@@ -58,7 +58,7 @@ class Layer:
 
 
 def _is_part(arrays: RecordArrays, layers: Sequence[Layer], of: Sequence[Layer]) -> bool:
-    """Do these layers lie among others, such as the activations among the layers that they follow?"""
+    # Do these layers lie among others, such as the activations among the layers that they follow?
     (first, last), (begin, end) = [(one[0].at, one[-1].at) for one in (layers, of)]
     shared = min(last, end) - max(first, begin)
     return 2 * shared > last - first and _is_on(arrays.graph, begin, last) and _is_on(arrays.graph, first, end)
@@ -69,7 +69,7 @@ def _is_on(graph: Graph, start: int, end: int) -> bool:
 
 
 def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
-    """The parameters and other leaves whose gradients are large by themselves, in one finding; else other values."""
+    # The parameters and other leaves whose gradients are large by themselves, in one finding; else other values.
     leaves, others = dict[str, float](), dict[str, float]()
     for at, (entry, grad) in enumerate(zip(arrays.entries, arrays.grads, strict=True)):
         size = 0.0 if grad is None else rms(grad) / scale
@@ -86,7 +86,7 @@ def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
 
 
 def _series(arrays: RecordArrays) -> list[list[Layer]]:
-    """The values of one shape whose names differ in one number, each computed from the one before; no parameters."""
+    # The values of one shape whose names differ in one number, each computed from the one before; no parameters.
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in arrays.record.names.items():
         if split(full)[1] is None or arrays.grads[at] is None or arrays.begins(at):
@@ -108,10 +108,9 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
 
 
 def _chains(arrays: RecordArrays, ordered: Sequence[int]) -> list[list[int]]:
-    """These values in parts, in each of which every one is computed from the one before it.
-
-    Samples that a loop takes one after the other, and experts side by side, have such names and are not a depth.
-    """
+    # These values in parts, in each of which every one is computed from the one before it.
+    #
+    # Samples that a loop takes one after the other, and experts side by side, have such names and are not a depth.
     chains = [[ordered[0]]]
     for before, at in pairwise(ordered):
         if _leads(arrays.graph, before, at):
@@ -122,7 +121,7 @@ def _chains(arrays: RecordArrays, ordered: Sequence[int]) -> list[list[int]]:
 
 
 def _leads(graph: Graph, start: int, end: int) -> bool:
-    """Is one value computed from another, along edges?"""
+    # Is one value computed from another, along edges?
     seen, pending = {end}, [end]
     while pending:
         for at in graph.inputs[pending.pop()]:
@@ -135,7 +134,7 @@ def _leads(graph: Graph, start: int, end: int) -> bool:
 
 
 def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:
-    """The steps of loops that the framework runs as one operation: what one step leaves is what the next one gets."""
+    # The steps of loops that the framework runs as one operation: what one step leaves is what the next one gets.
     stacked: dict[object, list[int]] = {}
     for at, entry in enumerate(arrays.entries):
         value = arrays.values[at]
@@ -151,12 +150,12 @@ def _loops(arrays: RecordArrays) -> Iterator[list[Layer]]:
 
 
 def _is_carried(left: Any, given: Any) -> bool:
-    """Is what each step is given what the step before it has left?"""
+    # Is what each step is given what the step before it has left?
     return len(left) > 1 and bool(left[:-1].any()) and numpy.array_equal(left[:-1], given[1:])
 
 
 def _along(arrays: RecordArrays, series: Sequence[Layer]) -> Finding | None:
-    """How the gradient changes from the last layer of a series to its first."""
+    # How the gradient changes from the last layer of a series to its first.
     known = [(layer, size) for layer in series if (size := rms(layer.gradient))]  # zeros.py reports those that are 0
     if len(known) < FEWEST:
         return None
@@ -175,7 +174,7 @@ def _along(arrays: RecordArrays, series: Sequence[Layer]) -> Finding | None:
 
 
 def _change(first: Any, last: Any, sizes: Sequence[float], scale: float) -> tuple[str, Sequence[str]] | None:
-    """What becomes of gradients of these sizes from the last layer to the first, and what that means."""
+    # What becomes of gradients of these sizes from the last layer to the first, and what that means.
     steps = [before / after for before, after in pairwise(sizes)]
     fall, growth = (sum(step < 1 / RATIO for step in steps), sum(step > RATIO for step in steps))
     smallest, largest = float(numpy.abs(first).mean()), float(numpy.abs(last).mean())

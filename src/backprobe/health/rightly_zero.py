@@ -79,7 +79,7 @@ def _names(arrays: RecordArrays, places: Sequence[Any]) -> str:
 
 
 def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
-    """The other input of a consumer that is zero, and is trained: their product has no derivative so far."""
+    # The other input of a consumer that is zero, and is trained: their product has no derivative so far.
     is_zero = _is_zero(arrays.values[consumer])
     for other in arrays.graph.inputs[consumer]:
         if other == at or not _has_gradient(arrays, other) or _is_added(arrays, other, at, consumer):
@@ -92,7 +92,7 @@ def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
 
 
 def _is_added(arrays: RecordArrays, at: int, other: int, consumer: int) -> bool:
-    """Is it a term beside the other input of a consumer, and no factor? It then has the consumer's gradient."""
+    # Is it a term beside the other input of a consumer, and no factor? It then has the consumer's gradient.
     if arrays.entries[at].name.rpartition(".")[2] in BIASES or are_added(arrays, at, other, consumer):
         return True
     shape = arrays.entries[at].shape
@@ -109,13 +109,13 @@ def _has_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _is_trained(arrays: RecordArrays, at: int) -> bool:
-    """Is it a parameter, an argument or another leaf with a gradient, or computed from one?"""
+    # Is it a parameter, an argument or another leaf with a gradient, or computed from one?
     before = reached([at], lambda one: arrays.graph.inputs[one])
     return any(arrays.begins(one) and _has_gradient(arrays, one) for one in before)
 
 
 def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
-    """Is it added to each consumer, and are the gradients that come back from there not zero but for their sum?"""
+    # Is it added to each consumer, and are the gradients that come back from there not zero but for their sum?
     shape = arrays.entries[at].shape
     if shape is None or any(arrays.values[one] is None for one in consumers):
         return False
@@ -127,7 +127,7 @@ def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
 
 
 def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """The gradient of what was added with broadcasting; None where the shapes do not allow that."""
+    # The gradient of what was added with broadcasting; None where the shapes do not allow that.
     extra = gradient.ndim - len(shape)
     if extra < 0:
         return None
@@ -145,17 +145,16 @@ def _is_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _empty(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    """What uses it, where nothing that does has any element."""
+    # What uses it, where nothing that does has any element.
     users = list(arrays.graph.consumers[at])
     return users if not consumers and all(0 in (arrays.entries[one].shape or ()) for one in users) else []
 
 
 def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    """What uses it, or it is computed from, where both lead to a later call of a module that was called before.
-
-    So do the activations of a model in the gradient that is taken of it: each is used by the next layer, and by the
-    gradient too.
-    """
+    # What uses it, or it is computed from, where both lead to a later call of a module that was called before.
+    #
+    # So do the activations of a model in the gradient that is taken of it: each is used by the next layer, and by the
+    # gradient too.
     if not all(_is_later_call(arrays, one, at) for one in consumers):
         return []
     beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]
@@ -170,10 +169,9 @@ def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:
 
 
 def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    """What is alike, goes where it goes and has a gradient: the names differ in one number.
-
-    Of values of a function it must be seen that something has zeros that they may be multiplied by.
-    """
+    # What is alike, goes where it goes and has a gradient: the names differ in one number.
+    #
+    # Of values of a function it must be seen that something has zeros that they may be multiplied by.
     if at not in arrays.numbered:
         return []
     given = {one for each in consumers for one in arrays.graph.inputs[each]}
@@ -185,7 +183,7 @@ def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int
 
 
 def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
-    """What uses it and has no gradient, where its own gradient comes from outputs alone."""
+    # What uses it and has no gradient, where its own gradient comes from outputs alone.
     if not set(consumers) <= set(arrays.record.outputs):
         return []
     return [one for one in arrays.graph.consumers[at] if arrays.entries[one].status is GradStatus.NOT_CONNECTED]

@@ -47,10 +47,9 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _own_parameters(arrays: RecordArrays, at: int) -> list[int]:
-    """The parameters of a layer that may have an activation of its own, by which each of its units is trained.
-
-    So do the layers of Keras: ``Dense(8, activation="relu")`` returns what comes after the activation.
-    """
+    # The parameters of a layer that may have an activation of its own, by which each of its units is trained.
+    #
+    # So do the layers of Keras: ``Dense(8, activation="relu")`` returns what comes after the activation.
     value: Any = arrays.values[at]
     units = value.shape[-1:] if value.ndim < 4 else value.shape[1:2]  # as _rows has them
     own = [one for one in arrays.graph.inputs[at] if one in arrays.graph.parameters and arrays.grads[one] is not None]
@@ -58,7 +57,7 @@ def _own_parameters(arrays: RecordArrays, at: int) -> list[int]:
 
 
 def _are_still(arrays: RecordArrays, at: int, trained: list[int]) -> Any:
-    """By unit: does a gradient come to it, and none from it to its parameters?"""
+    # By unit: does a gradient come to it, and none from it to its parameters?
     is_still = _rows(arrays.grads[at]).any(axis=0)
     for one in trained:
         back = arrays.grads[one]
@@ -67,33 +66,31 @@ def _are_still(arrays: RecordArrays, at: int, trained: list[int]) -> Any:
 
 
 def _is_relu(op: str, value: Any, before: Any) -> bool:
-    """Recognised by name, or by its numbers: the larger of its input and 0."""
+    # Recognised by name, or by its numbers: the larger of its input and 0.
     if op in ("relu", "relu_"):
         return True
     return before is not None and bool((before < 0).any()) and numpy.array_equal(value, numpy.maximum(before, 0))
 
 
 def _are_enough(given: Any) -> bool:
-    """Are there enough distinct rows? Equal ones, such as padding, count as one sample.
-
-    If all numbers are zero, nothing can be concluded from equal rows, and every row counts.
-    """
+    # Are there enough distinct rows? Equal ones, such as padding, count as one sample.
+    #
+    # If all numbers are zero, nothing can be concluded from equal rows, and every row counts.
     rows = _rows(given)
     different = {row.tobytes() for row in rows} if rows.any() else rows
     return len(different) >= FEWEST
 
 
 def _rows(value: Any) -> Any:
-    """A value as one row for each sample: its units are the last axis, or for images that of the channels."""
+    # A value as one row for each sample: its units are the last axis, or for images that of the channels.
     axis = 1 if value.ndim >= 4 else value.ndim - 1
     return numpy.moveaxis(value, axis, -1).reshape(-1, value.shape[axis])
 
 
 def _end(value: Any, before: Any, dtype: str | None) -> float:
-    """The magnitude of input beyond which tanh or sigmoid is saturated; 0 for any other operation.
-
-    The input of a tanh must be large enough for that to differ from it.
-    """
+    # The magnitude of input beyond which tanh or sigmoid is saturated; 0 for any other operation.
+    #
+    # The input of a tanh must be large enough for that to differ from it.
     tolerance = {"float64": 1e-12, "float32": 1e-5}.get(dtype or "", 1e-2)
     if numpy.allclose(value, numpy.tanh(before), atol=tolerance, rtol=0) and numpy.abs(before).max() > 1:
         return END_OF_TANH

@@ -51,13 +51,13 @@ def are_added(arrays: RecordArrays, first: int, second: int, consumer: int) -> b
 
 
 def _spelled(node: ast.AST) -> set[str]:
-    """What is read in an expression, as it is spelled."""
+    # What is read in an expression, as it is spelled.
     inner = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Subscript)]
     return {ITEM.sub(r".\1", ast.unparse(one)) for one in inner}
 
 
 def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
-    """Was a factor overwritten, or is it zero, and computed from parameters that are not recorded?"""
+    # Was a factor overwritten, or is it zero, and computed from parameters that are not recorded?
     if isinstance(arrays.entries[at].held, Lost):
         return True
     value, last = arrays.values[at], list(_called(arrays.entries[at]))[-1:]
@@ -77,7 +77,7 @@ def _has_gradient(arrays: RecordArrays, at: int) -> bool:
 
 
 def _called(entry: Entry) -> Iterator[str]:
-    """What computed a value called, by name: as it was resolved, or else as the expression spells it."""
+    # What computed a value called, by name: as it was resolved, or else as the expression spells it.
     calls = _calls(entry)
     yield from (call for call in calls if call != NOT_KNOWN)
     if NOT_KNOWN in calls:
@@ -98,7 +98,7 @@ def _multiplies(call: str) -> bool:
 
 
 def _is_active(call: str) -> bool:
-    """Is it an activation, or a module that may hold both those and layers?"""
+    # Is it an activation, or a module that may hold both those and layers?
     return _is_activation(call) or call[:1].isupper()
 
 
@@ -107,7 +107,7 @@ def _is_activation(call: str) -> bool:
 
 
 def _hides_one(entry: Entry) -> bool:
-    """Does the expression use a module that may have parameters, or a name that is not a recorded value?"""
+    # Does the expression use a module that may have parameters, or a name that is not a recorded value?
     recorded = {read.spelled for read in entry.reads}
     return any(call[:1].isupper() and not _is_activation(call) for call in _calls(entry)) or any(
         not _prefixes(name) & recorded for name in _mentioned(_parsed(entry))
@@ -121,7 +121,7 @@ def _parsed(entry: Entry) -> ast.AST:
 
 
 def _mentioned(node: ast.AST) -> Iterator[ast.AST]:
-    """The names in an expression with their attributes, but for those of functions."""
+    # The names in an expression with their attributes, but for those of functions.
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         base: ast.expr = node
         while isinstance(base, ast.Attribute | ast.Subscript):

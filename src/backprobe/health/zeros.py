@@ -53,15 +53,14 @@ def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _is_of_few_calls(calls: Sequence[int], zero: set[int], together: set[int]) -> bool:
-    """Is the gradient zero in less than half of the calls of one line, none of which leads into another?
-
-    So it is where samples are computed one by one, in a loop: for some of them no unit is active.
-    """
+    # Is the gradient zero in less than half of the calls of one line, none of which leads into another?
+    #
+    # So it is where samples are computed one by one, in a loop: for some of them no unit is active.
     return 2 * sum(each in zero for each in calls) < len(calls) and sum(each in together for each in calls) < 2
 
 
 def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
-    """The values that have a gradient, by what computed them."""
+    # The values that have a gradient, by what computed them.
     found: dict[object, list[int]] = {}
     for at, grad in enumerate(arrays.grads):
         if grad is not None:
@@ -70,7 +69,7 @@ def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
 
 
 def _call(arrays: RecordArrays, at: int) -> object:
-    """The same for each call of a module, and for each time that one line runs."""
+    # The same for each call of a module, and for each time that one line runs.
     entry = arrays.entries[at]
     line = entry.source
     return strip(entry.name), line and (line.file, line.line)

@@ -74,7 +74,7 @@ class WatchCallback(Callback):
         self._steps = FitSteps(model, cast("TensorflowWatching", self.run._watching), failed)
 
     def _optimizers(self) -> list[Any]:
-        """Those of the model, the one that ``compile`` was given last. Raises BadOption and Unsupported."""
+        # Those of the model, the one that ``compile`` was given last. Raises BadOption and Unsupported.
         asked, backend = f"WatchCallback({str(self._watch.run_dir)!r})", keras.backend.backend()
         if backend != "tensorflow":
             raise Unsupported(

@@ -57,8 +57,7 @@ class TensorBoardSink(Sink):
 
 
 class _Protos:
-    """What an event file consists of."""
-
+    # What an event file consists of.
     def __init__(self, asked: str) -> None:
         def module(name: str) -> Any:
             return installed(f"tensorboard.{name}", extra="tensorboard", asked=asked)
@@ -73,7 +72,7 @@ class _Protos:
         return self.summaries.Summary.Value(tag=tag, simple_value=number)
 
     def text(self, tag: str, text: str) -> Any:
-        """As the plugin for texts reads it: a tensor of one text."""
+        # As the plugin for texts reads it: a tensor of one text.
         plugin = self.summaries.SummaryMetadata.PluginData(plugin_name="text")
         one = self.shapes.TensorShapeProto(dim=[self.shapes.TensorShapeProto.Dim(size=1)])
         tensor = self.tensors.TensorProto(dtype="DT_STRING", string_val=[text.encode()], tensor_shape=one)

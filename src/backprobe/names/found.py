@@ -44,7 +44,7 @@ class Names(Sequence[str]):
         cls, target: Any, pattern: str | Sequence[str], known: Mapping[str, str], backend: str | None,
         notes: tuple[str, ...] = (),
     ) -> Names:  # fmt: skip
-        """The names that a pattern selects among those that are known. Raises NothingMatched."""
+        # The names that a pattern selects among those that are known. Raises NothingMatched.
         in_function, texts = _in_function(target), texts_of(pattern)
         compiled = [compile_pattern(one, in_function=in_function) for one in texts if one != text.EVERYTHING]
         full = {name: f":{name}" if in_function and name[0] not in "/:" else name for name in known}

@@ -38,12 +38,12 @@ def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[st
 
 
 def _bound(names: list[str]) -> dict[str, str]:
-    """The names of a function, which returns something in any case."""
+    # The names of a function, which returns something in any case.
     return {name.removeprefix(":"): "" if name == ":return" else text.FROM_SOURCE for name in names}
 
 
 def _started(target: Any, backend: Backend) -> tuple[Any, bool]:
-    """The function that a call of the target runs, and whether it does so in a way that the framework knows."""
+    # The function that a call of the target runs, and whether it does so in a way that the framework knows.
     run = FunctionRun(Probe(target), backend)
     try:
         return run.starts_at(), run.around is not None

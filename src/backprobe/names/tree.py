@@ -42,7 +42,7 @@ def tree(marks: Mapping[str, str]) -> list[str]:
 
 
 def _steps(name: str) -> Iterator[str]:
-    """The segments of a name, each with the separator before it."""
+    # The segments of a name, each with the separator before it.
     before = ""
     for part in parts(name):
         if part in ".:/#":
@@ -55,7 +55,7 @@ def _steps(name: str) -> Iterator[str]:
 
 
 def _shape(node: Node) -> Shape:
-    """A node with all that is below it, where those that have the same below stand together."""
+    # A node with all that is below it, where those that have the same below stand together.
     groups: dict[tuple[str, Shape], list[str]] = {}
     for step, inner in node.below.items():
         word = step.lstrip(".:/#")

@@ -114,7 +114,7 @@ class Runs:
                 put_back()
 
     def _with_numbers(self, variation: Variation) -> Call:
-        """The call with Python's numbers varied: single precision is what a probe makes of them."""
+        # The call with Python's numbers varied: single precision is what a probe makes of them.
         signs, count = _signs(variation.seed), 0
 
         def moved(leaf: Any) -> Any:

@@ -74,7 +74,7 @@ class BlockRun(Form):
         return self.backend.blocks or refuse(self.backend, "blocks", self.spelled(), self._derivatives())
 
     def _derivatives(self) -> list[DerivativeCall]:
-        """The calls in the block that differentiate, where the source of it can be read."""
+        # The calls in the block that differentiate, where the source of it can be read.
         frame = self.frame
         found = None if frame is None else block_at(frame.f_code.co_filename, frame.f_lineno)
         return [] if found is None else derivative_calls([found], self.backend.name, self.backend.derivatives)
@@ -166,10 +166,9 @@ class BlockRun(Form):
         differentiator.differentiate(Ran(None, roots, captures))
 
     def _of_program(self, differentiator: Differentiator, tensors: Sequence[Any]) -> list[Root]:
-        """The passes that the program has run itself, if these tensors are all that they began at.
-
-        Where they are more, as those of all steps around ``model.fit``, they are differentiated together.
-        """
+        # The passes that the program has run itself, if these tensors are all that they began at.
+        #
+        # Where they are more, as those of all steps around ``model.fit``, they are differentiated together.
         own = list(differentiator.own_roots())
         return own if {id(one) for root in own for one in targets_of(root)} == set(map(id, tensors)) else []
 
@@ -198,17 +197,16 @@ class BlockRun(Form):
         self.frame = None
 
     def _began(self, tensors: Sequence[Any], beside: bool = False) -> list[Any]:
-        """The program takes gradients of these tensors: as outputs they have entries whatever is selected.
-
-        ``beside`` says that these do not add up in the leaves, as those of ``backward()`` do.
-        """
+        # The program takes gradients of these tensors: as outputs they have entries whatever is selected.
+        #
+        # ``beside`` says that these do not add up in the leaves, as those of ``backward()`` do.
         numbers = [self.trace.hold(tensor, "grad()" if beside else "backward()", "") for tensor in tensors]
         self.summed |= {} if beside else dict.fromkeys(numbers)
         self.outputs[:] = dict.fromkeys([*self.outputs, *numbers])
         return [*map(self.trace.versions.captures.__getitem__, numbers)]
 
     def _record(self) -> Run | Record:
-        """What is known so far."""
+        # What is known so far.
         self.trace.repeats.settle()
         self.schema = self.trace.schema(self.outputs)
         with self.tape.quiet():
@@ -219,7 +217,7 @@ class BlockRun(Form):
         return self.judged(over(self.trace, self.backend, self.schema, passes, live=live, code=self.code, keys=keys))
 
     def _progress(self) -> tuple[int, ...]:
-        """Changes when ``_record`` does."""
+        # Changes when ``_record`` does.
         return len(self.trace.events), len(self.outputs), self.tape.progress
 
     def subject(self) -> str:
@@ -258,7 +256,7 @@ class ModelBlock(BlockRun):
 
     @contextmanager
     def _looked_at_first(self, observing: AbstractContextManager[object]) -> Iterator[None]:
-        """The same, with a look at the parameters as they are when the block begins."""
+        # The same, with a look at the parameters as they are when the block begins.
         with observing:
             held = unfit({name: tensor for name, (tensor, _) in self.versions.items()}, self.backend.arrays)
             self.fit = self.versions.keys() - held.keys()

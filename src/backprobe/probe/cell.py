@@ -85,7 +85,7 @@ class CellRun(OfCell, Run):
             scope.exit()
 
     def _tensors_read(self) -> dict[str, Any]:
-        """What holds tensors among the names that the cell reads, in a frame of its own: a traceback keeps frames."""
+        # What holds tensors among the names that the cell reads, in a frame of its own: a traceback keeps frames.
         held = {name: self.cell.value(name) for name in self.cell.names.read}
         return {name: value for name, value in held.items() if holds_tensor(value, self.tape)}
 

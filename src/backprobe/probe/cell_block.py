@@ -34,8 +34,7 @@ def record_cell(probe: Request, backend: Backend) -> Recording:
 
 
 class _Running:
-    """One run of a cell: the block begins as its code does."""
-
+    # One run of a cell: the block begins as its code does.
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
         self.block: CellBlock | None = None
@@ -71,7 +70,7 @@ class _Running:
         return self.block.answer()
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
-        """A frame is entered: that of the cell's code is where the block begins."""
+        # A frame is entered: that of the cell's code is where the block begins.
         following = None if self.before is None else self.before(frame, event, arg)
         if frame.f_code is not self.code:
             return following
@@ -147,7 +146,7 @@ class CellBlock(OfCell, PlainBlock):
             self.noting(self._run_backward_at_end)
 
     def _run_backward_at_end(self) -> None:
-        """The cell takes no gradient itself."""
+        # The cell takes no gradient itself.
         assert isinstance(self.tape, AtEnd)
         self.doing = "choosing the output of"
         output = self.output(self.result, self.probe.asked[0])
@@ -158,7 +157,7 @@ class CellBlock(OfCell, PlainBlock):
         self.tape.run_backward(Root(self.trace.versions.tensors[number], output.cotangent), captures)
 
     def _hold_output(self, output: Output) -> int:
-        """The output has the name that was asked for, also where that is not selected."""
+        # The output has the name that was asked for, also where that is not selected.
         name = self.output_name
         if name is None:
             return self.trace.hold_output(output.tensor, output.path, "return")

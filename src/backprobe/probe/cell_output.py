@@ -61,7 +61,7 @@ class OfCell(Form):
             raise
 
     def _chosen(self, result: Any) -> tuple[str | None, Any]:
-        """What to differentiate, and its name: what was asked for, the last expression, or what was assigned last."""
+        # What to differentiate, and its name: what was asked for, the last expression, or what was assigned last.
         if isinstance(self.probe.of, str):
             return self.probe.of, self._asked_for(self.probe.of)
         if self._is_floating(result):
@@ -78,7 +78,7 @@ class OfCell(Form):
         )  # fmt: skip
 
     def _floating_names(self) -> list[str]:
-        """The variables that this run has bound to floating tensors: an older value of one is none of the cell's."""
+        # The variables that this run has bound to floating tensors: an older value of one is none of the cell's.
         return [name for name in self.bound if self._is_floating(self.cell.value(name))]
 
     def _asked_for(self, name: str) -> Any:

@@ -36,7 +36,7 @@ class CellScope(Scope, ModuleListener):
         return super().name(at, value, own)
 
     def _bind_here(self, at: int) -> None:
-        """A site binds a variable unless it is an element, an attribute or an operation without a name."""
+        # A site binds a variable unless it is an element, an attribute or an operation without a name.
         local = self.sites[at].local
         if local.isidentifier():
             self.bound.pop(local, None)

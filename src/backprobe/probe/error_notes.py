@@ -77,7 +77,7 @@ def _explained(run: Running, error: BaseException) -> str | None:
 
 
 def _in_place(run: Running) -> Collection[str]:
-    """The paths of the modules of the model that is probed, if one is, that are set to write in place."""
+    # The paths of the modules of the model that is probed, if one is, that are set to write in place.
     models, target = run.backend.models, run.probe.target
     return models.in_place(target) if models is not None and models.is_model(target) else ()
 
@@ -128,7 +128,7 @@ def raised(error: BaseException, known: str) -> Reason:
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
-    """The innermost place in the user's own code that an error passed through."""
+    # The innermost place in the user's own code that an error passed through.
     found = None
     while step is not None:
         if package(step.tb_frame.f_code.co_filename) is None:
@@ -138,7 +138,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 
 def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
-    """Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any."""
+    # Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any.
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
     values = [v for v in kept(run.trace.read(), run.trace.selection, []) if v.number is not None]
@@ -147,7 +147,7 @@ def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
 
 
 def _hold(run: Running, tensor: Any, at: TracebackType | None) -> int:
-    """The number of a tensor without a name that backward was called on: its line says what it mentions."""
+    # The number of a tensor without a name that backward was called on: its line says what it mentions.
     if at is None:
         return run.trace.hold(tensor, "backward()", "")
     file = at.tb_frame.f_code.co_filename
@@ -159,7 +159,7 @@ def _hold(run: Running, tensor: Any, at: TracebackType | None) -> int:
 
 
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
-    """The only call in a line that differentiates, and what stands there for that which it begins at."""
+    # The only call in a line that differentiates, and what stands there for that which it begins at.
     calls = {
         node: name for node in ast.walk(tree)
         if isinstance(node, ast.Call) and (name := _differentiates(node.func, frame))
@@ -174,7 +174,7 @@ def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None
 
 
 def _differentiates(called: ast.expr, frame: FrameType) -> str:
-    """The name of what is called, if that differentiates: a method, or a function that a name stands for in a frame."""
+    # The name of what is called, if that differentiates: a method, or a function that a name stands for in a frame.
     if isinstance(called, ast.Attribute):
         return called.attr if called.attr in DIFFERENTIATING else ""
     if not isinstance(called, ast.Name):

@@ -63,7 +63,7 @@ class GraphRun:
         return Recording(record, result)
 
     def _asked(self) -> tuple[Any, list[int]]:
-        """The cotangent, and the positions of the nodes to record."""
+        # The cotangent, and the positions of the nodes to record.
         target, of = self.program.target(self.probe.of)
         output = choose(target, of, SUMMED, self.program, Words(framework=self.program.framework))
         known = self.program.describe(output.tensor).shape is not None
@@ -81,7 +81,7 @@ class GraphRun:
         return f"backprobe: the cotangent has shape {self.unweighed}; the graph does not say which shape the output has"
 
     def _given(self, output: Any, cotangent: Any, program: Program) -> Any:
-        """The cotangent of an output whose shape is known only after the run."""
+        # The cotangent of an output whose shape is known only after the run.
         if cotangent is None:
             return None
         made = program.cotangent(output, cotangent)
@@ -127,7 +127,7 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
-    """The names of each node with counts, which distinguish values of the same name; a parameter has a path too."""
+    # The names of each node with counts, which distinguish values of the same name; a parameter has a path too.
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []
@@ -145,7 +145,7 @@ def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
 
 
 def _names(names: Sequence[Sequence[str]]) -> Names:
-    """The names of these entries; a count is printed only where the name alone is ambiguous."""
+    # The names of these entries; a count is printed only where the name alone is ambiguous.
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own

@@ -57,7 +57,7 @@ def readings(of: object) -> Iterator[Reading]:
 
 
 def _is_name(text: str) -> bool:
-    """Is this a name, and not a pattern?"""
+    # Is this a name, and not a pattern?
     try:
         compile_pattern(strip(text), in_function=True)
         has_star = any(read and character == "*" for character, read in zip(text, outside(text), strict=True))
@@ -67,7 +67,7 @@ def _is_name(text: str) -> bool:
 
 
 def _index(node: ast.expr) -> Index:
-    """An index as it is written: whole numbers, slices, ``...`` and None. Raises ValueError."""
+    # An index as it is written: whole numbers, slices, ``...`` and None. Raises ValueError.
     if isinstance(node, ast.Tuple):
         return tuple(_index(part) for part in node.elts)
     if isinstance(node, ast.Slice):
@@ -109,7 +109,7 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
 
 
 def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
-    """Is this a path into what was returned, or with a tape, to a tensor in it?"""
+    # Is this a path into what was returned, or with a tape, to a tensor in it?
     try:
         found = at_path(result, path)
     except KeyError:
@@ -118,7 +118,7 @@ def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
 
 
 def _element_of_result(trace: Trace, result: Any, reading: Reading, of: str, cotangent: Any, words: Words) -> Output:
-    """An element of what is returned at a path: the first indices may be positions in tuples and lists."""
+    # An element of what is returned at a path: the first indices may be positions in tuples and lists.
     path, value, indices = reading.name, at_path(result, reading.name), list(reading.indices)
     while indices and isinstance(value, list | tuple) and isinstance(position := indices[0], int):
         inside = children(value) or []
@@ -187,7 +187,7 @@ class Captured:
         return _tensor(self.trace, number, reading, self.asked)
 
     def _plain(self, at: int, reading: Reading) -> str:
-        """What something is that is not a tensor, and why, where it is None and that is known."""
+        # What something is that is not a tensor, and why, where it is None and that is known.
         template, plain = self.schema.templates[at], self.trace.log.plain
         if template.plain_at is None:
             return ""
@@ -209,7 +209,7 @@ class Captured:
                 ) from KeyError(reading.name)  # fmt: skip
 
     def _spelled(self, name: str) -> list[str]:
-        """The names that this may mean, as ``of=`` takes them: a local of a model's own forward has a colon."""
+        # The names that this may mean, as ``of=`` takes them: a local of a model's own forward has a colon.
         found = [full for each in self.names.readings(name) for full in each]
         printed = [(full, self.schema.names.printed[full]) for full in found]
         in_function = self.trace.selection.in_function
@@ -244,7 +244,7 @@ def _tensor(trace: Trace, number: int, reading: Reading, of: str) -> Any:
 
 
 def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
-    """The element of a tensor that the indices lead to. Raises BadOutput."""
+    # The element of a tensor that the indices lead to. Raises BadOutput.
     import numpy  # only here: importing backprobe imports no array library
 
     shape = tuple(tensor.shape)

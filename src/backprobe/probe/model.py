@@ -87,7 +87,7 @@ class Modules:
 
 
 def _always(path: str) -> bool:
-    """With ``nonfinite`` the version of each parameter is noted, and not only of those that were selected."""
+    # With ``nonfinite`` the version of each parameter is noted, and not only of those that were selected.
     return True
 
 

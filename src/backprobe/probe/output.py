@@ -137,7 +137,7 @@ def differentiated(
 
 
 def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
-    """The refusal of a function given as of= that does not lead back to what it was given."""
+    # The refusal of a function given as of= that does not lead back to what it was given.
     code, name = getattr(of, "__code__", None), written(of)
     return NothingToDifferentiate(
         f"of= cuts the output off: {words.holder} has a gradient history, and what of= makes of it has none",
@@ -187,7 +187,7 @@ def _at(
 def _at_position(
     result: Any, position: int, floating: list[tuple[str, Any]], tape: Tensors, words: Words
 ) -> tuple[str, Any]:  # fmt: skip
-    """An item of what is returned by its position, which may be counted from the end. Raises BadOutput."""
+    # An item of what is returned by its position, which may be counted from the end. Raises BadOutput.
     has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")  # as transformers' ModelOutput has
     inside = children(result) or [] if has_positions else []
     key, value = inside[position] if -len(inside) <= position < len(inside) else (str(position), NOTHING)
@@ -205,7 +205,7 @@ def _at_position(
 
 
 def _kind(value: Any, tape: Tensors) -> str:
-    """What a value is, in words that are the same in every framework and while it is being traced."""
+    # What a value is, in words that are the same in every framework and while it is being traced.
     if not tape.is_tensor(value):
         return kind(value)
     known = tape.describe(value)

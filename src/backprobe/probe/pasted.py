@@ -52,7 +52,7 @@ def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
 
 
 def _below(body: str, known: Sequence[str]) -> str:
-    """A name without what leads to the model, if it is one of the model then."""
+    # A name without what leads to the model, if it is one of the model then.
     rest = body
     while rest:
         expression = glob_of_modules(strip(re.split("[:/]", rest)[0]))

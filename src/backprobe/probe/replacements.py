@@ -71,7 +71,7 @@ def check_replacing(option: str, given: Any) -> None:
 
 
 def _refuse_last(option: str, text: str) -> NoReturn:
-    """Raise BadName for the last of several bindings."""
+    # Raise BadName for the last of several bindings.
     raise BadName(
         f"{option} cannot take the last one: {text!r}", asked=f"{option}={{{text!r}: ...}}",
         why="which one is last is known only when the program is over",
@@ -80,14 +80,14 @@ def _refuse_last(option: str, text: str) -> NoReturn:
 
 
 def _why_named(given: Any) -> str:
-    """Why another recording, or an entry of one, is given by a name."""
+    # Why another recording, or an entry of one, is given by a name.
     if isinstance(given, Recording | Entry):
         return "the names say which values of this program are replaced; the other may have more, or other names"
     return ""
 
 
 def _named(option: str, given: Any, example: str) -> str:
-    """What to type for something that is not a dict: the name that an entry or a recording has, or an example."""
+    # What to type for something that is not a dict: the name that an entry or a recording has, or an example.
     if isinstance(given, Entry):
         return f"{option}={{{given.name!r}: entry}}"
     if isinstance(given, Recording) and option == "replace_grad":
@@ -114,7 +114,7 @@ def _refuse_other_options(probe: Request) -> None:
 
 
 def _held(option: str, text: str, what: Any) -> Any:
-    """What is put in the place of this name: of an entry its value, or its gradient."""
+    # What is put in the place of this name: of an entry its value, or its gradient.
     if isinstance(what, Entry):
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
@@ -160,7 +160,7 @@ def _parameters(one: Replacement, parameters: Collection[str]) -> list[str]:
 
 
 def _is_scope(one: Replacement, path: str) -> bool:
-    """Does the module of this path have what a replacement names?"""
+    # Does the module of this path have what a replacement names?
     scope = one.loose.scope
     return scope is None or re.fullmatch(glob_of_modules(partition(scope, "/")[0]), path) is not None
 
@@ -187,7 +187,7 @@ def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: s
 
 
 def _refuse_part(one: Replacement, known: Collection[str]) -> None:
-    """Raise BadOption for a name with an index behind it."""
+    # Raise BadOption for a name with an index behind it.
     indexed = INDEXED.fullmatch(one.text)
     if indexed is None:
         return
@@ -236,7 +236,7 @@ def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
 
 
 def _refuse_passed_over(one: Replacement, found: Mapping[str, str], subject: str) -> NoReturn:
-    """Raise NothingMatched for a pattern that met no floating tensor."""
+    # Raise NothingMatched for a pattern that met no floating tensor.
     first = next(iter(found))
     raise NothingMatched(
         f"the pattern {one.text!r} matches no floating-point tensor in {subject}", asked=one.asked,

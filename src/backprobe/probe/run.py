@@ -59,7 +59,7 @@ class Run(Form):
         explain_unconnected(self, error)
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
-        """The program itself, up to the choice of what is differentiated."""
+        # The program itself, up to the choice of what is differentiated.
         result = self.returned(self.forward(inputs))
         if self.replacing is not None and self.replacing.failed is not None:
             raise self.replacing.failed  # the program has caught it

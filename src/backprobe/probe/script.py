@@ -151,12 +151,12 @@ class Script:
             self._say_all()
 
     def _say_all(self) -> None:
-        """The script has ended before as many iterations as were asked for."""
+        # The script has ended before as many iterations as were asked for.
         if self.answer is not None and self.steps > 1 < self.iterations:
             self.answer = replace(self.answer, notes=(ENDED.format(self.iterations, self.does), *self.answer.notes))
 
     def _may_show_more(self) -> bool:
-        """Was the script stopped with nothing found, and is there a command that looks at ``more``?"""
+        # Was the script stopped with nothing found, and is there a command that looks at ``more``?
         assert self.answer is not None
         return bool(self.more and self.answer.ok) and self.iterations >= self.steps
 
@@ -166,7 +166,7 @@ class Script:
         return block
 
     def _over(self, block: Part, error: BaseException | None) -> bool:
-        """A part of the script is over. Is enough known?"""
+        # A part of the script is over. Is enough known?
         record = block.recording.record
         if not record.entries:
             return False
@@ -186,21 +186,21 @@ class Script:
         return False
 
     def _judged(self, recording: Recording) -> Report:
-        """The report; of several outputs that of the first with a finding, where the judge takes one."""
+        # The report; of several outputs that of the first with a finding, where the judge takes one.
         if self.judge is explain or not recording.record.is_of_several:
             return self.judge(recording)
         reports = [self.judge(recording.of(key)) for key in recording.output_keys]
         return next((one for one in reports if not one.ok), reports[-1])
 
     def _with_earlier(self, report: Report, record: Record) -> Report:
-        """A report, with what earlier iterations have left in variables."""
+        # A report, with what earlier iterations have left in variables.
         report = self.earlier.explained(report, record)
         if report.ok:
             self.earlier.keep(record)
         return report
 
     def _still_lacking(self, record: Record) -> Record:
-        """The record with those parameters alone that lacked their gradient in each iteration so far."""
+        # The record with those parameters alone that lacked their gradient in each iteration so far.
         training = record.training
         if training is None or self.uncalled is None:
             return record
@@ -208,7 +208,7 @@ class Script:
         return replace(record, training=replace(training, untrained=kept))
 
     def _is_open(self, report: Report, record: Record) -> bool:
-        """May a later iteration show another thing, as a module that none has called so far, one of several experts?"""
+        # May a later iteration show another thing, as a module that none has called so far, one of several experts?
         assert self.answer is not None
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
@@ -231,14 +231,14 @@ class Script:
         return not report.ok
 
     def _explained(self, report: Report) -> bool:
-        """Take a report for the answer, unless NaN and Inf were asked for and it has none."""
+        # Take a report for the answer, unless NaN and Inf were asked for and it has none.
         if self.probe.options.nonfinite and report.ok:
             return False
         self.answer = replace(report, notes=(*report.notes, *self.before))
         return True
 
     def _explained_before(self, report: Report, record: Record) -> None:
-        """Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one."""
+        # Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one.
         if self.last is None or self.last.ok:
             is_graph = any(note.code == "graph_not_followed" for note in record.notes)
             none_taken = IN_GRAPH if is_graph else NO_GRADIENT
@@ -252,7 +252,7 @@ class Script:
             self.before[BEFORE.format(one.headline, where)] = None
 
     def _is_clean(self, record: Record) -> bool:
-        """Is each value and gradient finite, and what was written into parameters? They are counted."""
+        # Is each value and gradient finite, and what was written into parameters? They are counted.
         judged = [entry.finiteness for entry in record.entries if entry.finiteness is not None]
         counts = [count for one in judged for count in (one.value, one.grad) if count is not None]
         self.values += sum(one.value is not None for one in judged)

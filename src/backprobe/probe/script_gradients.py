@@ -38,10 +38,9 @@ NO_PATH, FROZEN = Reason("no_path"), Reason("frozen")
 
 
 class _Run(FunctionRun):
-    """A gradient that is taken again. Where its result depends on nothing differentiated, the recording ends there."""
-
+    # A gradient that is taken again. Where its result depends on nothing differentiated, the recording ends there.
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        """What is recorded, also where the program has run and there is nothing to differentiate."""
+        # What is recorded, also where the program has run and there is nothing to differentiate.
         self.cut: Record | None = None
         try:
             return super().record(args, kwargs)

@@ -47,7 +47,7 @@ class ScriptRecording:
         return block
 
     def _over(self, block: Part, error: BaseException | None) -> bool:
-        """A part of the script is over. Is it the second that takes gradients?"""
+        # A part of the script is over. Is it the second that takes gradients?
         if not block.recording.outputs:
             return False
         if self.recording is not None:

@@ -66,7 +66,7 @@ def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
 
 
 def _by_text(of: Sequence[Any]) -> dict[str, Any]:
-    """The outputs of a list, whose texts are the keys."""
+    # The outputs of a list, whose texts are the keys.
     for one in of:
         if callable(one):
             raise BadOption(

@@ -66,7 +66,7 @@ def name_unbound(trace: Trace, missed: Sequence[Pattern], names: Iterable[str]) 
 
 
 def _ran(trace: Trace) -> set[str]:
-    """The names, without counts, at whose lines the program has been."""
+    # The names, without counts, at whose lines the program has been.
     reader, events = trace.read(), trace.events
     found = set()
     for scope, word, said in zip(events[::3], events[1::3], events[2::3], strict=True):

@@ -42,7 +42,7 @@ def _same_local(base: str, names: Collection[str]) -> list[str]:
 
 
 def _below(base: str, behind: str, names: Collection[str]) -> list[str]:
-    """The modules in one that does not run itself, such as a list of them; the one at this index first."""
+    # The modules in one that does not run itself, such as a list of them; the one at this index first.
     found = sorted(name for name in names if base and re.fullmatch(re.escape(base) + r"\.[^.:/]+", name))
     item = ITEM.match(behind)
     chosen = f"{base}.{item[1] or item[2]}" if item else ""

@@ -81,7 +81,7 @@ class Part(PlainBlock):
         return not self.summed and tape.leads_on([captures[-1] for captures in self._bound()])
 
     def _bound(self) -> list[list[Any]]:
-        """The captures that each name has held, in their order."""
+        # The captures that each name has held, in their order.
         named: dict[tuple[Any, str, str], list[tuple[int, Any]]] = {}
         for value in self.trace.read().naming.made:
             for scope, local, count, leaf in value.names if value.number is not None else ():
@@ -221,7 +221,7 @@ class TrainingLoop:
         return len(captures) > MANY and not any(map(tape.has_history, captures))
 
     def _goes_on(self, block: Part) -> bool:
-        """Is a second iteration recorded with the first? Where a leaf was replaced, that one shows what comes of it."""
+        # Is a second iteration recorded with the first? Where a leaf was replaced, that one shows what comes of it.
         passes, captures = block.passes, len(block.trace.versions.captures)
         if not block.iterations:
             block.iterations, block.so_far = 1, (passes, captures)
@@ -246,8 +246,7 @@ class TrainingLoop:
 
 
 class _FrameTracer:
-    """The trace function of one frame of the program."""
-
+    # The trace function of one frame of the program.
     def __init__(self, loop: TrainingLoop) -> None:
         self.loop = loop
         self.at = -1
@@ -275,13 +274,13 @@ class _FrameTracer:
         return self
 
     def _is_reading(self, head: int, end: int) -> bool:
-        """Is the loop between these instructions one in which no backward() runs, and gradients are read after it?"""
+        # Is the loop between these instructions one in which no backward() runs, and gradients are read after it?
         has_passed = self.seen[1] > 0 and self.passed_at >= 0
         return has_passed and not head <= self.passed_at <= end and self.loop.reads > self.had_read
 
 
 def _returns(frame: FrameType) -> bool:
-    """Does a frame that is left return or yield? If not, an error leaves it, perhaps through a ``with`` statement."""
+    # Does a frame that is left return or yield? If not, an error leaves it, perhaps through a ``with`` statement.
     return opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SUSPEND"))
 
 
@@ -290,14 +289,14 @@ LOOPING = ("keras",)
 
 
 def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
-    """Is one of the frames between two of these libraries?"""
+    # Is one of the frames between two of these libraries?
     between = takewhile(lambda frame: frame is not until, callers(calling))
     return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
 
 
 @by_code(4096)
 def _can_hold(code: CodeType) -> bool:
-    """Can a block stand in this code? Not in a comprehension, the body of a class, or what has no source."""
+    # Can a block stand in this code? Not in a comprehension, the body of a class, or what has no source.
     is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
     with suppress(NoSource):
         return (is_function or is_module(code)) and bool(events(code, code, code.co_filename))

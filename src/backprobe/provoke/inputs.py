@@ -142,7 +142,7 @@ class Inputs:
             )  # fmt: skip
 
     def _default(self, one: Variable, numbers: Array) -> tuple[Array, Array]:
-        """The range of the example; of one number, or of equal ones, from its negative to itself."""
+        # The range of the example; of one number, or of equal ones, from its negative to itself.
         low, high = numbers.min(), numbers.max()
         if low == high:
             low, high = -abs(low), abs(high)
@@ -187,7 +187,7 @@ def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def _names(named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, str]:
-    """What a model calls the leaves of its arguments, by their paths in those of the function that calls it."""
+    # What a model calls the leaves of its arguments, by their paths in those of the function that calls it.
     try:
         parameters = list(inspect.signature(named).parameters)
     except (TypeError, ValueError):

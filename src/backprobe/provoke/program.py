@@ -131,7 +131,7 @@ class Program:
         return Look(row, number, margin, numpy.where(numpy.isfinite(slope), slope, 0.0), broken)
 
     def _weights(self, risk: Risk, found: list[tuple[float, float]], operand: Any) -> Array:
-        """1 for the number nearest to the end, and 0 for all others."""
+        # 1 for the number nearest to the end, and 0 for all others.
         numbers = numpy.asarray(self.backend.arrays.numbers(operand), float)
         at, number, margin = nearest_to(risk.goal, numbers)
         found.append((number, margin))

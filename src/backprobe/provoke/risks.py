@@ -56,8 +56,7 @@ def _fixed(*goals: Goal, operand: int = 0) -> Callable[[float, Sequence[Array]],
 
 
 def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Callable[[float, Sequence[Array]], Goals]:
-    """An operation leaves the range of its dtype where its operand reaches the inverse of the largest number."""
-
+    # An operation leaves the range of its dtype where its operand reaches the inverse of the largest number.
     def goals(largest: float, operands: Sequence[Array]) -> Goals:
         limit = inverse(largest)
         return [(0, Goal("above", limit)), *([(0, Goal("below", -limit))] if both else [])]
@@ -66,7 +65,7 @@ def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Calla
 
 
 def _power(largest: float, operands: Sequence[Array]) -> Goals:
-    """By the exponent, where that is one number; of a number with a variable exponent, where it overflows."""
+    # By the exponent, where that is one number; of a number with a variable exponent, where it overflows.
     base, exponent = [*operands, None, None][:2]
     if exponent is None:
         return [(0, BELOW)]
@@ -86,7 +85,7 @@ def _power(largest: float, operands: Sequence[Array]) -> Goals:
 
 
 def _exponent(largest: float, base: Array) -> Goal | None:
-    """Where the power of one number overflows."""
+    # Where the power of one number overflows.
     if base is None or numpy.ndim(base) or float(base) <= 0 or float(base) == 1:
         return None
     limit = math.log(largest) / math.log(float(base))
@@ -214,7 +213,7 @@ def _readable(known: Evidence, at: int) -> Array:
 
 
 def _text(known: Evidence, at: int, term: Term) -> str:
-    """What the program writes: the expression, or the name."""
+    # What the program writes: the expression, or the name.
     entry: Entry = known.entries[at]
     return term.text or (entry.source.expression if entry.source is not None else "") or entry.name
 

@@ -99,7 +99,7 @@ class _Provoking:
             self.found[risk.place] = self._provocation(risk, look, outcome.steps)
 
     def _is_to_blame(self, risk: Risk, look: Look) -> bool:
-        """Is NaN or Inf born at this operation, as ``explain`` says, or nowhere else where it has come to its end?"""
+        # Is NaN or Inf born at this operation, as ``explain`` says, or nowhere else where it has come to its end?
         self.judged += 1
         if self.judged > MOST:
             return False
@@ -114,12 +114,12 @@ class _Provoking:
         return False
 
     def _blamed(self, row: Array) -> tuple[list[Risk], list[Finding]]:
-        """The operations at which NaN or Inf is born, of those that are risky, and the births."""
+        # The operations at which NaN or Inf is born, of those that are risky, and the births.
         births = _births(self.program.explained(row))
         return [risk for risk in self.risks if any(self._is_of(one, risk) for one in births)], births
 
     def _is_of(self, birth: Finding, risk: Risk) -> bool:
-        """Is it born at this operation? In another turn of a loop that has another count."""
+        # Is it born at this operation? In another turn of a loop that has another count.
         if birth.name == risk.name:
             return True
         if not _is_at(birth, risk) or strip(birth.name) != strip(risk.name):
@@ -144,7 +144,7 @@ class _Provoking:
         )  # fmt: skip
 
     def _number(self, risk: Risk, look: Look) -> float | None:
-        """The operand's number that is nearest to its end."""
+        # The operand's number that is nearest to its end.
         own = self.program.look(risk, look.row)
         return None if own is None else own.number
 
@@ -175,7 +175,7 @@ class _Provoking:
 
 
 def _births(report: Report) -> list[Finding]:
-    """The places where NaN or Inf is born; of other Inf only where nothing else is known."""
+    # The places where NaN or Inf is born; of other Inf only where nothing else is known.
     births = [one for one in report.findings if one.kind in BIRTHS]
     return [one for one in births if one.fields.get("why") not in OF_INF] or births
 

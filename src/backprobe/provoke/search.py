@@ -68,7 +68,7 @@ class Search:
         return self.outcome.found is not None or self.left <= 0
 
     def _next(self, at: Look) -> Look | None:
-        """A look that is nearer to the end; None where there is none."""
+        # A look that is nearer to the end; None where there is none.
         best = at
         for row in self._proposed(at):
             if self._is_over:
@@ -83,7 +83,7 @@ class Search:
         return best if _is_nearer(best, at) else None
 
     def _between(self, before: Look, there: Look) -> None:
-        """Where the operand comes to its end: further on the program may not read it any longer, as behind a clip."""
+        # Where the operand comes to its end: further on the program may not read it any longer, as behind a clip.
         for _ in range(BETWEEN):
             if self._is_over:
                 return
@@ -109,7 +109,7 @@ class Search:
         yield newton(*around, 0.25)
 
     def _scale(self) -> float:
-        """How far the example is from the end."""
+        # How far the example is from the end.
         risk = self.outcome.risk
         first = float(risk.goal.margin(numpy.asarray(risk.example)))
         return first if numpy.isfinite(first) and first > 0 else 1.0
@@ -138,5 +138,5 @@ class Search:
 
 
 def _is_nearer(new: Look, old: Look) -> bool:
-    """Is a look so much nearer to the end that it is progress? Beyond the end, margins are negative, nothing is."""
+    # Is a look so much nearer to the end that it is progress? Beyond the end, margins are negative, nothing is.
     return new.margin < BETTER * old.margin and not old.is_there

@@ -25,13 +25,13 @@ def smaller(program: Program, risk: Risk, found: Look) -> Look:
 
 
 def _breaks(program: Program, risk: Risk, row: Array, found: Look) -> Look | None:
-    """A look at a row at which the program breaks, and the operand is as near to its end as it need be; else None."""
+    # A look at a row at which the program breaks, and the operand is as near to its end as it need be; else None.
     look = program.look(risk, row, only_broken=True)
     return look if look is not None and look.margin <= max(0.0, found.margin) else None
 
 
 def _nearer(program: Program, risk: Risk, found: Look) -> Look:
-    """By halves of the way to the example."""
+    # By halves of the way to the example.
     example, away = program.inputs.example, found.row - program.inputs.example
     low, high = 0.0, 1.0
     for _ in range(HALVINGS):
@@ -48,7 +48,7 @@ def _nearer(program: Program, risk: Risk, found: Look) -> Look:
 
 
 def _shorter(program: Program, risk: Risk, found: Look) -> Look:
-    """With as few decimals as it can do, if it is hardly further from the example."""
+    # With as few decimals as it can do, if it is hardly further from the example.
     example = program.inputs.example
     most = LONGER * numpy.abs(found.row - example).max()
     for decimals in range(DECIMALS):
@@ -62,7 +62,7 @@ def _shorter(program: Program, risk: Risk, found: Look) -> Look:
 
 
 def _fewer(program: Program, risk: Risk, found: Look) -> Look:
-    """Arguments, and then ever smaller parts of what has changed, are put back."""
+    # Arguments, and then ever smaller parts of what has changed, are put back.
     example, left = program.inputs.example, MOST
     parts = [numpy.arange(one.span.start, one.span.stop) for one in program.inputs.variables]
     while parts and left > 0:

@@ -25,7 +25,7 @@ def path(file: str, line: int) -> str:
 
 
 def _cell(file: str) -> str:
-    """What IPython calls the file of a cell: ``In[6]``."""
+    # What IPython calls the file of a cell: ``In[6]``.
     notebook = sys.modules.get("IPython")
     shell = notebook.get_ipython() if notebook is not None else None
     named = shell.compile.format_code_name(file) if shell is not None else None

@@ -34,16 +34,15 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    """The fields of a dataclass, and what they hold."""
+    # The fields of a dataclass, and what they hold.
     kind: Any = type(value)
     return [*zip(_fields_held(kind), _held(value), strict=True)]
 
 
 def _held(value: Any) -> list[Any]:
-    """The values of its fields, read past its own ``__getattribute__`` where possible, which may run code.
-
-    Programs bind configurations of a hundred fields again and again: what can be done in C is done there.
-    """
+    # The values of its fields, read past its own ``__getattribute__`` where possible, which may run code.
+    #
+    # Programs bind configurations of a hundred fields again and again: what can be done in C is done there.
     kind: Any = type(value)
     names = _fields_held(kind)
     try:
@@ -57,7 +56,7 @@ def _held(value: Any) -> list[Any]:
 
 @lru_cache(4096)
 def _fields_held(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass that are not static, as JAX calls those that hold no data."""
+    # The fields of a dataclass that are not static, as JAX calls those that hold no data.
     return tuple(field.name for field in dataclasses.fields(kind) if not field.metadata.get("static"))
 
 
@@ -124,7 +123,7 @@ def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    """The values directly inside a container, and none for anything else."""
+    # The values directly inside a container, and none for anything else.
     found = direct(value)
     if found is not None:
         return found
@@ -157,7 +156,7 @@ def flat_leaves(value: Any) -> list[tuple[str, Any]]:
 
 
 def _add_leaves(value: Any, path: str, around: list[int], seen: set[int], found: list[tuple[str, Any]]) -> None:
-    """Without a generator, which would be resumed at each leaf once for each container around it."""
+    # Without a generator, which would be resumed at each leaf once for each container around it.
     inside = children(value) if len(around) < DEEPEST else None
     if inside is None:
         found.append((path, value))
@@ -200,7 +199,7 @@ def exchanged(
 
 
 def _put(container: Any, changed: list[tuple[Any, Any]]) -> None:
-    """Exchange these very objects wherever they stand in a container now."""
+    # Exchange these very objects wherever they stand in a container now.
     by_identity = {id(old): new for old, new in changed}
     if isinstance(container, list):
         for at, item in enumerate(container):

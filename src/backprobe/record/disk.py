@@ -69,7 +69,7 @@ def _next(number: int | None, target: Path, call: str, smaller: str) -> str:
 
 
 def _number(error: Exception) -> int | None:
-    """The system's number of an error, also where a library's error has it in its text alone."""
+    # The system's number of an error, also where a library's error has it in its text alone.
     if isinstance(error, OSError):
         return error.errno
     found = NUMBERED.search(str(error))

@@ -364,7 +364,7 @@ class Entry:
         return self._there(self.held_original, "original") if self.replaced else self.value
 
     def _there(self, held: Any, part: str) -> Any:
-        """What is held. Raises ``Overwritten`` where it is lost."""
+        # What is held. Raises ``Overwritten`` where it is lost.
         if isinstance(held, Lost):
             why, what_next = WHY_LOST.get(held.why.code, ("", ""))
             what = "is lost" if what_next == COPY else "was not kept"
@@ -398,7 +398,7 @@ class Entry:
         )  # fmt: skip
 
     def _several(self, part: str) -> NoGradient:
-        """The error about asking for one gradient, or what flows along its edges, where there are several."""
+        # The error about asking for one gradient, or what flows along its edges, where there are several.
         key, *_ = self.by_output
         name, of_sum = f"[{self.name!r}]", f"rec.total()[{self.name!r}]"
         each = f"rec{name}.grads[{key!r}]" if part.startswith("grad") else f"rec.of({key!r}){name}.{part}"
@@ -448,7 +448,7 @@ class Entry:
         return shown(facts(self.name, self._parts()))
 
     def _parts(self) -> list[tuple[str, str]]:
-        """What is known of it, each with its label."""
+        # What is known of it, each with its label.
         held = self.held
         value = f"lost: {held.reason}" if isinstance(held, Lost) else brief(held)
         return [

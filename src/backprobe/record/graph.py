@@ -113,7 +113,7 @@ class Graph:
                     yield Flow(source, module, None)
 
     def _is_taken_of(self, at: int, loss: int) -> bool:
-        """Is it a gradient that the program has taken of a loss, and does nothing flow into it from that?"""
+        # Is it a gradient that the program has taken of a loss, and does nothing flow into it from that?
         is_taken = self.entries[at].op in TAKING and bool(self.inputs[at])
         return is_taken and loss not in reached([at], lambda one: self.inputs[one])
 

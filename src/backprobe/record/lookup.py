@@ -42,7 +42,7 @@ class Lookup:
         return {self.positions[full] for full in names}
 
     def _find(self, name: str) -> list[str]:
-        """The full names with this stripped name and these counts; a container's only floating tensor for itself."""
+        # The full names with this stripped name and these counts; a container's only floating tensor for itself.
         asked, last = _without_last(name)
         plain = strip(asked)
         found = [full for full in self.stripped.get(plain, []) if counts_agree(asked, full)]
@@ -61,7 +61,7 @@ class Lookup:
 
 
 def _without_last(name: str) -> tuple[str, bool]:
-    """A name without its ``#-1``, and whether it had one."""
+    # A name without its ``#-1``, and whether it had one.
     read = outside(name)
     for count in COUNT.finditer(name):
         if count[1] == "-1" and read[count.start()]:

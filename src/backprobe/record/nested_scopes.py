@@ -86,7 +86,7 @@ def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
 
 
 def _is_called(scope: str) -> bool:
-    """Is it the scope of a called function, and not a module's?"""
+    # Is it the scope of a called function, and not a module's?
     return len(partition(scope, "/")) > 1
 
 
@@ -95,13 +95,13 @@ def _is_return(local: str) -> bool:
 
 
 def _around(scope: str, calls: Calls) -> str | None:
-    """The box around a scope: the caller of a function, the nearest module above a module."""
+    # The box around a scope: the caller of a function, the nearest module above a module.
     *caller, _ = partition(scope, "/")
     return ("/".join(caller) or None) if caller else calls.around(scope)
 
 
 def _label(own: str, around: str | None) -> str:
-    """What a box is called within the one around it."""
+    # What a box is called within the one around it.
     if around is None:
         return own.removeprefix("/")
     return partition(own, "/")[-1] if _is_called(own) else own.removeprefix(strip(around) + ".")

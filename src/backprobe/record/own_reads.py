@@ -57,7 +57,7 @@ def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[in
 
 
 def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[str, int]]:
-    """The calls of modules in a text, each with what the module returned: where its name says which of them it is."""
+    # The calls of modules in a text, each with what the module returned: where its name says which of them it is.
     returned: dict[str, list[int]] = {}
     for one in inputs:
         if entries[one].source is None and ":" not in entries[one].name:
@@ -78,7 +78,7 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
 
 
 def _without_calls(text: str, functions: Set[str]) -> str:
-    """An expression without its calls of these functions, and what they are given."""
+    # An expression without its calls of these functions, and what they are given.
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
@@ -99,27 +99,27 @@ def _expression(entry: Entry) -> str:
 
 
 def _is_part(part: Entry, whole: Entry) -> bool:
-    """Is it an operation without a name in the line of another?"""
+    # Is it an operation without a name in the line of another?
     is_operation = strip(part.name).endswith("()") and part.source is not None and whole.source is not None
     text = _expression(part)
     return is_operation and bool(text) and text != _expression(whole) and text in _expression(whole)
 
 
 def _is_of_other_leaf(text: str, spelled: str) -> bool:
-    """Does a text mention a container, and each time by another leaf than this one?"""
+    # Does a text mention a container, and each time by another leaf than this one?
     name = re.split(r"[.\[]", spelled)[0]
     return "." in spelled and not _mentions(text, spelled) and bool(_mentions(text, name))
 
 
 def _mentions(text: str, spelled: str) -> int:
-    """How often a text mentions a name, whatever is asked of it; of ``model.lin.bias`` another leaf does not count."""
+    # How often a text mentions a name, whatever is asked of it; of ``model.lin.bias`` another leaf does not count.
     name, *leaf = re.findall(r"\w+", spelled)
     chains = re.findall(rf"(?<![\w.]){re.escape(name)}\b({STEP.pattern}*)", text)
     return sum(all(map(eq, re.findall(r"\w+", chain), leaf)) for chain in chains)
 
 
 def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:
-    """All that flows into an entry, however far away."""
+    # All that flows into an entry, however far away.
     found: set[int] = set()
     pending = [at]
     while pending:

@@ -41,7 +41,7 @@ def glob_of_modules(text: str) -> str:
 
 
 def _glob(text: str, across: str = ACROSS) -> str:
-    """The regular expression of a glob: ``*`` stays within a segment, ``**`` goes across; brackets are literal."""
+    # The regular expression of a glob: ``*`` stays within a segment, ``**`` goes across; brackets are literal.
     read, pieces, at = outside(text), [], 0
     for star in GLOB.finditer(text):
         if read[star.start()]:
@@ -150,7 +150,7 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
 
 
 def _of_graph(pattern: str) -> str:
-    """Further names that a pattern in a graph's own spelling matches: ``dense/*`` for back-quoted names, ``u:0``."""
+    # Further names that a pattern in a graph's own spelling matches: ``dense/*`` for back-quoted names, ``u:0``.
     found = GRAPH_TENSOR.fullmatch(pattern)
     if found is None or "`" in pattern or ("/" not in pattern and found[2] is None) or ":" in found[1]:
         return ""
@@ -277,19 +277,19 @@ def is_operation(name: str) -> bool:
 
 
 def _names(patterns: Iterable[Pattern], name: str) -> bool:
-    """Does one of these patterns name this? Operations must be asked for."""
+    # Does one of these patterns name this? Operations must be asked for.
     operation = is_operation(name)
     return any(p.matches(name) and (p.asks_operations or not operation) for p in patterns)
 
 
 def _by_default(full: str) -> bool:
-    """A model's default selection: what its modules return, and its parameters."""
+    # A model's default selection: what its modules return, and its parameters.
     scope, local = split(full)
     return len(partition(scope, "/")) == 1 and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
 
 
 def _reaches_below(pattern_scope: str, scope: str) -> bool:
-    """Can a pattern's scope name a function below ``scope``?"""
+    # Can a pattern's scope name a function below ``scope``?
     if "**" in pattern_scope:
         return True
     asked, here = partition(strip(pattern_scope), "/"), partition(scope, "/")

@@ -63,12 +63,12 @@ OF_OUTPUT = ("backward", "outputs", "path_sums", "used_at", "scales", "updates",
 
 
 def _all(records: Mapping[str, Record], part: str) -> tuple[Any, ...]:
-    """What any of them has there, each once."""
+    # What any of them has there, each once.
     return tuple(dict.fromkeys(one for record in records.values() for one in getattr(record, part)))
 
 
 def _joined(entries: Mapping[str, Entry], default: str | None) -> Entry:
-    """One entry, whose status is that of the default output, or of one that brought a gradient, if one did."""
+    # One entry, whose status is that of the default output, or of one that brought a gradient, if one did.
     if default is not None:
         of_each = {key: _gradient(one) for key, one in entries.items()}
         return replace(entries[default], by_output=of_each, default_output=default)
@@ -124,14 +124,14 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
 
 
 def _of_replaced(record: Record, weights: Weights) -> list[Note]:
-    """A note that a sum of gradients, each changed by itself, is not the changed gradient of the sum."""
+    # A note that a sum of gradients, each changed by itself, is not the changed gradient of the sum.
     is_one_alone = len(weights) == 1 and set(weights.values()) <= {None, 1.0}
     is_replaced = any(entry.replaced_grad for entry in record.entries)
     return [Note("sum_of_replaced")] if is_replaced and not is_one_alone else []
 
 
 def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) -> Record:
-    """The record, with the entry of the sum as the output."""
+    # The record, with the entry of the sum as the output.
     at = len(record.entries)
     full = next(name for nth in count() if (name := f":{TOTAL}#{nth}") not in record.names)
     printed = TOTAL if full == f":{TOTAL}#0" else full
@@ -143,7 +143,7 @@ def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) 
 
 
 def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
-    """An entry with the sum of the gradients that some outputs brought."""
+    # An entry with the sum of the gradients that some outputs brought.
     found = [(weight, entry.of_output(key)) for key, weight in weights.items()]
     there = [(weight, one) for weight, one in found if one.status is GradStatus.OK]
     if not there:
@@ -160,7 +160,7 @@ def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
 
 
 def _summed_edges(edges: Sequence[tuple[float | None, Edge]], arithmetic: Arithmetic) -> tuple[Edge, ...]:
-    """Edges with what flows along them from the sum; a local partial is the same whatever the output is."""
+    # Edges with what flows along them from the sum; a local partial is the same whatever the output is.
     flows: dict[int, list[tuple[float | None, Any]]] = {}
     for weight, edge in edges:
         flows.setdefault(edge.at, []).extend([(weight, edge.contribution)] if edge.contribution is not None else [])
@@ -172,8 +172,7 @@ def _summed_edges(edges: Sequence[tuple[float | None, Edge]], arithmetic: Arithm
 
 @dataclass(frozen=True)
 class _Term:
-    """One output of a sum: its position and weight, and its entry as it is in its own recording."""
-
+    # One output of a sum: its position and weight, and its entry as it is in its own recording.
     at: int
     weight: float | None
     output: Entry
@@ -184,14 +183,14 @@ class _Term:
 
 
 def _terms(record: Record, weights: Weights) -> list[_Term]:
-    """The outputs of a sum. The gradient of each is its cotangent."""
+    # The outputs of a sum. The gradient of each is its cotangent.
     found = [_Term(at, weight, record.entries[at].of_output(key))
              for key, weight in weights.items() for at in record.by_output[key].outputs]  # fmt: skip
     return found if all(term.output.status is GradStatus.OK for term in found) else []
 
 
 def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, name: str) -> Entry:
-    """The entry of the sum: of each output the inner product with its cotangent, times its weight."""
+    # The entry of the sum: of each output the inner product with its cotangent, times its weight.
     numbers = [(term.weight, arithmetic.inner(term.output.held_grad, term.output.held))
                for term in terms if term.is_known]  # fmt: skip
     value = arithmetic.weighted(numbers) if len(numbers) == len(terms) else Lost(Reason("term_lost"))
@@ -209,7 +208,7 @@ def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, n
 
 
 def _worst(sums: Sequence[PathSums | None]) -> PathSums | None:
-    """What is known of the sum's path sums: where those of each output agree, those of the sum do."""
+    # What is known of the sum's path sums: where those of each output agree, those of the sum do.
     found = [one for one in sums if one is not None]
     if not found:
         return None

@@ -51,7 +51,7 @@ def stamp(author: str | None = None) -> Stamp:
 
 @lru_cache(8)
 def _environment(imported: tuple[str, ...]) -> Stamp:
-    """All that does not change while a process runs; reading versions from disk each time would cost a millisecond."""
+    # All that does not change while a process runs; reading versions from disk each time would cost a millisecond.
     from importlib import metadata  # here, because importing it takes as long as the rest of backprobe
 
     packages = {}

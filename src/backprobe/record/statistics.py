@@ -54,12 +54,12 @@ def measured(numbers: Numbers, total: float | None = None) -> Row:
 
 
 def _is_rounded(size: int, total: float, squares: float) -> bool:
-    """Are float32 sums too coarse, because squares underflow or the variance is a small rest of the mean square?"""
+    # Are float32 sums too coarse, because squares underflow or the variance is a small rest of the mean square?
     return squares < size * UNDERFLOW or size * squares - total * total < CANCELLATION * size * squares
 
 
 def _measured_wide(flat: Numbers) -> Row:
-    """The same in float64, of numbers that may not be finite."""
+    # The same in float64, of numbers that may not be finite.
     return reduce(merged, [_measured_part(flat[at : at + PART]) for at in range(0, flat.size, PART)])
 
 

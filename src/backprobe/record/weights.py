@@ -47,7 +47,7 @@ def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
 
 
 def _number(weight: Any) -> float | None:
-    """A finite real number, also one in an array of no dimension; None for anything else."""
+    # A finite real number, also one in an array of no dimension; None for anything else.
     dtype = str(getattr(weight, "dtype", ""))
     is_array = dtype and tuple(getattr(weight, "shape", (0,))) == () and "complex" not in dtype
     if isinstance(weight, bool) or "bool" in dtype or not (isinstance(weight, Real) or is_array):

@@ -119,7 +119,7 @@ def elided(names: Sequence[str], width: int) -> list[str]:
 
 
 def _alike(long: Set[str], common: int, width: int) -> set[str]:
-    """The names that would look like another one, beside the sign of an alias too."""
+    # The names that would look like another one, beside the sign of an alias too.
     found: set[str] = set()
     for sign in ("", ALIAS):
         looks = {name: _without(sign + name, common, width, is_alike=False) for name in long}
@@ -140,7 +140,7 @@ def _without(name: str, common: int, width: int, is_alike: bool) -> str:
 
 
 def _end(name: str, width: int) -> str:
-    """The end of a name: whole segments where they take at least half of the room."""
+    # The end of a name: whole segments where they take at least half of the room.
     end = name[1 - width :]
     start = next((found.end() + 1 for found in BOUNDARY.finditer(end)), 0)
     return "…" + (end[start:] if len(end) - start >= width / 2 else end)
@@ -162,7 +162,7 @@ def _elided(name: str, width: int) -> str:
 
 
 def _common(names: Sequence[str]) -> int:
-    """How many characters of whole segments all names begin with, and the sign that follows."""
+    # How many characters of whole segments all names begin with, and the sign that follows.
     paths = [BOUNDARY.split(name)[:-1] for name in names]
     length = 0
     for parts in zip(*paths, strict=False):

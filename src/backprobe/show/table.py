@@ -62,7 +62,7 @@ def _row(entry: Entry, arrays: Arrays, keys: Sequence[str]) -> Row:
 
 
 def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
-    """The gradient of one output, or its status, with the reason in the longest form where there is room for it."""
+    # The gradient of one output, or its status, with the reason in the longest form where there is room for it.
     if entry.status is GradStatus.OK:
         return forms(entry.grad, arrays)
     status = str(entry.status)

@@ -49,7 +49,7 @@ def forms(tensor: Any, arrays: Arrays) -> Forms:
 
 
 def _some(text: str, most: int) -> str:
-    """The first numbers of a text that is too long; none of them is broken."""
+    # The first numbers of a text that is too long; none of them is broken.
     if len(text) <= most or ", " not in text:
         return text
     kept = ""

@@ -92,7 +92,7 @@ class BindingOrder:
         return _is_one_chosen(common, first[first.index(common) - 1], second[second.index(common) - 1])
 
     def _is_between(self, one: Binding, other: Binding, point: Point) -> bool:
-        """Does the other binding, which surely precedes the point, come after one on each way there?"""
+        # Does the other binding, which surely precedes the point, come after one on each way there?
         if one.within.frame is not point.scope.frame:
             return False
         if point.node is None or one.text is not point.text or self._is_before(one, point.node):
@@ -101,13 +101,13 @@ class BindingOrder:
         return bool(loops) and loops[0] in self._around(other.statement)
 
     def _is_before(self, one: Binding, node: Any) -> bool:
-        """Does it stand before a node of the same text, and run first where no loop goes back?"""
+        # Does it stand before a node of the same text, and run first where no loop goes back?
         if one.how is How.LOOP and one.statement.iter in self._around(node):
             return False
         return _end(one)[1:] <= (node.lineno, node.col_offset)
 
     def _common_loops(self, one: Binding, node: ast.AST) -> list[Any]:
-        """The loops around both, the innermost first, that go from one back to the other."""
+        # The loops around both, the innermost first, that go from one back to the other.
         of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
         return [
             loop for loop in of_node
@@ -115,14 +115,14 @@ class BindingOrder:
         ]  # fmt: skip
 
     def _around(self, node: ast.AST | None) -> Iterator[ast.AST]:
-        """A node and what it stands in, up to the module."""
+        # A node and what it stands in, up to the module.
         while node is not None:
             yield node
             node = self.parents.get(node)
 
 
 def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    """Does a statement run one of two of its parts, and not the other?"""
+    # Does a statement run one of two of its parts, and not the other?
     match parent:
         case ast.If():
             return (first in parent.body) is not (second in parent.body)
@@ -135,7 +135,7 @@ def _is_one_chosen(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
 
 
 def _are_in_order(parent: ast.AST, first: ast.AST, second: ast.AST) -> bool:
-    """Are two statements in the same list of a parent, in this order?"""
+    # Are two statements in the same list of a parent, in this order?
     for _, held in ast.iter_fields(parent):
         if isinstance(held, list) and first in held and second in held:
             return held.index(first) < held.index(second)
@@ -147,7 +147,7 @@ def _start(one: Binding) -> Position:
 
 
 def _end(one: Binding) -> Position:
-    """From where on it has run: an assignment runs when its value is computed."""
+    # From where on it has run: an assignment runs when its value is computed.
     if one.how in (How.ASSIGNED, How.WALRUS):
         return one.text.order, one.statement.end_lineno, one.statement.end_col_offset
     return _start(one)

@@ -139,7 +139,7 @@ def _of_expression(value: ast.expr, look: Look, name: str) -> Bound:
 
 
 def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
-    """What a name or a chain of attributes stands for; not known of the name that is bound itself."""
+    # What a name or a chain of attributes stands for; not known of the name that is bound itself.
     match node:
         case ast.Name(id=other):
             return UNKNOWN if other == name else look(other)
@@ -149,7 +149,7 @@ def _looked_up(node: ast.expr, look: Look, name: str) -> Any:
 
 
 def _makes_its_own(kind: type) -> bool:
-    """Does calling a class give an object of it?"""
+    # Does calling a class give an object of it?
     is_plain = type(kind.__new__) is BuiltinFunctionType and kind is not type
     return is_plain and type(kind).__call__ is type.__call__
 

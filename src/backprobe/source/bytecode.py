@@ -153,7 +153,7 @@ def _read(code: CodeType, marks: Marks) -> Events:
 
 
 def _instructions(code: CodeType) -> Iterator[tuple[list[int], dis.Instruction]]:
-    """Each instruction with its offsets: those of the prefixes that widen its argument are its own."""
+    # Each instruction with its offsets: those of the prefixes that widen its argument are its own.
     offsets: list[int] = []
     for instruction in dis.get_instructions(code):
         offsets.append(instruction.offset)

@@ -124,7 +124,7 @@ def refusing_depth(file: str) -> AbstractContextManager[None]:
 
 
 def _placed(code: CodeType, mark: str, scope: Any) -> CodeType:
-    """The same code with the scope in the place of its mark, in comprehensions too."""
+    # The same code with the scope in the place of its mark, in comprehensions too.
     constants = tuple(
         _placed(constant, mark, scope) if isinstance(constant, CodeType)
         else scope if isinstance(constant, str) and constant == mark else constant
@@ -150,7 +150,7 @@ def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
 
 
 def _cell_magic(tree: ast.Module) -> str | None:
-    """The cell magic that a cell is nothing but a call of, as IPython writes it."""
+    # The cell magic that a cell is nothing but a call of, as IPython writes it.
     match tree.body:
         case [ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [ast.Constant(name), *_]))]:
             return str(name)

@@ -87,7 +87,7 @@ def undecorated(function: FunctionType) -> list[FunctionType]:
 
 
 def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
-    """The functions that a decorator's wrapper holds, one of which it wraps, and where."""
+    # The functions that a decorator's wrapper holds, one of which it wraps, and where.
     return [
         (cell, cell.cell_contents) for cell in decorator.__closure__ or () if _is_filled(cell)
         and type(cell.cell_contents) is FunctionType
@@ -121,15 +121,14 @@ def is_lasting(function: FunctionType) -> bool:
 
 
 def _found(home: Any, qualified: str) -> Any:
-    """What a module has under a qualified name, looked up in dictionaries alone; None where it has nothing there."""
+    # What a module has under a qualified name, looked up in dictionaries alone; None where it has nothing there.
     for name in qualified.split("."):
         home = getattr(home, "__dict__", {}).get(name)
     return home
 
 
 class _Nobody(CodeListener):
-    """Listens to a copy that is called after its user has given it back."""
-
+    # Listens to a copy that is called after its user has given it back.
     sites: tuple[Site, ...] = ()
 
 

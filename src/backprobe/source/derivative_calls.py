@@ -62,14 +62,14 @@ def _imported(nodes: Sequence[ast.AST], package: str, names: Collection[str]) ->
 
 
 def _name(function: ast.expr, package: str, names: Collection[str], bare: Collection[str]) -> str:
-    """The name of a function that differentiates; empty for any other."""
+    # The name of a function that differentiates; empty for any other.
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == package:
         return function.attr if function.attr in names else ""
     return function.id if isinstance(function, ast.Name) and function.id in bare else ""
 
 
 def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
-    """``outer`` is the call of what this one returns, if it is called at once."""
+    # ``outer`` is the call of what this one returns, if it is called at once.
     function, *rest = call.args
     given = outer.args if outer is not None else _primals(rest, name)
     whole = call if outer is None else outer
@@ -79,6 +79,6 @@ def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
 
 
 def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:
-    """What a function that takes the function and its arguments together is given."""
+    # What a function that takes the function and its arguments together is given.
     first = given[0] if given and name.endswith(".jvp") else None
     return first.elts if isinstance(first, ast.Tuple | ast.List) else given

@@ -28,7 +28,7 @@ def raising_step(error: BaseException) -> TracebackType | None:
 
 
 def _passes_on(code: CodeType) -> bool:
-    """Does it only say what was asked of it, or pass on a call of the program, as a probe does?"""
+    # Does it only say what was asked of it, or pass on a call of the program, as a probe does?
     return code.co_name in ANSWERING or package(code.co_filename) == "backprobe"
 
 
@@ -74,7 +74,7 @@ def _place(code: CodeType, instruction: int) -> Place | None:
 
 
 def _places(node: ast.expr) -> Iterator[Place]:
-    """What the compiler gives as the place of an expression: of a chain over several lines, from its last name on."""
+    # What the compiler gives as the place of an expression: of a chain over several lines, from its last name on.
     end = node.end_lineno or 0, node.end_col_offset or 0
     yield node.lineno, end[0], node.col_offset, end[1]
     last = node.func if isinstance(node, ast.Call) else node

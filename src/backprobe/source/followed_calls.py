@@ -159,11 +159,10 @@ class FollowedCalls(Generic[Caller]):
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
     def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
-        """Next time a plain function or method is known by its code, and an object by its type, if that defines its
-        call.
-
-        Not the type that a function has made: what its own functions close over would be kept alive.
-        """
+        # Next time a plain function or method is known by its code, and an object by its type, if that defines its
+        # call.
+        #
+        # Not the type that a function has made: what its own functions close over would be kept alive.
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
@@ -188,7 +187,7 @@ class FollowedCalls(Generic[Caller]):
         return is_compiled
 
     def _note_hidden(self, function: Any) -> None:
-        """A decorator that is not a Python function, such as lru_cache, hides the user's function inside it."""
+        # A decorator that is not a Python function, such as lru_cache, hides the user's function inside it.
         held = self.callables.hidden(function)
         if innermost(held) is None:
             self.note_compiled(function)

@@ -18,7 +18,7 @@ def seen_by(function: Any) -> Callable[..., Any]:
 
 
 def _own(frame: FrameType | None) -> dict[str, Any]:
-    """The local names of a frame without those that rewriting put there, which all begin with ``@``."""
+    # The local names of a frame without those that rewriting put there, which all begin with ``@``.
     assert frame is not None
     return {name: value for name, value in frame.f_locals.items() if not name.startswith("@")}
 

@@ -60,7 +60,7 @@ def variables_in(frame: FrameType) -> dict[str, Any]:
 
 
 def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
-    """What a variable holds while others of the frame must not be read: each is read alone."""
+    # What a variable holds while others of the frame must not be read: each is read alone.
     code = frame.f_code
     if name in raw and name in code.co_freevars:
         return UNKNOWN
@@ -74,11 +74,10 @@ def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
 
 
 def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
-    """A namespace that has the local variable of this name, if the frame has one.
-
-    Python 3.12 writes what ``f_locals`` returned back into the frame. That is wrong while a comprehension runs in it
-    whose variable is a global one or one of a closure outside: there, each variable is read alone.
-    """
+    # A namespace that has the local variable of this name, if the frame has one.
+    #
+    # Python 3.12 writes what ``f_locals`` returned back into the frame. That is wrong while a comprehension runs in it
+    # whose variable is a global one or one of a closure outside: there, each variable is read alone.
     at_risk = _at_risk(frame.f_code) if WRITES_BACK else ()
     if not at_risk:
         return frame.f_locals
@@ -92,9 +91,8 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
 
 
 def _of_module(frame: FrameType, name: str) -> Mapping[str, Any]:
-    """The same of a module. What stands in the place of a comprehension's variable while none runs is what Python has
-    written back, and ``f_locals`` would return that for the module's own variable of the name.
-    """
+    # The same of a module. What stands in the place of a comprehension's variable while none runs is what Python has
+    # written back, and ``f_locals`` would return that for the module's own variable of the name.
     running = variables_of_comprehensions(frame)
     if name in running:
         found = _variable(frame, name)
@@ -117,7 +115,7 @@ def forget(frame: FrameType) -> None:
 
 
 def _is_traced_now(frame: FrameType) -> bool:
-    """Is what runs now called by a trace function of this frame?"""
+    # Is what runs now called by a trace function of this frame?
     called: FrameType | None = sys._getframe(1) if sys.gettrace() is not None else None
     while called is not None and called.f_back is not frame:
         called = called.f_back
@@ -142,7 +140,7 @@ def _variable(frame: FrameType, name: str) -> Any:
 
 @lru_cache(1)
 def _writer() -> Callable[[FrameType, int], None]:
-    """Writes what a frame keeps into its variables, and those alone that are there; it is up to date from then on."""
+    # Writes what a frame keeps into its variables, and those alone that are there; it is up to date from then on.
     prototype = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_int)
     return prototype(("PyFrame_LocalsToFast", ctypes.pythonapi))
 
@@ -195,7 +193,7 @@ def _namespace(owner: Any) -> Mapping[str, Any]:
 
 
 def _bound(found: Any, owner: Any) -> Any:
-    """What an attribute of a type is for an object of it."""
+    # What an attribute of a type is for an object of it.
     if isinstance(found, FunctionType) and not isinstance(owner, type):
         return MethodType(found, owner)
     if isinstance(found, staticmethod):
@@ -215,7 +213,7 @@ def _bound(found: Any, owner: Any) -> Any:
 
 
 def _sum(left: Any, right: Any, is_negative: bool) -> Any:
-    """``i + 1``, where no user code computes it."""
+    # ``i + 1``, where no user code computes it.
     if type(left) is not int or type(right) is not int:
         return UNKNOWN
     return left - right if is_negative else left + right
@@ -229,7 +227,7 @@ ITEMS = {
 
 
 def _items(owner: Any) -> Any:
-    """What a container of modules has, as plain data."""
+    # What a container of modules has, as plain data.
     method = inspect.getattr_static(type(owner), "__getitem__", None)
     held, kind = ITEMS.get(getattr(method, "__qualname__", ""), ("", list))
     if not isinstance(method, FunctionType) or method.__module__ != CONTAINERS or not held:

@@ -70,20 +70,20 @@ def recorded_package(file: str) -> str | None:
 
 @lru_cache(4)
 def _searched(entries: tuple[str, ...]) -> frozenset[str]:
-    """The folders and archives that Python has looked for modules in, as the files in them may spell these."""
+    # The folders and archives that Python has looked for modules in, as the files in them may spell these.
     found = [getattr(sys.path_importer_cache.get(entry), "path", entry) for entry in entries]
     return frozenset([*found, *map(os.path.abspath, found)])
 
 
 def _is_recorded(root: str, inside: str) -> bool:
-    """Has a distribution in this folder or archive the file? One of the same name as the package is asked first."""
+    # Has a distribution in this folder or archive the file? One of the same name as the package is asked first.
     changed, top = _changed(root), inside.partition("/")[0].removesuffix(".py")
     names = sorted(_names(root, changed), key=lambda name: _package(name) != top)
     return any(_recorded(root, name, changed).has(inside) for name in names)
 
 
 def _changed(root: str) -> int:
-    """When something was put into a folder or archive last: more may be installed there while the program runs."""
+    # When something was put into a folder or archive last: more may be installed there while the program runs.
     for place in (root, *map(str, Path(root).parents)):  # a folder in an archive has no time of its own
         try:
             return os.stat(place).st_mtime_ns
@@ -111,7 +111,7 @@ def _recorded(root: str, name: str, changed: int) -> Recorded:
 
 
 def _distributions(root: str) -> Iterator[Any]:
-    """The folders that say what the distributions in a folder or archive are."""
+    # The folders that say what the distributions in a folder or archive are.
     opened = _opened(Path(root))
     try:
         yield from [one for one in opened.iterdir() if one.name.endswith(ABOUT)] if opened is not None else ()
@@ -120,7 +120,7 @@ def _distributions(root: str) -> Iterator[Any]:
 
 
 def _opened(root: Path) -> Any:
-    """A folder, or one in an archive, as a path."""
+    # A folder, or one in an archive, as a path.
     if root.is_dir():
         return root
     outer = next((one for one in (root, *root.parents) if one.is_file()), None)
@@ -136,7 +136,7 @@ def _opened(root: Path) -> Any:
 
 
 def _files(about: Any) -> Iterator[str]:
-    """The files of a distribution, from the folder that it is installed in."""
+    # The files of a distribution, from the folder that it is installed in.
     for name in LISTS:
         for row in csv.reader(_read(about, name).replace("\0", "").splitlines()):
             file = "".join(row[:1])
@@ -147,13 +147,13 @@ def _files(about: Any) -> Iterator[str]:
 
 
 def _packages(about: Any) -> Iterable[str]:
-    """The packages of a distribution that does not list its files."""
+    # The packages of a distribution that does not list its files.
     return _read(about, "top_level.txt").split() or [_package(about.name)]
 
 
 @lru_cache(4096)
 def _package(name: str) -> str:
-    """The package that a distribution has, as far as the name of its folder says."""
+    # The package that a distribution has, as far as the name of its folder says.
     return re.sub(r"[-.]+", "_", name.partition("-")[0])
 
 

@@ -61,7 +61,7 @@ def locate(code: CodeType) -> Definition:
 
 
 def _in_statement(code: CodeType, lines: tuple[str, ...]) -> Found | None:
-    """Find a function in the lines that the compiler says its definition stands in; None where they do not tell."""
+    # Find a function in the lines that the compiler says its definition stands in; None where they do not tell.
     path = _path(code, lines)
     # a lambda is part of the statement that defines the function or class around it
     at = max((at for at, inner in enumerate(path) if not inner.code.co_name.startswith("<")), default=None)
@@ -78,10 +78,9 @@ def _path(code: CodeType, lines: tuple[str, ...]) -> tuple[Inner, ...]:
 
 
 def _parse_alone(lines: Sequence[str], inner: Inner) -> ast.stmt | None:
-    """The definition of a function or class, of whose file nothing else is parsed.
-
-    None where its lines by themselves are not this one definition, as they may be after a backslash or a form feed.
-    """
+    # The definition of a function or class, of whose file nothing else is parsed.
+    #
+    # None where its lines by themselves are not this one definition, as they may be after a backslash or a form feed.
     own = lines[inner.first - 1 : inner.last]
     head = "if 1:\n" if own[0][:1].isspace() else ""
     text = "\n" * (inner.first - 1 - len(head.splitlines())) + head + "".join(own)
@@ -96,13 +95,13 @@ def _parse_alone(lines: Sequence[str], inner: Inner) -> ast.stmt | None:
 
 
 def _place(node: ast.AST) -> tuple[str, int]:
-    """The name and first line of the code that a definition is compiled to."""
+    # The name and first line of the code that a definition is compiled to.
     lines = [node, *getattr(node, "decorator_list", ())]
     return getattr(node, "name", "<lambda>"), min(getattr(line, "lineno", 0) for line in lines)
 
 
 def _matching(code: CodeType, functions: Iterable[Found]) -> Found | None:
-    """The function that has this code, as far as its name, line and, for lambdas, columns tell."""
+    # The function that has this code, as far as its name, line and, for lambdas, columns tell.
     here = (found for found in functions if _place(found[0]) == (code.co_name, code.co_firstlineno))
     if code.co_name != "<lambda>":
         return next(here, None)
@@ -228,7 +227,7 @@ def _tree(file: str, lines: tuple[str, ...]) -> ast.Module:
 
 @lru_cache(128)
 def _parse(file: str, lines: tuple[str, ...]) -> dict[tuple[str, int], list[Found]]:
-    """The functions of a whole file, by name and first line."""
+    # The functions of a whole file, by name and first line.
     functions: dict[tuple[str, int], list[Found]] = {}
     for node, classes in _functions(_tree(file, lines)):
         functions.setdefault(_place(node), []).append((node, classes))
@@ -236,7 +235,7 @@ def _parse(file: str, lines: tuple[str, ...]) -> dict[tuple[str, int], list[Foun
 
 
 def _functions(tree: ast.AST, classes: tuple[str, ...] = ()) -> Iterator[Found]:
-    """Every function of a tree, with the classes around it."""
+    # Every function of a tree, with the classes around it.
     pending = [(tree, classes)]
     while pending:
         node, classes = pending.pop()
@@ -266,13 +265,13 @@ def covers(node: ast.Lambda, code: CodeType) -> bool:
 
 
 def _count_lambdas(code: CodeType) -> int:
-    """How many lambdas a code object is or holds."""
+    # How many lambdas a code object is or holds.
     inside = sum(_count_lambdas(constant) for constant in code.co_consts if isinstance(constant, CodeType))
     return inside + (code.co_name == "<lambda>")
 
 
 def _is_fresh(code: CodeType, lines: tuple[str, ...]) -> bool:
-    """Does the text still compile to this very code? A notebook compiles each statement of a cell alone."""
+    # Does the text still compile to this very code? A notebook compiles each statement of a cell alone.
     place, flags = (code.co_name, code.co_firstlineno), code.co_flags & FUTURE_FLAGS
     whole = _compile_all(lines, code.co_filename, flags, False).get(place, ())
     # pytest compiles assert statements to something else; then the outline has to do
@@ -291,7 +290,7 @@ def _outline(code: CodeType) -> tuple[Any, ...]:
 def _compile_all(
     lines: tuple[str, ...], file: str, flags: int, apart: bool
 ) -> dict[tuple[str, int], tuple[CodeType, ...]]:
-    """Every code object in a file, by name and first line; with ``apart``, each statement is compiled alone."""
+    # Every code object in a file, by name and first line; with ``apart``, each statement is compiled alone.
     found: dict[tuple[str, int], tuple[CodeType, ...]] = {}
     modules = [ast.Module([statement], []) for statement in ast.parse("".join(lines)).body] if apart else []
     pending = [compile(module, file, "exec", flags=flags, dont_inherit=True) for module in modules]

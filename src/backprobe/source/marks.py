@@ -112,8 +112,7 @@ def marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str])
 
 
 class _Marker:
-    """Collects the marks of one function; functions and classes inside it have their own."""
-
+    # Collects the marks of one function; functions and classes inside it have their own.
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.at: Any = None  # the statement or argument that is being read
@@ -143,7 +142,7 @@ class _Marker:
         self.at = outer
 
     def _mark(self, node: Any) -> None:
-        """Mark what a node does besides binding targets."""
+        # Mark what a node does besides binding targets.
         match node:
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self.marks.comprehensions.add(_end(node))
@@ -165,7 +164,7 @@ class _Marker:
                 self._captures(pattern)
 
     def tell_reads(self, function: ast.AST) -> None:
-        """Mark those that may give None, and of which the function does more than ask whether they do."""
+        # Mark those that may give None, and of which the function does more than ask whether they do.
         for one in reads(function, self.may_be_none) if self.may_be_none else ():
             if isinstance(one.node, ast.Attribute):
                 self.marks.gradients[_end(one.node)] = one
@@ -173,13 +172,13 @@ class _Marker:
                 self.marks.allowing.add(_end(one.node))
 
     def _captures(self, pattern: ast.pattern) -> None:
-        """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""
+        # What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern.
         for name in captured(pattern):
             site = self._site(name, Origin())
             self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))
 
     def _target(self, target: ast.expr, origin: Origin, does: Does) -> None:
-        """Mark a target of whatever kind, the parts of a tuple each with its own origin."""
+        # Mark a target of whatever kind, the parts of a tuple each with its own origin.
         if isinstance(target, ast.Tuple | ast.List):
             starred = any(isinstance(element, ast.Starred) for element in target.elts)
             for at, element in enumerate(target.elts):
@@ -203,7 +202,7 @@ BINDING: dict[type[ast.AST], Does] = {
 
 
 def _bindings(node: ast.AST) -> list[tuple[ast.expr, Origin]]:
-    """The targets that a node binds, each with the origin of what it is bound to."""
+    # The targets that a node binds, each with the origin of what it is bound to.
     match node:
         case ast.Assign(targets=targets, value=value):
             return [(target, Origin.of(value)) for target in targets]

@@ -37,13 +37,12 @@ def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
 
 
 class _Loader(SourceFileLoader):
-    """Takes the code of a file from its ``.pyc`` where that is up to date, as an import does, and writes none."""
-
+    # Takes the code of a file from its ``.pyc`` where that is up to date, as an import does, and writes none.
     def set_data(self, path: str, data: object, *, _mode: int = 0) -> None:
         pass
 
     def get_data(self, path: str) -> bytes:
-        """A ``.pyc`` may say that nobody need compare it with its source; here it is compared."""
+        # A ``.pyc`` may say that nobody need compare it with its source; here it is compared.
         data = super().get_data(path)
         is_unchecked = path != self.path and data[4:5] == b"\x01"
         return data[:4] + bytes([data[4] | CHECKED_HASH]) + data[5:] if is_unchecked else data
@@ -66,7 +65,7 @@ def path_to(code: CodeType, around: CodeType) -> tuple[Inner, ...]:
 
 @lru_cache(1024)
 def _inner(code: CodeType) -> tuple[Inner, ...]:
-    """The code objects that a piece of code loads, to make functions and classes of them."""
+    # The code objects that a piece of code loads, to make functions and classes of them.
     found, argument = [], 0
     for opcode, low, (_, last, _, _) in zip(code.co_code[::2], code.co_code[1::2], code.co_positions(), strict=True):
         argument = argument << 8 | low

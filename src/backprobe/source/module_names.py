@@ -51,7 +51,7 @@ class ModuleNames:
 
 
 def _stored(node: ast.AST) -> list[str]:
-    """The names that a node itself binds."""
+    # The names that a node itself binds.
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.MatchMapping(rest=str(name)):
             return [name]
@@ -65,7 +65,7 @@ def _stored(node: ast.AST) -> list[str]:
 
 
 def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
-    """The nodes that code evaluates itself, in this order; without ``inside``, not those of statements inside it."""
+    # The nodes that code evaluates itself, in this order; without ``inside``, not those of statements inside it.
     for part in _parts(node):
         if inside or not isinstance(part, ast.stmt):
             yield from _evaluated(part, inside)
@@ -80,7 +80,7 @@ def _evaluated(node: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
 
 
 def _parts(node: Any) -> Iterable[ast.AST]:
-    """What is evaluated of a node, in the order of evaluation: of functions, their decorators and defaults alone."""
+    # What is evaluated of a node, in the order of evaluation: of functions, their decorators and defaults alone.
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]

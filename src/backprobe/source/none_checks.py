@@ -71,7 +71,7 @@ def _given_to(node: ast.expr, above: Mapping[ast.AST, ast.AST]) -> ast.Call | No
 
 
 def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST) -> bool:
-    """Does the function do more with this than ask whether it is None?"""
+    # Does the function do more with this than ask whether it is None?
     around: Any = above.get(node)
     if isinstance(around, PASSING_ON):
         is_asked = isinstance(around, ast.IfExp) and around.test is node
@@ -103,7 +103,7 @@ def _is_used(node: ast.AST, above: Mapping[ast.AST, ast.AST], function: ast.AST)
 
 
 def _is_complaint(test: ast.Compare, operator: ast.cmpop, above: Mapping[ast.AST, ast.AST]) -> bool:
-    """Does the program say that None is wrong there? ``assert u.grad is not None``, or a message where it is None."""
+    # Does the program say that None is wrong there? ``assert u.grad is not None``, or a message where it is None.
     match above.get(test):
         case ast.Assert(test=asserted):
             return asserted is test and isinstance(operator, ast.IsNot)
@@ -122,14 +122,14 @@ def _is_message(statement: ast.stmt) -> bool:
 
 
 def _is_kept(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    """Is what is assigned here used? Not if it is compared with None later, or becomes another gradient."""
+    # Is what is assigned here used? Not if it is compared with None later, or becomes another gradient.
     is_copied = any(_is_gradient(part) for target in targets for part in ast.walk(target))
     names = {name for target in targets for name in _names(target)}
     return not is_copied and not _is_checked(names, function)
 
 
 def _is_read(targets: Sequence[ast.expr], function: ast.AST) -> bool:
-    """Does the function read what is assigned to a name here? What is put into another object others may read."""
+    # Does the function read what is assigned to a name here? What is put into another object others may read.
     names = {name for target in targets for name in _names(target)}
     loads = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
     return not all(name.isidentifier() for name in names) or any(load.id in names for load in loads)
@@ -144,18 +144,18 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def _asks(called: ast.expr, given: Sequence[ast.expr]) -> bool:
-    """``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)``, ``self.assertEqual(p.grad, None)``."""
+    # ``isinstance(p.grad, Tensor)``, ``self.assertIsNone(p.grad)``, ``self.assertEqual(p.grad, None)``.
     name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
     return name in ASKING or "none" in name.lower() or any(map(_is_none, given))
 
 
 def _owner(called: ast.expr) -> set[str]:
-    """``grads`` in ``grads.append(p.grad)``, which holds from then on what it was given."""
+    # ``grads`` in ``grads.append(p.grad)``, which holds from then on what it was given.
     return _names(called.value) if isinstance(called, ast.Attribute) else set()
 
 
 def _names(target: ast.AST) -> set[str]:
-    """What a target names, an item by what it is in: ``a``, ``self.kept``, and ``found`` of ``found[k]``."""
+    # What a target names, an item by what it is in: ``a``, ``self.kept``, and ``found`` of ``found[k]``.
     match target:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return {name for part in parts for name in _names(part)}
@@ -167,7 +167,7 @@ def _names(target: ast.AST) -> set[str]:
 
 
 def _is_checked(names: set[str], function: ast.AST) -> bool:
-    """Does the function compare what one of these names holds with None, or any part of it?"""
+    # Does the function compare what one of these names holds with None, or any part of it?
     nodes = [*ast.walk(function)]
     while names:
         more = {name for node in nodes for name in _taken(node, names)} - names
@@ -178,7 +178,7 @@ def _is_checked(names: set[str], function: ast.AST) -> bool:
 
 
 def _taken(node: ast.AST, names: set[str]) -> set[str]:
-    """What a loop takes out of these, and other names of the same."""
+    # What a loop takes out of these, and other names of the same.
     match node:
         case ast.For(target=target, iter=given) | ast.comprehension(target=target, iter=given):
             return _names(target) if _mentions(given, names) else set()
@@ -188,7 +188,7 @@ def _taken(node: ast.AST, names: set[str]) -> set[str]:
 
 
 def _asked(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a node of which it asks whether they are None, or true; and what becomes another gradient."""
+    # The parts of a node of which it asks whether they are None, or true; and what becomes another gradient.
     match node:
         case ast.Compare(left=left, comparators=others) if any(map(_is_none, (left, *others))):
             yield from (left, *others)
@@ -207,7 +207,7 @@ def _asked(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _plain(tests: Sequence[ast.expr]) -> Iterator[ast.AST]:
-    """Those that are tested as they are, and not by what is computed from them."""
+    # Those that are tested as they are, and not by what is computed from them.
     return (test for test in tests if isinstance(test, ast.Name | ast.Attribute | ast.Subscript))
 
 

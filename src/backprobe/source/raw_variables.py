@@ -40,7 +40,7 @@ def _within(frame: FrameType, spans: tuple[Span, ...]) -> frozenset[str]:
 
 @lru_cache(4096)
 def _captured_spans(code: CodeType) -> tuple[Span, ...]:
-    """Those of captured variables, in comprehensions that do not capture them."""
+    # Those of captured variables, in comprehensions that do not capture them.
     return _spans(code, names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars)), without_captured=True)
 
 
@@ -50,9 +50,8 @@ def _all_spans(code: CodeType) -> tuple[Span, ...]:
 
 
 def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = False) -> tuple[Span, ...]:
-    """What puts back a variable at the end, and where the comprehension raises, has the place of the whole
-    comprehension in the source text, as what hides it has.
-    """
+    # What puts back a variable at the end, and where the comprehension raises, has the place of the whole
+    # comprehension in the source text, as what hides it has.
     if not at_risk:
         return ()
     instructions = list(dis.get_instructions(code))
@@ -76,7 +75,7 @@ def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = 
 
 
 def _is_captured(name: str, instructions: list[dis.Instruction], at: int) -> bool:
-    """Does the comprehension make a cell of its variable?"""
+    # Does the comprehension make a cell of its variable?
     for following in instructions[at + 1 :]:
         if following.opname not in ("LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
             return False

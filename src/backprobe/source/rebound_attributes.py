@@ -65,7 +65,7 @@ def _in_class(kind: type, attr: str) -> Any:
 
 
 def _method(kinds: list[type], attr: str) -> Binding | None:
-    """The definition of a method, of which the text can be read."""
+    # The definition of a method, of which the text can be read.
     found = next((vars(kind)[attr] for kind in kinds if attr in vars(kind)), None)
     plain = _function(found)
     text = None if plain is None else _text(plain.__code__.co_filename)
@@ -80,14 +80,14 @@ def _method(kinds: list[type], attr: str) -> Binding | None:
 
 
 def _function(held: Any) -> FunctionType | None:
-    """The function that a class holds as a method, below its decorators."""
+    # The function that a class holds as a method, below its decorators.
     if type(held) in (staticmethod, classmethod):
         held = held.__func__
     return innermost(held) if type(held) is FunctionType else None
 
 
 def _class_text(kind: type) -> tuple[Text, ast.ClassDef] | None:
-    """The definition of a class of the program's own, found by one of its methods."""
+    # The definition of a class of the program's own, found by one of its methods.
     for held in vars(kind).values():
         plain = _function(held)
         if plain is None or plain.__qualname__ != f"{kind.__qualname__}.{plain.__name__}":
@@ -110,7 +110,7 @@ def _text(file: str) -> Text | None:
 
 
 def _set_in(node: ast.ClassDef, attr: str, text: Text) -> Iterator[Binding]:
-    """The places in the methods of a class that set an attribute of the object itself."""
+    # The places in the methods of a class that set an attribute of the object itself.
     for method in node.body:
         if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = [*method.args.posonlyargs, *method.args.args]
@@ -119,7 +119,7 @@ def _set_in(node: ast.ClassDef, attr: str, text: Text) -> Iterator[Binding]:
 
 
 def _set_on(tree: ast.AST, owner: str, attr: str, text: Text) -> Iterator[Binding]:
-    """The assignments in a tree to an attribute of a variable of this name."""
+    # The assignments in a tree to an attribute of a variable of this name.
     for statement in ast.walk(tree):
         if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
             continue
@@ -140,7 +140,7 @@ def _is_known(one: Binding, others: list[Binding]) -> bool:
 
 
 def _look(frame: FrameType, one: Binding, kind: type) -> Look:
-    """How the globals of the code are looked up that sets an attribute: its locals are not known."""
+    # How the globals of the code are looked up that sets an attribute: its locals are not known.
     arguments = getattr(one.within.node, "args", None)
     hidden = {part.id for part in ast.walk(one.within.node) if isinstance(part, ast.Name)
               and isinstance(part.ctx, ast.Store)}  # fmt: skip

@@ -90,7 +90,7 @@ def _found(error: BaseException) -> Rebound | None:
 
 
 def _texts(frame: FrameType) -> list[Text]:
-    """The text of the module that a frame belongs to: in a notebook, that of its cells."""
+    # The text of the module that a frame belongs to: in a notebook, that of its cells.
     if frame.f_globals is namespace():
         return cells()
     text = text_of(frame)
@@ -98,7 +98,7 @@ def _texts(frame: FrameType) -> list[Text]:
 
 
 def _failed(error: BaseException, step: TracebackType, text: Text) -> Failed | None:
-    """What a name was used for where an error was raised."""
+    # What a name was used for where an error was raised.
     said, frame = str(error), step.tb_frame
     for node, around in expressions_at(step, text):
         match node:
@@ -124,8 +124,7 @@ def _failed(error: BaseException, step: TracebackType, text: Text) -> Failed | N
 
 
 class _Search:
-    """The search for what defined a name, and for what has taken it."""
-
+    # The search for what defined a name, and for what has taken it.
     def __init__(
         self, error: BaseException, step: TracebackType, failed: Failed, text: Text, texts: list[Text]
     ) -> None:
@@ -146,7 +145,7 @@ class _Search:
         return self._defined_before(holder, bindings, taking) or self._defined_outside(holder, taking)
 
     def attribute_found(self) -> Rebound | None:
-        """The same of an attribute of an object: what its class defines, or what was set first."""
+        # The same of an attribute of an object: what its class defines, or what was set first.
         failed = self.failed
         beside = set_beside(self.names, self.scope, self.name, failed.attribute, self.text)
         if not self._is_held_as_said(beside):
@@ -159,7 +158,7 @@ class _Search:
         return self._rebound(self.scope, defined, means, taking, is_hidden=False)
 
     def _bindings(self, scope: Scope) -> list[Binding]:
-        """The places that bind the name in a scope, in the order of the text."""
+        # The places that bind the name in a scope, in the order of the text.
         every = [*scope.bindings.get(self.name, ()), *(one for one in scope.stars if self._gives(one))]
         return sorted(every, key=lambda one: (one.text.order, one.line))
 
@@ -168,7 +167,7 @@ class _Search:
         return bool(home) and exports(home, self.name)
 
     def _taking(self, holder: Scope, bindings: Sequence[Binding]) -> list[Binding]:
-        """The places that may have given the name what it holds."""
+        # The places that may have given the name what it holds.
         point = self._point(holder)
         found = [
             one for one in bindings if self.order.may_precede(one, point)
@@ -179,7 +178,7 @@ class _Search:
         return list(texts.values())  # of a cell that was run again the last
 
     def _is_held_as_said(self, taking: Sequence[Binding]) -> bool:
-        """Is what the name holds what the error is about? What a comprehension or ``except`` bound is gone by now."""
+        # Is what the name holds what the error is about? What a comprehension or ``except`` bound is gone by now.
         failed = self.failed
         if failed.is_unbound or (taking and all(one.how in (How.COMPREHENSION, How.EXCEPT) for one in taking)):
             return True
@@ -193,7 +192,7 @@ class _Search:
         return failed.use is not Use.CALL or f"{kind}' {NOT_CALLABLE}" in str(self.error)
 
     def _defined_before(self, holder: Scope, bindings: Sequence[Binding], taking: Sequence[Binding]) -> Rebound | None:
-        """Where the same scope has a definition that what took the name came after."""
+        # Where the same scope has a definition that what took the name came after.
         if self.failed.is_unbound:
             return None
         last, point = taking[-1], self._point(holder)
@@ -209,7 +208,7 @@ class _Search:
         return None
 
     def _defined_outside(self, holder: Scope, taking: Sequence[Binding]) -> Rebound | None:
-        """Where a scope around it has a definition, or Python itself."""
+        # Where a scope around it has a definition, or Python itself.
         outer = None if holder.parent is None else holder.parent.holder(self.name)
         if outer is not None and outer.parent is not None:
             able = [one for one in self._bindings(outer) if self._can(self._bound(one))]
@@ -227,7 +226,7 @@ class _Search:
         return self._rebound(holder, chosen[0], Bound(held), taking, is_hidden=True) if chosen else None
 
     def _is_of_code(self, held: Any) -> bool:
-        """Is it something that a name is for: not an object whose attributes are data, which others have as well?"""
+        # Is it something that a name is for: not an object whose attributes are data, which others have as well?
         return self.failed.use is not Use.ATTRIBUTE or issubclass(type(held), ModuleType | type | FunctionType)
 
     def _rebound(
@@ -240,7 +239,7 @@ class _Search:
         )  # fmt: skip
 
     def _others(self, scope: Scope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
-        """What takes the name beside these: in a function, whatever binds it hides what is outside of it."""
+        # What takes the name beside these: in a function, whatever binds it hides what is outside of it.
         point, is_local = self._point(scope), is_hidden and scope.parent is not None
         return [
             one for one in self._bindings(scope) if one not in taking
@@ -248,7 +247,7 @@ class _Search:
         ]  # fmt: skip
 
     def _can(self, bound: Bound) -> bool:
-        """Is it known that this could have been used as the program does?"""
+        # Is it known that this could have been used as the program does?
         failed = self.failed
         if failed.is_method:
             is_module = issubclass(type(bound.value), ModuleType)
@@ -259,13 +258,13 @@ class _Search:
         return bound_by(one, self._look(one.within), self.name)
 
     def _look(self, within: Scope) -> Any:
-        """How names are looked up in the code of a scope: its variables are known where it is what failed."""
+        # How names are looked up in the code of a scope: its variables are known where it is what failed.
         if within.frame is self.scope.frame:
             return lambda name: name_in(self.frame, name)
         return lambda name: self.frame.f_globals.get(name, vars(builtins).get(name, UNKNOWN))
 
     def _uses_itself(self, one: Binding) -> bool:
-        """Does the binding use the name in the same way itself, so that it was right when this ran?"""
+        # Does the binding use the name in the same way itself, so that it was right when this ran?
         value = one.value if one.how in (How.ASSIGNED, How.WALRUS) else getattr(one.statement, "iter", None)
         value = getattr(one.statement, "value", None) if value is None and one.how is How.ASSIGNED else value
         return any(self._is_such_use(node) for node in _evaluated(value))
@@ -279,7 +278,7 @@ class _Search:
         return False
 
     def _point(self, holder: Scope) -> Point:
-        """Where the code of the scope stands that holds the name."""
+        # Where the code of the scope stands that holds the name.
         if holder.frame is self.scope.frame:
             return Point(self.text, holder, self.failed.node)
         if holder.parent is not None:
@@ -291,7 +290,7 @@ class _Search:
         return Point(self.texts[-1], holder)
 
     def _frames(self) -> Iterator[tuple[FrameType, int]]:
-        """The frames that the error has passed through, and those that called them, with the lines they are at."""
+        # The frames that the error has passed through, and those that called them, with the lines they are at.
         every = list(steps(self.error.__traceback__))
         for step in reversed(every):
             yield step.tb_frame, step.tb_lineno
@@ -302,7 +301,7 @@ class _Search:
 
 
 def _evaluated(node: ast.AST | None) -> Iterator[ast.AST]:
-    """The parts of an expression that are evaluated whenever it is."""
+    # The parts of an expression that are evaluated whenever it is.
     if node is None or isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
         return
     yield node

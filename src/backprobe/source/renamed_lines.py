@@ -51,7 +51,7 @@ def _renamed_import(one: Binding, name: str) -> str:
 
 
 def _column(one: Binding, line: str, name: str) -> int:
-    """Where a line has the name that it binds."""
+    # Where a line has the name that it binds.
     if isinstance(one.node, ast.Attribute):
         return _encoded(line, (one.node.end_col_offset or 0) - len(name.encode()))
     at = _encoded(line, one.node.col_offset)
@@ -63,12 +63,12 @@ def _column(one: Binding, line: str, name: str) -> int:
 
 
 def _encoded(line: str, offset: int) -> int:
-    """A place in a line, from one that is counted in bytes."""
+    # A place in a line, from one that is counted in bytes.
     return len(line.encode()[:offset].decode(errors="replace"))
 
 
 def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
-    """Where the program reads the name, and not in the way in which it needs what the name was before."""
+    # Where the program reads the name, and not in the way in which it needs what the name was before.
     name, scopes = found.name, found.names.scopes
     holder = scopes[found.failed.node].holder(name)
     tree = one.text.tree if holder is None or holder.parent is None else holder.node
@@ -81,7 +81,7 @@ def _reads(one: Binding, found: Rebound) -> Iterator[ast.Name]:
 
 
 def _needed(node: ast.AST, found: Rebound) -> ast.AST | None:
-    """The name in an expression that uses it as the failing one does: as what it was before."""
+    # The name in an expression that uses it as the failing one does: as what it was before.
     failed = found.failed
     match node:
         case ast.Name() if node is failed.node:

@@ -57,10 +57,9 @@ def sites_of(function: FunctionType, *, operations: bool = False) -> tuple[Site,
 def _compiled(
     code: CodeType, file: str, operations: bool, calls: bool
 ) -> tuple[CodeType, tuple[Site, ...], tuple[int, ...]]:
-    """The code that reports, its sites, and which of the function's cells it takes; the last is that of ``OPEN``.
-
-    Made once per code object and file (equal functions of two files have equal code); it takes about 3 ms.
-    """
+    # The code that reports, its sites, and which of the function's cells it takes; the last is that of ``OPEN``.
+    #
+    # Made once per code object and file (equal functions of two files have equal code); it takes about 3 ms.
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
     definition = locate(code)
@@ -74,11 +73,10 @@ def _compiled(
 
 
 def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> CodeType:
-    """Compile a definition within the classes (for private names) and free variables (for its closure) it had.
-
-    The factory around it is never run: only the compiled function is taken out of it. Its own name and those of the
-    classes are declared as they are outside, or the compiler would take them for the factory's.
-    """
+    # Compile a definition within the classes (for private names) and free variables (for its closure) it had.
+    #
+    # The factory around it is never run: only the compiled function is taken out of it. Its own name and those of the
+    # classes are declared as they are outside, or the compiler would take them for the factory's.
     free = [name for name in code.co_freevars if name != "__class__"]
     original = node.name
     node.name = "@body"
@@ -102,10 +100,9 @@ def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> Code
 
 
 def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, CodeType]) -> CodeType:
-    """The same code under the qualified name that it has in the original, with the functions in it as they are there.
-
-    Compiled anew they would be others: the compiler knows of the imports of the module that it compiles.
-    """
+    # The same code under the qualified name that it has in the original, with the functions in it as they are there.
+    #
+    # Compiled anew they would be others: the compiler knows of the imports of the module that it compiles.
     constants = tuple(
         originals.get(_stand(constant)) or _as_inside(constant, within, name, originals)
         if isinstance(constant, CodeType)
@@ -116,7 +113,7 @@ def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, C
 
 
 def _definitions(code: CodeType) -> Iterator[CodeType]:
-    """The functions and classes in a function, and in its comprehensions."""
+    # The functions and classes in a function, and in its comprehensions.
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             is_comprehension = constant.co_name.startswith("<") and constant.co_name != "<lambda>"
@@ -124,7 +121,7 @@ def _definitions(code: CodeType) -> Iterator[CodeType]:
 
 
 def _stand(code: CodeType) -> tuple[Any, ...]:
-    """What tells code from all other code in a function: its name, variables, and place in the text."""
+    # What tells code from all other code in a function: its name, variables, and place in the text.
     places = [place for place in code.co_positions() if None not in place]
     return code.co_name, code.co_firstlineno, code.co_freevars, min(places, default=None), max(places, default=None)
 

@@ -84,7 +84,7 @@ class Rewriter(ExpressionRewriter):
         return node  # type: ignore[no-any-return]
 
     def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        """Rewrite a list of statements; each may become several."""
+        # Rewrite a list of statements; each may become several.
         result: list[ast.stmt] = []
         for statement in statements:
             outer = self.at, self.own, self.binds
@@ -156,7 +156,7 @@ class Rewriter(ExpressionRewriter):
         return [*writing, *stores, *map(self._forget, (held, operand, *used))]
 
     def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.expr]]:
-        """The parts of a target evaluated once: statements for that, the place they lead to, the temporaries used."""
+        # The parts of a target evaluated once: statements for that, the place they lead to, the temporaries used.
         if isinstance(target, ast.Name):
             return [], ast.Name(target.id), []
         assert isinstance(target, ast.Attribute | ast.Subscript)
@@ -169,7 +169,7 @@ class Rewriter(ExpressionRewriter):
         return before, ast.Subscript(owner, index), [owner, index]
 
     def _store(self, target: ast.expr, value: ast.expr, origin: Origin) -> list[ast.stmt]:
-        """Statements that assign ``value`` (evaluated once, first) to one target of whatever kind."""
+        # Statements that assign ``value`` (evaluated once, first) to one target of whatever kind.
         if isinstance(target, ast.Name):
             return [self._bind_name(target.id, value, origin)]
         if isinstance(target, ast.Starred):
@@ -192,7 +192,7 @@ class Rewriter(ExpressionRewriter):
         return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
 
     def _store_in(self, place: ast.expr, text: str, held: ast.expr, origin: Origin) -> list[ast.stmt]:
-        """Assign a temporary into an attribute or element of a temporary, saying so before and after."""
+        # Assign a temporary into an attribute or element of a temporary, saying so before and after.
         assert isinstance(place, ast.Attribute | ast.Subscript)
         site = ast.Constant(self._site(text, origin))
         if isinstance(place, ast.Attribute):
@@ -247,7 +247,7 @@ class Rewriter(ExpressionRewriter):
     visit_AsyncWith = visit_With
 
     def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
-        """A target that Python itself assigns (for, with): a temporary instead, and the statements that follow."""
+        # A target that Python itself assigns (for, with): a temporary instead, and the statements that follow.
         if isinstance(target, ast.Name):
             return target, placed([self._bind_name(target.id, ast.Name(target.id), origin)], self.at)
         held = self._temporary()
@@ -272,7 +272,7 @@ class Rewriter(ExpressionRewriter):
         return node
 
     def _template(self, target: ast.expr, origin: Origin) -> Any:
-        """The sites of a comprehension's targets, nested as they are; None for one that is not known beforehand."""
+        # The sites of a comprehension's targets, nested as they are; None for one that is not known beforehand.
         if isinstance(target, ast.Name):
             return self._site(target.id, origin)
         if isinstance(target, ast.Tuple | ast.List):

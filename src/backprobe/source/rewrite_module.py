@@ -27,8 +27,7 @@ def rewrite_module(
 
 
 class _ModuleRewriter(Rewriter):
-    """At module level every variable is in the user's namespace, so the listener is a constant of the code."""
-
+    # At module level every variable is in the user's namespace, so the listener is a constant of the code.
     scope = ""
     announced: Collection[str] = ()
     last: ast.stmt | None = None
@@ -64,7 +63,7 @@ class _ModuleRewriter(Rewriter):
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
-        """Here an annotation is evaluated, after the assignment; that of a name is kept."""
+        # Here an annotation is evaluated, after the assignment; that of a name is kept.
         if node.value is None:
             return node
         stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))

@@ -118,8 +118,7 @@ class Names:
 
 
 class _Reader(ast.NodeVisitor):
-    """Reads the bindings of one text."""
-
+    # Reads the bindings of one text.
     def __init__(
         self, text: Text, scope: Scope, scopes: dict[ast.AST, Scope], later: list[tuple[str, Binding]]
     ) -> None:
@@ -140,7 +139,7 @@ class _Reader(ast.NodeVisitor):
             holder.bindings.setdefault(name, []).append(binding)
 
     def _targets(self, target: ast.AST, how: How, statement: Any, value: Any = None) -> None:
-        """The names in a target, which is visited for what it reads as well."""
+        # The names in a target, which is visited for what it reads as well.
         before = self.how, self.statement, self.value
         self.how, self.statement = how, statement
         self.value = value if isinstance(target, ast.Name) else None

@@ -59,7 +59,7 @@ class Origin:
 
 
 def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
-    """The elements of a tuple, list or dict, by position or key: none where the text does not show them."""
+    # The elements of a tuple, list or dict, by position or key: none where the text does not show them.
     match expression:
         case ast.Tuple(elts=written) | ast.List(elts=written):
             is_known = not any(isinstance(element, ast.Starred) for element in written)
@@ -75,7 +75,7 @@ def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
 
 
 def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
-    """What ``zip``, ``enumerate`` and ``items()`` give in each turn, part by part."""
+    # What ``zip``, ``enumerate`` and ``items()`` give in each turn, part by part.
     match iterable:
         case ast.Call(func=ast.Name(id="zip"), args=args) if not any(isinstance(one, ast.Starred) for one in args):
             return [(str(at), Origin.of_turn(one)) for at, one in enumerate(args)]

@@ -74,5 +74,5 @@ def _is_ours(step: TracebackType) -> bool:
 
 
 def _is_inside(step: TracebackType) -> bool:
-    """Is it ours, or of Python's own library?"""
+    # Is it ours, or of Python's own library?
     return package(step.tb_frame.f_code.co_filename) in ("backprobe", "")

@@ -72,7 +72,7 @@ class Tracer:
         return local
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
-        """A frame is entered, or a suspended one goes on."""
+        # A frame is entered, or a suspended one goes on.
         outer, following = None, _running(self.outer)
         if following is not None:
             outer = following(frame, event, arg)
@@ -90,8 +90,7 @@ class Tracer:
 
 
 class _Local:
-    """The trace function of one frame."""
-
+    # The trace function of one frame.
     def __init__(self, tracer: Tracer, watched: Watched, outer: Outer, frame: FrameType) -> None:
         self.tracer, self.watched, self.outer = tracer, watched, outer
         self.had_opcodes = frame.f_trace_opcodes
@@ -121,8 +120,8 @@ def _nobody(frame: FrameType) -> None:
 
 
 def _running(outer: Outer) -> Outer:
-    """The nearest trace function that is not of a tracer that was stopped: blocks may end in another order than they
-    began, in generators and tasks."""
+    # The nearest trace function that is not of a tracer that was stopped: blocks may end in another order than they
+    # began, in generators and tasks.
     while outer is not None:
         tracer = outer.tracer if isinstance(outer, _Local) else getattr(outer, "__self__", None)
         if not isinstance(tracer, Tracer) or not tracer.is_stopped:

@@ -58,7 +58,7 @@ def _unwritable(path: Any, target: Path, error: Exception) -> BadOption:
 
 
 def _write(target: Path, data: dict[str, Any], storages: dict[str, Any]) -> None:
-    """Write both files: under a temporary name first, which is then renamed."""
+    # Write both files: under a temporary name first, which is then renamed.
     from safetensors.numpy import save_file
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ def _folder(path: Any, asked: str) -> Path:
 
 
 def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
-    """Refuse to replace a recording unless asked to, and to replace anything else at all."""
+    # Refuse to replace a recording unless asked to, and to replace anything else at all.
     if not os.path.lexists(target):
         return
     foreign = _foreign(target)
@@ -102,7 +102,7 @@ def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str:
-    """Evidence that a path is not a recording; empty for a recording, even a damaged one or one of another version."""
+    # Evidence that a path is not a recording; empty for a recording, even a damaged one or one of another version.
     if not target.is_dir():
         return "a file"
     others = sorted({inside.name for inside in target.iterdir()} - {DATA, BYTES})
@@ -116,7 +116,7 @@ def _foreign(target: Path) -> str:
 
 
 def _replace(beside: Path, target: Path) -> None:
-    """Put the new folder in its place; the old one is kept until then."""
+    # Put the new folder in its place; the old one is kept until then.
     if not os.path.lexists(target):
         beside.rename(target)
         return
@@ -210,7 +210,7 @@ def mapped_arrays() -> Arrays:
 
 
 def _mapped_file(file: Path) -> dict[str, Any]:
-    """The storages of a file, which are read where they are looked at."""
+    # The storages of a file, which are read where they are looked at.
     import numpy
 
     whole = numpy.memmap(file, numpy.uint8, "r")

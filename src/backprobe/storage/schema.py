@@ -45,14 +45,14 @@ class Misfit(ValueError):
 
 @lru_cache
 def _hints(kind: Any) -> Mapping[str, Any]:
-    """The type hints of the fields of a dataclass that are saved."""
+    # The type hints of the fields of a dataclass that are saved.
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind) if NAMED_BY not in field.metadata}
 
 
 @lru_cache
 def _names(kind: Any) -> Mapping[str, str]:
-    """The fields of a dataclass that hold printed names, each with the field that holds the position."""
+    # The fields of a dataclass that hold printed names, each with the field that holds the position.
     return {field.name: field.metadata[NAMED_BY] for field in fields(kind) if NAMED_BY in field.metadata}
 
 
@@ -99,7 +99,7 @@ class Encoder:
         return part
 
     def _value(self, value: Any, depth: int = 0) -> dict[str, Any]:
-        """A value of the program. Raises NotSaved where a part of it is neither a tensor nor plain."""
+        # A value of the program. Raises NotSaved where a part of it is neither a tensor nor plain.
         if isinstance(value, Alias):
             value = value.held
         if self.arrays.is_tensor(value):
@@ -119,7 +119,7 @@ class Encoder:
 
 
 def _exactly_plain(value: Any) -> Any:
-    """A number as Python's own type, not a subclass of it such as a NumPy scalar or an enum."""
+    # A number as Python's own type, not a subclass of it such as a NumPy scalar or an enum.
     kind = next((kind for kind in NUMBERS if isinstance(value, kind)), None)
     return value if kind is None or type(value) is kind else kind(value)
 
@@ -155,7 +155,7 @@ class Decoder:
         return self._part(data[name], hint, where)
 
     def _part(self, data: Any, hint: Any, where: str) -> Any:
-        """The part of a record that a hint describes."""
+        # The part of a record that a hint describes.
         if hint is Any:
             return self._value(data, where)
         if hint in BELONGS:
@@ -224,7 +224,7 @@ class Decoder:
             raise Misfit(f"{where}: {type(error).__name__}: {error}") from error
 
     def _check_names(self, record: Record) -> None:
-        """Each printed name of an entry belongs to one of its full names."""
+        # Each printed name of an entry belongs to one of its full names.
         if record.names.keys() != record.printed.keys():
             raise Misfit("names and their printed forms differ")
         printed = {(at, record.printed[full]) for full, at in record.names.items()}
@@ -278,7 +278,7 @@ def _choice(data: Any, allowed: Sequence[Any], where: str) -> Any:
 
 
 def _checked_reason(reason: Reason, where: str) -> Reason:
-    """The reason, if its sentence can be rendered."""
+    # The reason, if its sentence can be rendered.
     try:
         str(reason)
     except (LookupError, ValueError, AttributeError) as error:

@@ -131,7 +131,7 @@ class Sweep:
         return list(dict.fromkeys(run.name for run in self.runs))
 
     def _laid(self, numbers: Sequence[float]) -> Any:
-        """Numbers, one for each run, as an array by names and indices."""
+        # Numbers, one for each run, as an array by names and indices.
         import numpy
 
         row = {name: at for at, name in enumerate(self.names)}
@@ -179,7 +179,7 @@ def _approximation(run: Replaced) -> str:
 
 
 def _correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Pearson's, of numbers that are scaled first so that no sum and no square overflows or underflows."""
+    # Pearson's, of numbers that are scaled first so that no sum and no square overflows or underflows.
     if not all(map(math.isfinite, (*a, *b))):
         return math.nan
     a, b = _centred(a), _centred(b)
@@ -194,6 +194,6 @@ def _centred(numbers: Sequence[float]) -> list[float]:
 
 
 def _scaled(numbers: Sequence[float]) -> list[float]:
-    """Numbers as parts of the largest."""
+    # Numbers as parts of the largest.
     largest = max(map(abs, numbers), default=0.0)
     return [number / (largest or 1.0) for number in numbers]

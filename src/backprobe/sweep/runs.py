@@ -100,12 +100,12 @@ class Runs:
         )  # fmt: skip
 
     def _of(self, first: Recording) -> Any:
-        """The output by its path, where it was the only one that depends on what is differentiated."""
+        # The output by its path, where it was the only one that depends on what is differentiated.
         path = first.outputs[0].name.partition("return.")[2]
         return path if self.asked.of is None and path else self.asked.of
 
     def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
-        """One run of the program, with random numbers as in each of them."""
+        # One run of the program, with random numbers as in each of them.
         with self.variations.same_numbers(self.asked.target, (self.args, self.kwargs)):
             return Probe(
                 self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward),
@@ -113,7 +113,7 @@ class Runs:
             )(*self.args, **self.kwargs)  # fmt: skip
 
     def _one(self, output: Any) -> Any:
-        """The cotangent of an output that is one number. Raises BadOutput for any other."""
+        # The cotangent of an output that is one number. Raises BadOutput for any other.
         numbers = self.arrays.numbers(output)
         if numbers.size != 1 or numbers.dtype.kind == "c":
             raise BadOutput(
@@ -131,7 +131,7 @@ class Runs:
     # which values
 
     def _replaceable(self, recording: Recording) -> list[Step]:
-        """The values that the patterns match, each once, by the first name that they match. Raises NothingMatched."""
+        # The values that the patterns match, each once, by the first name that they match. Raises NothingMatched.
         record, entries = recording.record, recording.record.entries
         compiled = [compile_pattern(text, in_function=self.in_function) for text in texts_of(self.asked.select)]
         wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
@@ -158,7 +158,7 @@ class Runs:
         return tensors
 
     def _refuse_unlike(self, value: Step) -> None:
-        """Raise BadOption, before anything is replaced, where the other recording has no value that fits."""
+        # Raise BadOption, before anything is replaced, where the other recording has no value that fits.
         other = self.asked.replace
         if not isinstance(other, Recording):
             return
@@ -177,7 +177,7 @@ class Runs:
                 )  # fmt: skip
 
     def _steps(self, value: Step) -> Iterator[Step]:
-        """The runs for one value. Raises BadOption."""
+        # The runs for one value. Raises BadOption.
         entry = value.entry
         shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
         axes = [axis + len(shape) * (axis < 0) for axis in self.asked.axes]
@@ -195,7 +195,7 @@ class Runs:
     # one of them
 
     def _replaced(self, step: Step) -> list[Replaced]:
-        """The run that replaces this; none for what no statement binds, as where a write in place made it."""
+        # The run that replaces this; none for what no statement binds, as where a write in place made it.
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         if step.key in self.unbound:
             return []
@@ -208,7 +208,7 @@ class Runs:
         return [Replaced(step.name, step.places, step.shown, self._output(recording), approximation)]
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
-        """Gradient × change of the value, summed; None where the framework gives no gradient."""
+        # Gradient × change of the value, summed; None where the framework gives no gradient.
         if entry.status is GradStatus.NOT_CONNECTED:
             return 0.0
         if entry.status is not GradStatus.OK:

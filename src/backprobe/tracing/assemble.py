@@ -81,7 +81,7 @@ class Assembler:
     # from positions of captures to positions of entries
 
     def _written(self, name: str, written: Written, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
-        """What was written into a Variable, by its own statement: that may mention more than it writes there."""
+        # What was written into a Variable, by its own statement: that may mention more than it writes there.
         known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
         given = dict.fromkeys(self._each(written.captures))
         unsaid = [
@@ -91,7 +91,7 @@ class Assembler:
         return (*[way for way in said if way.at in given or way.at not in followed], *unsaid)
 
     def _local(self, at: int) -> str:
-        """What the program calls a value, without its scope and count."""
+        # What the program calls a value, without its scope and count.
         return strip(self.first[at]).rpartition(":")[2]
 
     def _held(self, outcome: Outcome) -> Any:
@@ -138,9 +138,8 @@ class Assembler:
         )  # fmt: skip
 
     def _holder(self, name: str, at: int | None) -> str:
-        """What the program calls the model that a block is around, at the front of the name of a parameter of it: the
-        recording's own names are those in the model.
-        """
+        # What the program calls the model that a block is around, at the front of the name of a parameter of it: the
+        # recording's own names are those in the model.
         path = "" if at is None else strip(self.first[at])
         return name.removesuffix(path) if path and name.endswith(f".{path}") else ""
 

@@ -90,7 +90,7 @@ class Codes:
     def _codes(
         self, chosen: Sequence[tuple[str, Any]], by: By, at: int, same: set[str] | frozenset[str] = frozenset()
     ) -> tuple[tuple[str, int], ...]:
-        """The codes of the leaves of a container; those in ``same`` are the objects that the name held before."""
+        # The codes of the leaves of a container; those in ``same`` are the objects that the name held before.
         codes = []
         for leaf, item in chosen:
             if isinstance(item, NUMBERS):
@@ -107,12 +107,12 @@ class Codes:
             return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
 
     def _quiet(self, chosen: Sequence[tuple[str, Any]]) -> AbstractContextManager[Any]:
-        """``Tape.quiet``, where there is anybody who could hear what is done with these."""
+        # ``Tape.quiet``, where there is anybody who could hear what is done with these.
         is_plain = not self.disturbed() and {type(item) for _, item in chosen} <= self.usual
         return UNHEARD if is_plain else self.tape.quiet()
 
     def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """The tensors and plain numbers in a container that holds a tensor."""
+        # The tensors and plain numbers in a container that holds a tensor.
         is_tensor, ordinary = self.tape.is_tensor, self.ordinary
         kind = type(value)
         if kind in self.bare:
@@ -165,5 +165,5 @@ class Codes:
 
 
 def _same(chosen: Sequence[tuple[str, Any]], held: Sequence[tuple[str, Any]]) -> set[str]:
-    """The leaves of a container at which the name held these very objects before."""
+    # The leaves of a container at which the name held these very objects before.
     return {leaf for (leaf, one), (before, other) in zip(chosen, held, strict=False) if leaf == before and one is other}

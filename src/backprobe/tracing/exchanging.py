@@ -73,11 +73,11 @@ class Exchanging(Replacing):
         return with_leaves(value, {leaf: now[leaf] for leaf, _, _ in marks}), tuple(marks)
 
     def _given(self, full: str) -> Given | None:
-        """What goes on for a name; where functions are traced, perhaps again, calls cannot be counted."""
+        # What goes on for a name; where functions are traced, perhaps again, calls cannot be counted.
         return self.into.given.get(strip(full)) if self.replaces.is_tracing() else self.into.of(full)
 
     def _can(self, given: Given, full: str, item: Any) -> bool:
-        """Is it a tensor that the first of its names is bound to, and that is computed once?"""
+        # Is it a tensor that the first of its names is bound to, and that is computed once?
         if not self._is_floating(item) or self.replaces.runs_again():
             return False
         if self.first.setdefault(given.number, full) != full:
@@ -86,7 +86,7 @@ class Exchanging(Replacing):
         return all(one.shape == tuple(self.tape.describe(item).shape or ()) for one in numbers)
 
     def _exchanged(self, given: Given, item: Any) -> tuple[Any, int | None]:
-        """What goes on in the place of a tensor, and where that is kept, if it is another value."""
+        # What goes on in the place of a tensor, and where that is kept, if it is another value.
         made, kept = item, None
         if given.value is not None:
             kept = self._kept(item)

@@ -143,7 +143,7 @@ def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None
 
 
 def _and_callers(scope: ScopeId | None) -> Iterator[ScopeId]:
-    """A scope and those that it was entered from."""
+    # A scope and those that it was entered from.
     while scope is not None:
         yield scope
         scope = scope.parent

@@ -97,7 +97,7 @@ class ObservedFrame:
         self.scope.exit()
 
     def _read(self, frame: FrameType, names: Sequence[str]) -> None:
-        """What the block reads for the first time, if it is still what it was, is one of its inputs."""
+        # What the block reads for the first time, if it is still what it was, is one of its inputs.
         for name in names:
             if name in self.unread and name_in(frame, name) is self.unread[name]:
                 self.scope.read(name, self.unread.pop(name))
@@ -121,7 +121,7 @@ class ObservedFrame:
         self.held = self.scope.before_call(function, arguments, named, event.flagged)
 
     def _expose_owner(self, frame: FrameType, call: Any) -> None:
-        """``u[0].mul_(2)``, ``u.detach().numpy()``: what a method may write to is named in what it is called on."""
+        # ``u[0].mul_(2)``, ``u.detach().numpy()``: what a method may write to is named in what it is called on.
         method = getattr(call, "func", None)
         if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
             self._expose(frame, method.value)
@@ -169,7 +169,7 @@ class ObservedFrame:
             event = event.then
 
     def _bound(self, frame: FrameType, event: Event) -> None:
-        """Python may store the parts of ``a, b = …`` in another order than they are written in."""
+        # Python may store the parts of ``a, b = …`` in another order than they are written in.
         self.unread.pop(event.name, None)
         self.bound.append((event.site, name_in(frame, event.name)))
 
@@ -190,7 +190,7 @@ class ObservedFrame:
             self.scope.name(event.site, value, own)
 
     def _opened(self, frame: FrameType, event: Event) -> None:
-        """A comprehension without a frame of its own begins: its variables are others than those of the same name."""
+        # A comprehension without a frame of its own begins: its variables are others than those of the same name.
         self.opened.setdefault(event.name, []).append(self.scope.begin_comprehension())
 
     def _closed(self, frame: FrameType, event: Event) -> None:
@@ -198,7 +198,7 @@ class ObservedFrame:
             self.scope.end_comprehension(self.opened[event.name].pop())
 
     def _read_after(self, frame: FrameType, event: Event) -> None:
-        """The second half of an instruction that stores a variable and reads one."""
+        # The second half of an instruction that stores a variable and reads one.
         self._bind_all()
         self._read(frame, [event.name])
 
@@ -246,7 +246,7 @@ class ObservedFrame:
 
 
 def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a call, as far as they are known."""
+    # The arguments of a call, as far as they are known.
     arguments: list[Any] = []
     for given in call.args:
         value = value_in(frame, given.value if isinstance(given, ast.Starred) else given)
@@ -375,7 +375,7 @@ class FrameObserver:
         return None if caller is None else self._watched(frame, caller, None, distance)
 
     def _returning(self, frame: FrameType) -> Returning | None:
-        """What waits for the gradients that a function returns, if the program has called it and uses them."""
+        # What waits for the gradients that a function returns, if the program has called it and uses them.
         caller = self.tracer.frames.get(frame.f_back) if frame.f_back is not None else None
         watched = None if caller is None else caller.watched
         event = watched.pending if isinstance(watched, ObservedFrame) else None
@@ -386,7 +386,7 @@ class FrameObserver:
         return Returning(self.kept, frame.f_back, call) if is_asked else None
 
     def _caller_of_repeated(self) -> Scope | None:
-        """The scope that called what a checkpoint computes again, in the trace of that repetition."""
+        # The scope that called what a checkpoint computes again, in the trace of that repetition.
         if self.recompute is None:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()
@@ -404,7 +404,7 @@ class FrameObserver:
         return False
 
     def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
-        """The watched frame that a frame runs in, and how many others lie between."""
+        # The watched frame that a frame runs in, and how many others lie between.
         distance, caller = 0, frame.f_back
         while caller is not None:
             known = self.tracer.frames.get(caller)
@@ -448,7 +448,7 @@ class FrameObserver:
         return watched
 
     def _label(self, frame: FrameType, distance: int) -> str:
-        """A module, or an object with ``__call__``, goes by the name of its type. The body of a class is not a call."""
+        # A module, or an object with ``__call__``, goes by the name of its type. The body of a class is not a call.
         code = frame.f_code
         if not code.co_flags & inspect.CO_OPTIMIZED:
             return f"class {code.co_name}"
@@ -462,7 +462,7 @@ class FrameObserver:
 
 
 def _wrappers(function: Any) -> frozenset[CodeType]:
-    """The code of the decorators' wrappers around a function."""
+    # The code of the decorators' wrappers around a function.
     found = []
     while isinstance(function, FunctionType) and hasattr(function, "__wrapped__"):
         found.append(function.__code__)

@@ -62,7 +62,7 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
-    """Lines that take parameters which have their gradients out of the graph, beside other uses of them."""
+    # Lines that take parameters which have their gradients out of the graph, beside other uses of them.
     found = [one for at in dict.fromkeys(code.calls.get("", ())) for one in around_call(*at)
              if package(one.source.file) is None]  # fmt: skip
     kinds = {quote_path(own): kind for own, kind in code.kinds.items()}
@@ -79,7 +79,7 @@ def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
 
 
 def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
-    """The program's own functions that are hooked to modules whose results have a name, where a gradient is missing."""
+    # The program's own functions that are hooked to modules whose results have a name, where a gradient is missing.
     if all(entry.status is GradStatus.OK for entry in record.entries):
         return ()
     own = {
@@ -96,13 +96,13 @@ def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
 
 
 def _with_line(entry: Entry, uses: Sequence[ModuleCall]) -> Entry:
-    """The entry, with the line of its call where that ran while gradients were switched off."""
+    # The entry, with the line of its call where that ran while gradients were switched off.
     is_call = entry.status is GradStatus.NO_GRAD and uses
     return replace(entry, cause=uses[0].source) if is_call else entry
 
 
 def _returns(code: CodeType) -> bool:
-    """May a function return anything but None?"""
+    # May a function return anything but None?
     if code.co_name == "<lambda>" and KEEPING.intersection(code.co_names):
         return False
     steps = pairwise(dis.get_instructions(code))
@@ -110,8 +110,7 @@ def _returns(code: CodeType) -> bool:
 
 
 class _Reader:
-    """Reads the source around the modules of one record."""
-
+    # Reads the source around the modules of one record.
     def __init__(self, record: Record, code: ModuleCode) -> None:
         self.calls = {quote_path(path): calls for path, calls in code.calls.items()}
         self.kinds = {quote_path(path): kind for path, kind in code.kinds.items()}
@@ -147,7 +146,7 @@ class _Reader:
 
 
 def _call(full: str) -> tuple[str, int]:
-    """The module of a name, and which of its calls."""
+    # The module of a name, and which of its calls.
     scope, local = split(full)
     found = re.search(r"#(\d+)$", scope) if scope else RETURNED.match(local or "")
     return strip(scope), int(found[1]) if found else 0

@@ -92,14 +92,14 @@ class Naming:
         names.bind(local, own, slot)
 
     def _plain(self, names: ScopeNames, site: Site) -> Value:
-        """A number or None is bound anew each time."""
+        # A number or None is bound anew each time.
         value = Value(None, names.id, site, plain_at=self.plains)
         self.plains += 1
         self.made.append(value)
         return value
 
     def _explain(self, slot: Slot, names: ScopeNames, site: Site) -> None:
-        """Note what computes the values that this statement made, and those that this mentions, as they were before."""
+        # Note what computes the values that this statement made, and those that this mentions, as they were before.
         if site is not NO_SITE and site is not RETURNED:
             for leaf, value in slot:
                 if value.site is site and value.scope is names.id and not value.is_explained:
@@ -223,6 +223,6 @@ class Naming:
 
 
 def _is_same(held: tuple[str, Value], found: tuple[str, int]) -> bool:
-    """Does a name hold this very object already, at this version?"""
+    # Does a name hold this very object already, at this version?
     (before, value), (leaf, code) = held, found
     return before == leaf and (value.number == code if code >= 0 else code == SAME_PLAIN and value.number is None)

@@ -51,7 +51,7 @@ def line_of(frame: FrameType, node: ast.expr) -> Source:
 
 
 def _is_asked_inside(frame: FrameType, read: MayBeNone) -> bool:
-    """Does the function of the program that is given it ask whether it is None?"""
+    # Does the function of the program that is given it ask whether it is None?
     function = None if read.given_to is None else value_in(frame, read.given_to.func)
     plain = plain_function(function)
     if plain is None or package(plain.__code__.co_filename) is not None:

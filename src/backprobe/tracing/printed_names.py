@@ -31,14 +31,13 @@ def names_of(reader: Reader, values: Sequence[Value]) -> Names:
 
 
 def _outermost_first(fulls: Sequence[str], printed: Sequence[str]) -> list[str]:
-    """The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``."""
+    # The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``.
     depths = [name.count("/") for name in fulls]
     return list(dict.fromkeys(own for _, own in sorted(zip(depths, printed, strict=True), key=itemgetter(0))))
 
 
 class _Printer:
-    """Printed names: a count only where the name is ambiguous, the shorthand ``u`` only where it has one reading."""
-
+    # Printed names: a count only where the name is ambiguous, the shorthand ``u`` only where it has one reading.
     def __init__(self, reader: Reader, values: Sequence[Value]) -> None:
         self.reader = reader
         self.scopes: dict[ScopeId, str] = {}

@@ -149,7 +149,7 @@ def fill(names: ScopeNames, site: Site) -> list[str]:
 
 @lru_cache(4096)
 def _filled(reads: Sequence[str]) -> tuple[str, ...]:
-    """The names that a statement puts something into by one of their methods."""
+    # The names that a statement puts something into by one of their methods.
     return tuple(name for name in reads if any(f"{name}.{method}" in reads for method in FILLING))
 
 

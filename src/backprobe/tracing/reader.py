@@ -54,7 +54,7 @@ class Reader:
                 WORDS[word](self, scope, said)
 
     def _decide(self, value: Value) -> None:
-        """Why a new value has no history, if it has none: now what it was computed from is known."""
+        # Why a new value has no history, if it has none: now what it was computed from is known.
         assert value.number is not None
         assert value.around is not None
         value.capture = self.versions.captures[value.number]
@@ -144,12 +144,12 @@ class Reader:
         self.live[names] = None
 
     def _stands(self, names: ScopeNames, kind: ScopeKind) -> None:
-        """Note where the function of a scope stands in its file, and how often it has run."""
+        # Note where the function of a scope stands in its file, and how often it has run.
         names.lines, names.own = kind.lines, kind.own
         self.runs[_function(names)] += 1
 
     def _enclosing(self, caller: ScopeNames, kind: ScopeKind) -> ScopeNames | None:
-        """The running function that another is defined in, if it ran once: else a closure may be of another run."""
+        # The running function that another is defined in, if it ran once: else a closure may be of another run.
         running: ScopeNames | None = caller
         while running is not None:
             if running.id.file == kind.file and _holds(running.lines, kind.lines):
@@ -168,7 +168,7 @@ class Reader:
         return ScopeNames(scope, caller, self.log.transcripts.get(self.at - 3, ()))
 
     def _again(self, scope: int, names: ScopeNames) -> None:
-        """The scope that called what is computed again, in the log of that repetition."""
+        # The scope that called what is computed again, in the log of that repetition.
         own = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
         self._add(ScopeNames(own, names.parent), ())
 
@@ -272,7 +272,7 @@ class Reader:
 
 
 def _function(names: ScopeNames) -> tuple[str, str, range]:
-    """What function a scope is of; the forwards of two modules do not share their closures."""
+    # What function a scope is of; the forwards of two modules do not share their closures.
     return "" if names.parent is not None else names.id.path, names.id.file, names.lines
 
 

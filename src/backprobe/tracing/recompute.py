@@ -86,7 +86,7 @@ class Repeats(Generic[T]):
 
 
 def _pairs(first: Transcript, again: Transcript) -> list[tuple[Value, Value]]:
-    """The values that have the same names in both runs; none where the runs differ."""
+    # The values that have the same names in both runs; none where the runs differ.
     if [(scope, local) for scope, local, _ in first] != [(scope, local) for scope, local, _ in again]:
         return []
     found = []

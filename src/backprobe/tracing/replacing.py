@@ -149,13 +149,13 @@ class Replacing:
         return made, tuple([(leaf, at, leaf in changed) for leaf, at in kept.items()])
 
     def _kept(self, original: Any) -> int:
-        """Where the originals have this one."""
+        # Where the originals have this one.
         is_tensor = self.tape.is_tensor(original)
         self.originals.append(self.replaces.original_value(original) if is_tensor else partial(_itself, original))
         return len(self.originals) - 1
 
     def _shown(self, full: str) -> str:
-        """A name as it is asked for."""
+        # A name as it is asked for.
         name = strip(full)
         if self.in_function:
             return repr(name.removeprefix(":"))
@@ -167,7 +167,7 @@ class Replacing:
     def _leaves(
         self, one: Replacement, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]
     ) -> list[str]:  # fmt: skip
-        """The leaves of what is bound that a replacement means."""
+        # The leaves of what is bound that a replacement means.
         if self._is_meant(one, name, full):
             return self._only(one, full, value, found)
         named = [leaf for leaf, _ in found if leaf and self._is_meant(one, name + strip(leaf), full + leaf)]
@@ -185,7 +185,7 @@ class Replacing:
         return one.pattern.matches(full)
 
     def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
-        """The only leaf that can be meant by the name of the whole. Raises BadOption."""
+        # The only leaf that can be meant by the name of the whole. Raises BadOption.
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
             return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []
@@ -205,7 +205,7 @@ class Replacing:
         return [leaf for leaf, item in found if self._is_for_pattern(one, full + leaf, item)]
 
     def _is_for_pattern(self, one: Replacement, full: str, item: Any) -> bool:
-        """Is it a floating tensor? A pattern passes over anything else, and that is remembered."""
+        # Is it a floating tensor? A pattern passes over anything else, and that is remembered.
         is_floating = self._is_floating(item)
         if not is_floating:
             self.passed_over.setdefault(one, {})[self._shown(full)] = kind(item)
@@ -215,7 +215,7 @@ class Replacing:
         return self.tape.is_tensor(item) and self.tape.is_floating(item)
 
     def _refuse_repeated(self, one: Replacement, full: str) -> None:
-        """What runs a second time, in backward, would there have its own value again."""
+        # What runs a second time, in backward, would there have its own value again.
         if self.replaces.runs_again():
             raise Unsupported(
                 f"{self._shown(full)} is inside a checkpoint, and cannot be replaced there", asked=one.asked,
@@ -227,7 +227,7 @@ class Replacing:
     # what goes on
 
     def _instead(self, one: Replacement, full: str, original: Any) -> Any:
-        """What goes on in the place of a value. Raises BadOption."""
+        # What goes on in the place of a value. Raises BadOption.
         what = self._of_recording(one, full) if isinstance(one.what, Mapping) else one.what
         is_given = not callable(what)
         if not self.tape.is_tensor(original):
@@ -245,7 +245,7 @@ class Replacing:
         return self.replaces.instead(tensor, original, is_given or self.tape.identity(tensor) in self.known)
 
     def _number(self, one: Replacement, full: str, original: Any, new: Any) -> Any:
-        """A Python number in the place of one. Raises BadOption."""
+        # A Python number in the place of one. Raises BadOption.
         if not isinstance(original, NUMBERS) or not isinstance(new, NUMBERS):
             raise BadOption(
                 f"{self._shown(full)} is {kind(original)}, and cannot be replaced by {kind(new)}", asked=one.asked,
@@ -255,7 +255,7 @@ class Replacing:
         return new
 
     def _of_recording(self, one: Replacement, full: str) -> Any:
-        """The value that the entry of this name has in another recording. Raises BadOption."""
+        # The value that the entry of this name has in another recording. Raises BadOption.
         try:
             return one.what[full].value
         except (UnknownName, AmbiguousName) as error:
@@ -273,7 +273,7 @@ class Replacing:
             raise
 
     def _refuse_unlike(self, one: Replacement, full: str, new: Any, original: Any) -> None:
-        """Raise BadOption for another shape, dtype or device."""
+        # Raise BadOption for another shape, dtype or device.
         before, after = self.tape.describe(original), self.tape.describe(new)
         for part in self.replaces.compared:
             own, other = getattr(before, part), getattr(after, part)
@@ -286,7 +286,7 @@ class Replacing:
                 )  # fmt: skip
 
     def _with_gradient(self, one: Replacement, full: str, tensor: Any) -> Any:
-        """A tensor whose gradient goes on as a function returns it. Raises BadOption."""
+        # A tensor whose gradient goes on as a function returns it. Raises BadOption.
         if not self._is_floating(tensor):
             raise BadOption(
                 f"{self._shown(full)} has no gradient to replace", asked=one.asked, found=kind(tensor),

@@ -72,5 +72,5 @@ class ReplacingScope(Scope):
         return new
 
     def _is_modules_return(self, local: str) -> bool:
-        """What a module's caller gets is replaced, after the module's own hooks, and not what its forward returns."""
+        # What a module's caller gets is replaced, after the module's own hooks, and not what its forward returns.
         return local == "return" and not self.recorder.selection.in_function and "/" not in self.kind.path[:1]

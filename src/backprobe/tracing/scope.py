@@ -170,7 +170,7 @@ class Scope(CodeListener):
         return value
 
     def _looked_after(self, at: int, value: Any) -> Any:
-        """What a statement binds, after it was looked what that may have written."""
+        # What a statement binds, after it was looked what that may have written.
         if self.dirty:
             self.dirty = False
             self.recorder.sweep(self, at)
@@ -287,7 +287,7 @@ class Scope(CodeListener):
         return watched if recorder.selection.in_function else functools.partial(self._call_module, watched)
 
     def _call_unknown(self, function: Any, flagged: bool, key: Any) -> Any:
-        """The same for what has not been called before, or may not be known by ``key`` alone."""
+        # The same for what has not been called before, or may not be known by ``key`` alone.
         recorder = self.recorder
         is_builtin = type(function) is BuiltinFunctionType
         if is_builtin and function in frame_builtins.LOOKS_AT_FRAME:
@@ -314,7 +314,7 @@ class Scope(CodeListener):
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _know(self, function: Any, key: Any, origin: str, effect: Effect) -> None:
-        """Next time it is known by ``key``, unless an object of this type may be something else, or be followed."""
+        # Next time it is known by ``key``, unless an object of this type may be something else, or be followed.
         known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
         if kind is FunctionType:
             is_known = key[0] is not kind and (not self.follows or place_of(function.__code__) in foreign)
@@ -335,7 +335,7 @@ class Scope(CodeListener):
             known[key] = origin, effect
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what reports under a path of its own: the running statement mentions what it returns."""
+        # Call what reports under a path of its own: the running statement mentions what it returns.
         result = module(*args, **kwargs)
         if self.recorder.is_recording:
             self.recorder.mentioned(self, result)
@@ -350,7 +350,7 @@ class Scope(CodeListener):
         return function if effect is Effect.UNKNOWN else functools.partial(self.recorder.call_writer, function)
 
     def _call_as_asked(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call what writes to nothing but what these arguments are said to be."""
+        # Call what writes to nothing but what these arguments are said to be.
         if not (self.recorder.is_recording and self.recorder.targets(function, args, kwargs)):
             return function(*args, **kwargs)
         self.dirty = True
@@ -427,10 +427,9 @@ class Scope(CodeListener):
 
 
 def _ends_with(function: Any) -> str:
-    """The class of the last layer of a model that is a row of layers, and the activation of a layer that has one.
-
-    What ``nn.Sequential`` or ``keras.Sequential`` computes last shows in no line of the program.
-    """
+    # The class of the last layer of a model that is a row of layers, and the activation of a layer that has one.
+    #
+    # What ``nn.Sequential`` or ``keras.Sequential`` computes last shows in no line of the program.
     held, kind = getattr(function, "__dict__", {}), type(function).__name__
     layers = [*(held.get("_modules") or held.get("_layers") or ())] if kind == "Sequential" else []
     if layers:
@@ -441,7 +440,7 @@ def _ends_with(function: Any) -> str:
 
 
 def _origin(function: Any) -> str:
-    """The library and name of a function; of any other callable, of its type, without asking the object anything."""
+    # The library and name of a function; of any other callable, of its type, without asking the object anything.
     if not isinstance(function, BuiltinFunctionType | FunctionType):
         return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}{_ends_with(function)}"
     owner = getattr(function, "__self__", None)  # a method's object, or a builtin function's module

@@ -100,7 +100,7 @@ class Trace:
         return self.reader
 
     def _read_all(self) -> None:
-        """Read this log, and those of the parts that are being computed again."""
+        # Read this log, and those of the parts that are being computed again.
         for trace in (self, *(repeat for repeat, _ in self.repeats.again.values())):
             trace.read()
 
@@ -125,7 +125,7 @@ class Trace:
         return self.writes is not None and not self.log.transcripts and not self.has_more
 
     def _decide(self, schema: Schema) -> None:
-        """Why each capture without history has none."""
+        # Why each capture without history has none.
         if self.writes is not None and self.writes.undecided:
             captures, undecided = self.versions.captures, self.writes.undecided
             for number, around in schema.around.items():
@@ -429,7 +429,7 @@ class Trace:
             self.record(was_recording)
 
     def _replaced_return(self, path: str, output: Any) -> tuple[Any, Marks]:
-        """What the caller of a module goes on with."""
+        # What the caller of a module goes on with.
         kind = self.plan.modules[path]
         name = f"{kind.stripped}:return"
         found = self.replaceable(name, output)
@@ -441,7 +441,7 @@ class Trace:
         return self.exchange(name, f"{scope}:return#0", output, found)
 
     def _replaced_result(self, result: Any, of_module: bool) -> tuple[Any, Marks]:
-        """What a model returns, or a function where that did not get its name in a statement."""
+        # What a model returns, or a function where that did not get its name in a statement.
         found = self.replaceable(":return", result)
         if not found or (not of_module and self.is_result_named):
             return result, ()
@@ -517,5 +517,5 @@ def _no_pass() -> int:
 
 
 def _reads(function: Any, flagged: bool) -> Effect:
-    """The effect of every call where tensors keep their contents."""
+    # The effect of every call where tensors keep their contents.
     return Effect.READS

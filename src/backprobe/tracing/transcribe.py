@@ -71,7 +71,7 @@ class Run:
         return None
 
     def _outputs(self, own: OwnPass) -> list[int]:
-        """The entries that a pass of the program's own began at."""
+        # The entries that a pass of the program's own began at.
         captured = self.schema.captured
         return [captured[at] for at in own.begun_at]
 
@@ -99,7 +99,7 @@ class Run:
         return replace(joined(records, default), passes=self._own())
 
     def _own(self) -> tuple[Pass, ...]:
-        """The passes of the program's own, as the record names what they were about."""
+        # The passes of the program's own, as the record names what they were about.
         captured, names = self.schema.captured, self.schema.names.of_entries
         found = []
         for at, passed in enumerate(self.passes):
@@ -136,7 +136,7 @@ class Run:
     def _entry(
         self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None
     ) -> Entry:  # fmt: skip
-        """An entry; the outcome is None for what was not captured, such as a plain number."""
+        # An entry; the outcome is None for what was not captured, such as a plain number.
         described = NOTHING_KNOWN
         if outcome is None:
             outcome = self._uncaptured(at, template)
@@ -192,14 +192,14 @@ def over(
 
 
 def _with_histories(record: Record) -> Record:
-    """The record, with what the lines show of values without a gradient history."""
+    # The record, with what the lines show of values without a gradient history.
     found = histories(record)
     entries = [found.get(at, entry) for at, entry in enumerate(record.entries)] if found else record.entries
     return replace(record, entries=tuple(entries)) if found else record
 
 
 def _with_causes(record: Record) -> Record:
-    """The record, with the line that disconnected each value without a path to the output."""
+    # The record, with the line that disconnected each value without a path to the output.
     lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
     found = places(record)
     if lost and any(_may_cut(entry, lost) for entry in record.entries):
@@ -211,11 +211,10 @@ def _with_causes(record: Record) -> Record:
 
 
 def _may_cut(entry: Entry, lost: Set[int]) -> bool:
-    """May a missing gradient be cut off here? Most recordings have no such entry, and are not searched further.
-
-    It may where a value is mentioned without an edge to it, where backward brought nothing along an edge, and where
-    the backend knows the line itself.
-    """
+    # May a missing gradient be cut off here? Most recordings have no such entry, and are not searched further.
+    #
+    # It may where a value is mentioned without an edge to it, where backward brought nothing along an edge, and where
+    # the backend knows the line itself.
     edges = {edge.at for edge in entry.inputs}
     if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
         return True

@@ -82,7 +82,7 @@ class Versions:
         return number
 
     def _wrote(self, tensor: Any) -> bool:
-        """Did the write that made the version of a tensor go through this very object?"""
+        # Did the write that made the version of a tensor go through this very object?
         found = self.through.get(id(tensor))
         return found is not None and found[0]() is tensor and found[1] == self.version(tensor)
 
@@ -149,7 +149,7 @@ class Versions:
                 self._empty(place)
 
     def _empty(self, place: int) -> None:
-        """Its place is kept for the next tensor that the name holds."""
+        # Its place is kept for the next tensor that the name holds.
         assert self.counted is not None
         self.live[place], self.stamps[place] = self.counted.nothing, 0
 
@@ -209,7 +209,7 @@ class Versions:
                 self.stamps[place] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
-        """Capture what is live and was written, and say which numbers took the place of which."""
+        # Capture what is live and was written, and say which numbers took the place of which.
         pairs: dict[int, int] = {}
         with self.tape.quiet():
             self._capture_written(now, by, at, pairs)
@@ -247,5 +247,5 @@ class Versions:
 
 
 def _unchanging(tensor: Any) -> int:
-    """The version of every tensor where tensors keep their contents."""
+    # The version of every tensor where tensors keep their contents.
     return 0

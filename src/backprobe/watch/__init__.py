@@ -117,7 +117,7 @@ def watch(
 
 
 def _check_options(asked: str, given: Mapping[str, Any]) -> None:
-    """Raises BadOption."""
+    # Raises BadOption.
     check_folder(given["run_dir"], "run_dir is the path of a folder", asked, "bp.watch(model, 'runs/exp1')")
     check_options(given, OPTIONS)
     for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
@@ -127,7 +127,7 @@ def _check_options(asked: str, given: Mapping[str, Any]) -> None:
 
 
 def _obstacle(folder: Path) -> str:
-    """The file that stands where a folder is to be."""
+    # The file that stands where a folder is to be.
     try:
         found = [one for one in (folder, *folder.parents) if one.exists() and not one.is_dir()]
     except (OSError, ValueError):
@@ -182,7 +182,7 @@ class Watch:
         return self
 
     def _target(self, asked: str) -> Watched:
-        """What is watched, and how. Raises BadOption."""
+        # What is watched, and how. Raises BadOption.
         refuse_class(self._model, "watch", in_block=True)
         if self._background is not None:
             raise BadOption(
@@ -200,7 +200,7 @@ class Watch:
         return found
 
     def _start_writing(self, found: Watched, listener: Steps, asked: str) -> None:
-        """Open the run on disk, and the sinks beside it. Raises BadOption."""
+        # Open the run on disk, and the sinks beside it. Raises BadOption.
         from backprobe.storage.runs.writer import RunWriter
         from backprobe.watch.background import Background
 
@@ -340,14 +340,14 @@ class Watch:
         return self._watching
 
     def _close(self) -> None:
-        """All is written, and then sent."""
+        # All is written, and then sent.
         if self._background is not None:
             self._background.close()
         if self._feeding is not None:
             self._feeding.close()
 
     def _end_with_interpreter(self) -> None:
-        """The interpreter ends, and nothing has left the block: what there is of the run is written."""
+        # The interpreter ends, and nothing has left the block: what there is of the run is written.
         self._listener.stop()
         self._close()
         self._warn()
@@ -362,7 +362,7 @@ class Watch:
         return self._function
 
     def _hand_on(self, step: Any) -> None:
-        """A step is complete: it goes to the thread that writes."""
+        # A step is complete: it goes to the thread that writes.
         if self._background is None:
             return
         self._warn()
@@ -370,7 +370,7 @@ class Watch:
             self._background.put(step)
 
     def _warn(self) -> None:
-        """Once, of each sink that failed, and where the run could not be written: nothing is measured any longer."""
+        # Once, of each sink that failed, and where the run could not be written: nothing is measured any longer.
         for news in () if self._feeding is None else self._feeding.news():
             say(f"bp.watch: {news}")
         failure = None if self._background is None else self._background.failure

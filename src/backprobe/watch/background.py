@@ -97,7 +97,7 @@ class Background:
                 return
 
     def _try(self, work: Callable[[], None]) -> None:
-        """The one place besides a block's exit where whatever goes wrong must not reach the program."""
+        # The one place besides a block's exit where whatever goes wrong must not reach the program.
         if self.failure is not None:
             return
         try:

@@ -80,7 +80,7 @@ def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
 
 
 def _full(name: str, parameters: Container[str]) -> str:
-    """The spelling of a row's name that patterns are matched with: a module means what it returns."""
+    # The spelling of a row's name that patterns are matched with: a module means what it returns.
     if name in parameters or ":" in name:
         return name
     return f":{name}" if name.partition(".")[0] == "return" else f"{name}:return"
@@ -150,7 +150,7 @@ class Feeding:
         self._look()
 
     def _look(self) -> None:
-        """Send the alerts that are new; all of the run is read for them, and so in steps that grow."""
+        # Send the alerts that are new; all of the run is read for them, and so in steps that grow.
         self.next_look = int((self.first + self.taken) * GROWTH) - self.first
         asking = [one for one in self.fed if one.sink.alerts and one.failure is None]
         if not asking:

@@ -168,7 +168,7 @@ def _add(into: Open, place: int, row: Any, replaces: bool = False) -> None:
 
 
 def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset[int]) -> StepData:
-    """A step as it is written."""
+    # A step as it is written.
     rows = dict(step.rows)
     for place, row in later.items():
         rows[place] = merged(rows[place], row) if place in rows else row
@@ -183,7 +183,7 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:
-    """The magnitudes without the scale of the loss; left out where that is not a power of two."""
+    # The magnitudes without the scale of the loss; left out where that is not a power of two.
     mantissa, exponent = math.frexp(step.scale)
     if mantissa != 0.5:
         return {place: one for place, one in step.exponents.items() if place not in places}

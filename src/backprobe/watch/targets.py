@@ -27,7 +27,7 @@ class Watched:
 
 
 def _backend(target: Any) -> Backend:
-    """That of the target; of a function that mentions no framework, the only one that watches functions."""
+    # That of the target; of a function that mentions no framework, the only one that watches functions.
     try:
         return find_backend(None, [target], spelled="bp.watch({}, folder)")
     except NoBackend:

@@ -37,7 +37,7 @@ def differentiate(
 
 
 def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequence[Tap]) -> Backward:
-    """One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs."""
+    # One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs.
     position = {tap.key: at for at, tap in enumerate(captures)}
     cotangent = jnp.ones(root.output.shape, root.output.dtype) if root.cotangent is None else root.cotangent
     gradients, (_, *inputs) = program.gradients(_conjugate(cotangent))
@@ -58,7 +58,7 @@ def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequ
 
 
 def _uncounted(program: LinearProgram, position: Mapping[int, int]) -> set[int]:
-    """The values inside loops and the like, and what flows into them: no number tells what comes back along a line."""
+    # The values inside loops and the like, and what flows into them: no number tells what comes back along a line.
     inside = program.inside & position.keys()
     into = (key for each in inside for key in program.flows.get(each, ()))
     return {position[key] for key in (*inside, *into)}
@@ -78,10 +78,9 @@ def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backwar
 
 
 def _sources(program: LinearProgram, tap: Tap, position: Mapping[int, int]) -> dict[int, int]:
-    """The captured values that flow into one, by key, in the order of the record.
-
-    What comes round a loop from later in the step before would be a circle: that is left out.
-    """
+    # The captured values that flow into one, by key, in the order of the record.
+    #
+    # What comes round a loop from later in the step before would be a circle: that is left out.
     found = {key: position[key] for key in program.flows.get(tap.key, ())}
     return {key: found[key] for key in sorted(found, key=found.__getitem__) if found[key] < position[tap.key]}
 
@@ -95,12 +94,12 @@ def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], lin
 
 
 def _was_skipped(tap: Tap) -> bool:
-    """Was it in a branch that was not taken?"""
+    # Was it in a branch that was not taken?
     return tap.ran is not None and not isinstance(tap.ran, jax.core.Tracer) and not numpy.any(tap.ran)
 
 
 def _partly(tap: Tap) -> Reason | None:
-    """In how many of the steps of the loops around it was it computed, where not in all?"""
+    # In how many of the steps of the loops around it was it computed, where not in all?
     if tap.ran is None or isinstance(tap.ran, jax.core.Tracer) or _was_skipped(tap) or numpy.all(tap.ran):
         return None
     return Reason("steps", {"computed": str(numpy.sum(tap.ran)), "of": str(numpy.size(tap.ran))})
@@ -125,7 +124,7 @@ def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> t
 
 
 def _changed(tap: Tap, gradient: Any) -> Any:
-    """The gradient that flows on, where a function changes it: of each step and each example by itself."""
+    # The gradient that flows on, where a function changes it: of each step and each example by itself.
     change = tap.change
     if change is None or gradient is None:
         return gradient
@@ -135,13 +134,13 @@ def _changed(tap: Tap, gradient: Any) -> Any:
 
 
 def _conjugate(gradient: Any) -> Any:
-    """JAX's gradient of a complex value is the conjugate of PyTorch's and TensorFlow's, which is ours."""
+    # JAX's gradient of a complex value is the conjugate of PyTorch's and TensorFlow's, which is ours.
     is_complex = gradient is not None and jnp.issubdtype(gradient.dtype, jnp.complexfloating)
     return jnp.conj(gradient) if is_complex else gradient
 
 
 def _edges(program: LinearProgram, tap: Tap, sources: Mapping[int, int], gradient: Any, full: bool) -> Edges:
-    """With their local partials."""
+    # With their local partials.
     flow, like = program.local(tap.key, list(sources)), program.like(tap.key)
     contributions = [None] * len(sources) if gradient is None else flow(gradient)
     size, real = math.prod(like.shape), not jnp.issubdtype(like.dtype, jnp.complexfloating)

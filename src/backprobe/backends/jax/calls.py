@@ -114,7 +114,7 @@ def jitted(function: Any) -> Any:
 
 
 def _jits_of_libraries() -> tuple[type, ...]:
-    """What the ``jit`` of Equinox and of Flax NNX make, where these are imported."""
+    # What the ``jit`` of Equinox and of Flax NNX make, where these are imported.
     makers = (("equinox", "filter_jit"), ("flax.nnx", "jit"))
     return tuple(_made_by(name, maker) for name, maker in makers if hasattr(sys.modules.get(name), maker))
 
@@ -125,23 +125,22 @@ def _made_by(library: str, maker: str) -> type:
 
 
 def _shares_objects(function: Any) -> bool:
-    """Does what a jitted function does to its arguments reach the caller? In Flax NNX it does."""
+    # Does what a jitted function does to its arguments reach the caller? In Flax NNX it does.
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and isinstance(function, _made_by("flax.nnx", "jit"))
 
 
 def _as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Give the function what ``jax.jit`` would: containers made anew, and arrays of JAX for NumPy's."""
+    # Give the function what ``jax.jit`` would: containers made anew, and arrays of JAX for NumPy's.
     args, kwargs = jax.tree.map(as_given, (args, kwargs))
     return call(function, *args, **kwargs)
 
 
 def _opened(function: Any) -> Any:
-    """A function that JAX made around another, such as ``jax.grad`` does, made around what is to be seen into instead.
-
-    That is the Python function inside a jitted one, around which JAX would not trace the program again, or the
-    ``__call__`` of an object. None where neither is inside.
-    """
+    # A function that JAX made around another, such as ``jax.grad`` does, made around what is to be seen into instead.
+    #
+    # That is the Python function inside a jitted one, around which JAX would not trace the program again, or the
+    # ``__call__`` of an object. None where neither is inside.
     if not (isinstance(function, FunctionType) and function.__code__.co_filename.startswith(private.FOLDER)):
         return None
     wrapped = getattr(function, "__wrapped__", None)
@@ -159,7 +158,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _function_in(value: Any) -> Any:
-    """The Python function that a callable runs: that inside a jitted one, the ``__call__`` of an object, or itself."""
+    # The Python function that a callable runs: that inside a jitted one, the ``__call__`` of an object, or itself.
     inside = jitted(value)
     if inside is not None:
         return inside

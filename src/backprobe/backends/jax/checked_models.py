@@ -49,7 +49,7 @@ def taken_apart(target: Any) -> Taken:
 
 
 def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:
-    """A linen model gets its variables first, as ``apply`` does."""
+    # A linen model gets its variables first, as ``apply`` does.
     first = "0" if "0" in inputs else "variables"
     rest = {name: value for name, value in inputs.items() if name not in (first, *OF_APPLY)}
     own = {name: inputs[name] for name in OF_APPLY if name in inputs}

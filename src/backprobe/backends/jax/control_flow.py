@@ -66,7 +66,7 @@ def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
 
 
 def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
-    """A jaxpr inside a transformation."""
+    # A jaxpr inside a transformation.
     found: dict[int, tuple[Any, Any]] = {}
 
     def run(equation: Any, given: list[Any]) -> list[Any]:

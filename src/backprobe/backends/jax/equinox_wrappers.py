@@ -184,7 +184,7 @@ def _made_by(makers: tuple[str, ...]) -> tuple[type, ...]:
 
 
 def _rebuilt(wrapper: Any, old: Any, new: Any) -> Any:
-    """The same object around another function, which a wrapper inside it may hold."""
+    # The same object around another function, which a wrapper inside it may hold.
     made = object.__new__(type(wrapper))
     made.__dict__.update(vars(wrapper))
     for field in dataclasses.fields(wrapper):

@@ -67,7 +67,7 @@ class Asked:
 
 
 def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
-    """``filter_grad`` differentiates a function of the arrays of its first argument, and of the rest of it."""
+    # ``filter_grad`` differentiates a function of the arrays of its first argument, and of the rest of it.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     wrapper = cells.get("self")
@@ -78,7 +78,7 @@ def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
 
 
 def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
-    """``nnx.grad`` differentiates a function of the states of the models among its arguments."""
+    # ``nnx.grad`` differentiates a function of the states of the models among its arguments.
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
         return None
@@ -175,7 +175,7 @@ class GradientHearing(Repeating):
             yield
 
     def _pulling_back(self, following: Callable[..., Any], function: Any, *primals: Any, **options: Any) -> Any:
-        """The program calls ``jax.vjp``."""
+        # The program calls ``jax.vjp``.
         if self.is_repeating or self.is_inside or not asked_by_program(sys._getframe(1)):
             return following(function, *primals, **options)
         self.is_inside = True
@@ -190,7 +190,7 @@ class GradientHearing(Repeating):
         return value, pullback, *rest
 
     def _hear_calls(self, kind: type) -> None:
-        """From now on, those of what ``jax.vjp`` returned: the program gets that itself."""
+        # From now on, those of what ``jax.vjp`` returned: the program gets that itself.
         if "__call__" in vars(kind) and not self.pullbacks:
             self.installed.enter_context(listening(kind, "__call__", self._pulled))
 
@@ -251,7 +251,7 @@ class GradientHearing(Repeating):
 
 
 def _named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
-    """The gradients by the names that a recording gives what they are of; Flax NNX puts states around its own."""
+    # The gradients by the names that a recording gives what they are of; Flax NNX puts states around its own.
     found = {}
     for name, gradient in zip(names, gradients, strict=False):
         for path, leaf in jax.tree_util.tree_flatten_with_path(gradient)[0]:

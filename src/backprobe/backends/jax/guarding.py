@@ -77,7 +77,7 @@ class Guarding:
         self.gradients = GradientHearing(listener, self._resting, self._concerned)
 
     def _concerned(self, gradient: JaxGuardedGradient) -> Callable[[], bool]:
-        """A gradient is being computed: does the model take part in it?"""
+        # A gradient is being computed: does the model take part in it?
         before = self.calls
         return lambda: self.calls > before or any(type(one) is self.kind for one in gradient.given[0])
 
@@ -99,7 +99,7 @@ class Guarding:
 
     @contextmanager
     def _resting(self) -> Iterator[None]:
-        """A probe reads the source of ``__call__``, which must be the program's own then."""
+        # A probe reads the source of ``__call__``, which must be the program's own then.
         self.installed.close()
         try:
             yield

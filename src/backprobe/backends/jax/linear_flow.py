@@ -39,14 +39,13 @@ def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]
 
 
 class _Walk:
-    """Goes through a jaxpr in order, and knows of each variable the marks that it comes from."""
-
+    # Goes through a jaxpr in order, and knows of each variable the marks that it comes from.
     def __init__(self, is_mark: Callable[[Any], bool]) -> None:
         self.is_mark = is_mark
         self.into: dict[int, set[int]] = {}
 
     def through(self, jaxpr: Any, given: Iterable[Keys], constants: Iterable[Keys] = ()) -> list[Keys]:
-        """What the outputs of a jaxpr come from, by what its inputs do."""
+        # What the outputs of a jaxpr come from, by what its inputs do.
         jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
         known: dict[Any, Keys] = dict(zip(jaxpr.invars, given, strict=True))
         known.update(zip(jaxpr.constvars, constants, strict=False))
@@ -67,7 +66,7 @@ class _Walk:
         return [NONE.union(*(_of(var, known) for var in private.sources(equation, at))) for at in outputs]
 
     def _entered(self, equation: Any, given: list[Keys]) -> list[Keys] | None:
-        """What the outputs of an equation with marks inside come from; None of one that is not known."""
+        # What the outputs of an equation with marks inside come from; None of one that is not known.
         inside = private.inner_jaxprs(equation)
         if equation.primitive.name == private.SCAN:
             return self._looped(inside[0], given, *private.scan_parts(equation.params))
@@ -77,7 +76,7 @@ class _Walk:
         return self.through(inside[0], given) if len(inside) == 1 and _takes(inside[0], given) else None
 
     def _looped(self, body: Any, given: list[Keys], constants: int, carried: int) -> list[Keys]:
-        """Of a loop: its steps hand on what they carry until nothing new comes of it."""
+        # Of a loop: its steps hand on what they carry until nothing new comes of it.
         fixed, carry, along = given[:constants], given[constants : constants + carried], given[constants + carried :]
         while True:
             outputs = self.through(body, [*fixed, *carry, *along])

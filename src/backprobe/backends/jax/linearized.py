@@ -75,7 +75,7 @@ class LinearProgram:
 
     @cached_property
     def _untrained(self) -> set[Any]:
-        """The variables that depend on an input which the output does not depend on."""
+        # The variables that depend on an input which the output does not depend on.
         used = {id(var) for equation in self.connected.eqns for var in equation.invars}
         used |= {id(var) for var in self.connected.outvars}
         places = range(1, len(self.jaxpr.invars))  # the first is the zero that others are made from
@@ -135,8 +135,7 @@ class LinearProgram:
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
     def _needed(self, wanted: Any) -> list[int]:
-        """The equations that a variable depends on, in order; what a mark depends on is not looked for."""
-
+        # The equations that a variable depends on, in order; what a mark depends on is not looked for.
         def sources(var: Any) -> Sequence[Any]:
             at, output = self.made_by.get(var, (None, 0))
             return () if at is None or at in self.marked else private.sources(self.jaxpr.eqns[at], output)
@@ -145,8 +144,7 @@ class LinearProgram:
         return sorted({self.made_by[var][0] for var in found if var in self.made_by})
 
     def _run(self, needed: Sequence[int], perturbations: Mapping[int, Any], output: Any) -> Any:
-        """What comes of adding something at the marks, and of that alone."""
-
+        # What comes of adding something at the marks, and of that alone.
         def run(equation: Any, given: list[Any]) -> list[Any]:
             own = perturbations.get(equation.params["key"]) if equation.primitive is mark_p else None
             return private.bind(equation, given) if own is None else [given[0] + own]

@@ -47,7 +47,7 @@ def _own_method(module: Any) -> Any:
 
 
 def _around(call: Any, reporting: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call what runs the module, with what reports in the place of its ``__call__``."""
+    # Call what runs the module, with what reports in the place of its ``__call__``.
     linen = sys.modules["flax.linen"]
     is_apply, open_calls = isinstance(call, MethodType), [call]
 

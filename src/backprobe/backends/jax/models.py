@@ -131,7 +131,7 @@ def dotted(path: Iterable[Any]) -> str:
 
 
 def _reported(tree: Any, observer: ModuleObserver, path_of: Any = dotted) -> Any:
-    """The tree of parameters with what takes the place of each."""
+    # The tree of parameters with what takes the place of each.
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
     return jax.tree.unflatten(
         structure,
@@ -247,7 +247,7 @@ class LinenCall(LibraryCall):
 
 
 def _without_params(path: Iterable[Any]) -> str:
-    """Parameters are named by their module; what is in another collection of variables, by that first."""
+    # Parameters are named by their module; what is in another collection of variables, by that first.
     return dotted(path).removeprefix("params.")
 
 

@@ -92,7 +92,7 @@ tap_p, mark_p, peek_p, perturb_p, within_p = map(primitive, ("tap", "mark", "pee
 
 
 def _is_ours(key: int, primal: Any) -> bool:
-    """Is the level at which a rule runs the one that linearizes for the tap, and not one inside it?"""
+    # Is the level at which a rule runs the one that linearizes for the tap, and not one inside it?
     tap = TAPS.get(key)
     return tap is not None and tap.level is not None and private.carried(primal, tap.level) is None
 
@@ -143,8 +143,7 @@ def _perturb_jvp(primals: Any, tangents: Any, *, key: int) -> Any:
 
 
 def _leading(primitive: Primitive) -> Callable[..., Any]:
-    """Under ``vmap`` the axis of the examples becomes the first."""
-
+    # Under ``vmap`` the axis of the examples becomes the first.
     def rule(operands: Any, axes: Any, *, key: int, batch: int) -> Any:
         x = jnp.moveaxis(operands[0], axes[0], 0)
         return primitive.bind(x, key=key, batch=batch + 1), 0

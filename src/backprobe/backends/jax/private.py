@@ -125,7 +125,7 @@ def evaluated(jaxpr: Any, inputs: Sequence[Any], run: Callable[[Any, list[Any]],
 
 
 def _as_array(value: Any, aval: Any) -> Any:
-    """What a traced call returns is an array, also where the function returned a number."""
+    # What a traced call returns is an array, also where the function returned a number.
     return value if isinstance(value, jax.Array) else jnp.asarray(value, None if aval.weak_type else aval.dtype)
 
 
@@ -295,7 +295,7 @@ GRADIENT, VJP = "value_and_grad_f", ("vjp", "_vjp")
 
 
 def _differentiating() -> tuple[Any, str] | None:
-    """Where that function looks up what it calls: a module and a name; None in a release in which it does not."""
+    # Where that function looks up what it calls: a module and a name; None in a release in which it does not.
     made: Any = jax.value_and_grad(abs)
     for _ in range(8):
         if made.__code__.co_name == GRADIENT:

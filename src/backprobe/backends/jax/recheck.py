@@ -48,7 +48,7 @@ class JaxCall(RecordedCall):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """In double precision whatever the program's own flags say, and compiled where that does not."""
+        # In double precision whatever the program's own flags say, and compiled where that does not.
         with private.double_precision(self.double), jax.disable_jit(False):
             yield
 

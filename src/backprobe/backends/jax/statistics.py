@@ -59,7 +59,7 @@ def _padded(numbers: Any, width: int) -> Any:
 
 
 def _small(rows: Any, is_there: Any) -> tuple[Any, Any]:
-    """Of rows of numbers, not all of which are there."""
+    # Of rows of numbers, not all of which are there.
     is_finite = jnp.isfinite(rows) & is_there
     flags = [is_finite, jnp.isnan(rows), rows == jnp.inf, rows == -jnp.inf, (rows == 0) & is_there]
     counts = jnp.stack(flags).sum(-1, dtype=jnp.uint32).T
@@ -78,7 +78,7 @@ def _row_of(array: Any) -> tuple[Any, Any]:
 
 
 def _branching(array: Any) -> tuple[Any, Any]:
-    """In a few plain reductions, where they do."""
+    # In a few plain reductions, where they do.
     size = array.size
     total, squares, zeros = array.sum(), (array * array).sum(), _counted(array == 0)
     plain = jnp.stack([jnp.zeros_like(total), total, squares, jnp.zeros_like(total), array.min(), array.max()])
@@ -92,14 +92,14 @@ def _branching(array: Any) -> tuple[Any, Any]:
 
 
 def _counted(flags: Any) -> Any:
-    """How many are true, as uint32. In float32 it is faster, and exact where there are not very many."""
+    # How many are true, as uint32. In float32 it is faster, and exact where there are not very many.
     if flags.size < EXACT:
         return flags.astype(jnp.float32).sum().astype(jnp.uint32)
     return flags.sum(dtype=jnp.uint32)
 
 
 def _with_care(array: Any) -> tuple[Any, Any]:
-    """Of numbers that may not be finite, or whose squares float32 does not hold, or whose variance is small."""
+    # Of numbers that may not be finite, or whose squares float32 does not hold, or whose variance is small.
     is_finite = jnp.isfinite(array)
     flags = [is_finite, jnp.isnan(array), array == jnp.inf, array == -jnp.inf, array == 0]
     ends = [jnp.where(is_finite, array, jnp.inf), jnp.where(is_finite, array, -jnp.inf)]
@@ -113,8 +113,7 @@ def _with_care(array: Any) -> tuple[Any, Any]:
 
 
 def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
-    """The sums of all but the last two, whose least and largest it has, in one pass, which XLA compiles fast."""
-
+    # The sums of all but the last two, whose least and largest it has, in one pass, which XLA compiles fast.
     def join(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
         sums = [lax.add(one, other) for one, other in zip(first[:-2], second[:-2], strict=True)]
         return (*sums, lax.min(first[-2], second[-2]), lax.max(first[-1], second[-1]))
@@ -129,7 +128,7 @@ def _reduced(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def _layout(dtype: Any) -> tuple[Any, int, int]:
-    """The unsigned integer of its size, the bits of its mantissa, and what is added to its exponent."""
+    # The unsigned integer of its size, the bits of its mantissa, and what is added to its exponent.
     return (jnp.uint64, 52, 1023) if dtype == jnp.float64 else (jnp.uint32, 23, 127)
 
 
@@ -140,13 +139,13 @@ def _magnitude_bits(array: Any) -> Any:
 
 
 def _exponent(magnitude: Any) -> Any:
-    """The power of two at or below it, as int32; the least normal one for what is less."""
+    # The power of two at or below it, as int32; the least normal one for what is less.
     unsigned, mantissa, bias = _layout(magnitude.dtype)
     return jnp.maximum((_magnitude_bits(magnitude) >> unsigned(mantissa)).astype(jnp.int32), 1) - bias
 
 
 def _scale(exponent: Any, dtype: Any) -> Any:
-    """``2**-exponent``, which may be more than the largest number."""
+    # ``2**-exponent``, which may be more than the largest number.
     half = exponent // 2
     return _power_of_two(-half, dtype) * _power_of_two(half - exponent, dtype)
 

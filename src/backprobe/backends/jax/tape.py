@@ -110,7 +110,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return result, differentiate(self.options, derivative, given, len(outputs), ran)
 
     def _carried(self, captures: Sequence[Tap]) -> list[Any]:
-        """What of these depends on what is differentiated."""
+        # What of these depends on what is differentiated.
         known = [tap for tap in captures if tap.captured and not tap.lost and not tap.opaque]
         seen = [tap.tapped if tap.outside is None else tap.outside for tap in known]
         others = [private.carried(tensor, self.level) for tensor in seen]
@@ -140,7 +140,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:
-        """What stands for a tensor in the program itself, where that was traced before."""
+        # What stands for a tensor in the program itself, where that was traced before.
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
 
@@ -163,7 +163,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known.tapped
 
     def _know(self, tensor: Any, tap: Tap) -> Tap:
-        """From now on this tap stands for a tensor."""
+        # From now on this tap stands for a tensor.
         if tap.tapped is None:
             tap.state = self.states.get(id(tensor))
             tap.lost, tap.tapped = self.depth > 0, tensor
@@ -174,24 +174,24 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return tap
 
     def _is_state(self, tensor: Any, kind: str | None) -> None:
-        """A tensor is what a model holds beside its parameters, if it is of a kind."""
+        # A tensor is what a model holds beside its parameters, if it is of a kind.
         if kind is not None:
             self.states[id(tensor)] = kind
             self.kept.append(tensor)
 
     def _goes_in(self, outside: Any, inside: Any) -> None:
-        """What stands for a value while a call is traced that it is given to."""
+        # What stands for a value while a call is traced that it is given to.
         known = self.taps.get(id(outside))
         self._is_state(inside, None if known is None else known.state)
 
     def _is_unseen(self, tensor: Any) -> bool:
-        """Does it belong to a transformation, called by the program, that is not staged?"""
+        # Does it belong to a transformation, called by the program, that is not staged?
         if self.depth or not isinstance(tensor, jax.core.Tracer) or self.is_differentiated(tensor):
             return False
         return private.trace_of(tensor) not in self.around
 
     def _take_value(self, tap: Tap) -> None:
-        """What depends on nothing that is differentiated has no tangent, and no rule sees it: it is its own value."""
+        # What depends on nothing that is differentiated has no tangent, and no rule sees it: it is its own value.
         if not self.depth and tap.captured and private.carried(tap.tapped, self.level) is None:
             tap.value = tap.tapped
 
@@ -213,7 +213,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return known
 
     def _peek(self, tap: Tap) -> None:
-        """Its value, at once where it is a tracer of the program itself."""
+        # Its value, at once where it is a tracer of the program itself.
         if not self.depth and private.trace_of(tap.tapped) is self.level:
             tap.value = private.primal(tap.tapped)
             return
@@ -252,7 +252,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return (function, operator.call) if by_path else found
 
     def _applying(self, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Run a linen module from a function: there, and not in a model that is probed, its parts are followed."""
+        # Run a linen module from a function: there, and not in a model that is probed, its parts are followed.
         self.applying += 1
         for tensor, kind in linen_calls.states(*args[1:], **kwargs):
             if id(tensor) in self.taps:
@@ -283,12 +283,12 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return result_of(staged.run(closed, inputs))
 
     def _is_inside(self, args: Any, kwargs: Any) -> bool:
-        """Is the call made inside a transformation that is not staged?"""
+        # Is the call made inside a transformation that is not staged?
         tracers = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.core.Tracer)]
         return any(private.trace_of(tracer) not in (self.level, *self.around) for tracer in tracers)
 
     def _settle(self, tap: Tap, tapped: Any) -> None:
-        """A value that was traced has become one of the program's own."""
+        # A value that was traced has become one of the program's own.
         tap.tapped, tap.lost = tapped, False
         self._know(tapped, tap)
         self._take_value(tap)

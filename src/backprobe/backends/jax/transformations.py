@@ -71,7 +71,7 @@ class Staged:
         return self._enter(equation, inputs)
 
     def _tapped(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        """A tap that stands outside of any loop is one of the program itself."""
+        # A tap that stands outside of any loop is one of the program itself.
         tap = TAPS.get(equation.params["key"])
         if tap is not None:
             tap.opaque = None
@@ -82,7 +82,7 @@ class Staged:
         return made
 
     def _take_branch(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        """It is known which branch is taken: that one is run as the program itself, and no other."""
+        # It is known which branch is taken: that one is run as the program itself, and no other.
         index, *rest = inputs
         branches = equation.params["branches"]
         taken = min(max(int(concrete(self.level, index)), 0), len(branches) - 1)
@@ -92,7 +92,7 @@ class Staged:
         return self.run(branches[taken], rest)
 
     def _enter(self, equation: Any, inputs: list[Any]) -> list[Any]:
-        """A loop, a checkpoint, or a branch that is chosen later: its values come out as further outputs."""
+        # A loop, a checkpoint, or a branch that is chosen later: its values come out as further outputs.
         found = sites(equation)
         for key, site in found.items():
             self._place(TAPS[key], site)

@@ -74,7 +74,7 @@ class Statistics:
 
 
 def _runs(array: numpy.ndarray[Any, Any], height: int) -> list[list[list[Any]]]:
-    """A table for each run."""
+    # A table for each run.
     runs: list[list[list[Any]]] = array.reshape(-1, height, array.shape[-1]).tolist()
     return runs
 

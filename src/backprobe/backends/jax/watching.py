@@ -103,7 +103,7 @@ class JaxWatching(FunctionWatching):
         return measured(self.number, self.name, named, options.magnitudes)
 
     def _position(self, at: int, args: Sequence[Any]) -> int:
-        """That of an argument, which may be counted from the last."""
+        # That of an argument, which may be counted from the last.
         if not -len(args) <= at < len(args):
             raise BadOption(
                 f"there is no argument {at} to differentiate", asked=f"argnums={self.options.argnums!r}",
@@ -113,7 +113,7 @@ class JaxWatching(FunctionWatching):
         return at % len(args)
 
     def _argument(self, at: int) -> str:
-        """The name of an argument."""
+        # The name of an argument.
         parameters = list(inspect.signature(self.function).parameters.values())
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if at >= len(parameters) or parameters[at].kind not in kinds:
@@ -158,7 +158,7 @@ class JaxWatching(FunctionWatching):
                 self.listener.count(place, partial(one.exponents, at))
 
     def _checked(self, statistics: Any) -> list[Statistics]:
-        """The statistics in what the program gives. Raises BadOption."""
+        # The statistics in what the program gives. Raises BadOption.
         held = jax.tree.leaves(statistics, is_leaf=lambda one: isinstance(one, Statistics))
         asked = f"run.record({written(statistics)})"
         next = "(loss, stats), grads = run.value_and_grad(params, batch), and run.record(stats)"
@@ -216,7 +216,7 @@ def _argnums(argnums: Any, asked: str) -> tuple[int, ...]:
 
 
 def _own(given: Any) -> Any:
-    """An argument in containers of our own, with arrays for floating numbers."""
+    # An argument in containers of our own, with arrays for floating numbers.
     copied = jax.tree.map(lambda leaf: leaf, given)
     return exchange(copied, lambda leaf: jnp.asarray(leaf) if is_differentiable(leaf) else leaf)
 
@@ -226,7 +226,7 @@ def _is_parameter(leaf: Any) -> bool:
 
 
 def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
-    """The floating leaves of an argument, by the names that a recording gives them."""
+    # The floating leaves of an argument, by the names that a recording gives them.
     for path, leaf in jax.tree_util.tree_flatten_with_path(given)[0]:
         if _is_parameter(leaf):
             steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
@@ -234,8 +234,7 @@ def _parameters(argument: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _filled(given: Any, flowed: Iterator[Any]) -> Any:
-    """An argument with what flowed back to each of its floating leaves, and None for the others."""
-
+    # An argument with what flowed back to each of its floating leaves, and None for the others.
     def one(leaf: Any) -> Any:
         if not _is_parameter(leaf):
             return None
@@ -275,7 +274,7 @@ class JaxWatches(FunctionWatches):
 
 
 def _refuse_others(function: Callable[..., Any], options: WatchOptions, asked: str) -> None:
-    """Raise BadOption for what is a model's."""
+    # Raise BadOption for what is a model's.
     for name, is_given in (
         ("optimizer=", bool(options.optimizers)),
         ("scaler=", options.scaler is not None),

@@ -53,7 +53,7 @@ def is_floating_leaf(leaf: Any) -> bool:
 
 
 def _own(leaf: Any) -> Any:
-    """A tensor of its own with the numbers of an argument, and with what others wrote on it, such as Keras's masks."""
+    # A tensor of its own with the numbers of an argument, and with what others wrote on it, such as Keras's masks.
     if isinstance(leaf, tf.Tensor):
         tensor = tf.identity(leaf)
         vars(tensor).update(vars(leaf))

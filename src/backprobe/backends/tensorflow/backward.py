@@ -34,7 +34,7 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
 def _passed(
     tape: Any, log: OperationLog, taps: Taps, options: Options, root: Root, captures: Sequence[Capture]
 ) -> Backward:
-    """Run backward once; what each capture got, and the order in which backward visits them."""
+    # Run backward once; what each capture got, and the order in which backward visits them.
     recorded = by_key(captures)
     gradients = _gradients(tape, log, root, captures, recorded)
     found = [_found(capture, gradients.get(capture.key), log) for capture in captures]
@@ -59,7 +59,7 @@ def _passed(
 
 
 def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Capture, Severed]:
-    """The assignments that cut values off from the output: no line tells where the Variable is an attribute."""
+    # The assignments that cut values off from the output: no line tells where the Variable is an attribute.
     if not lost or not log.is_written:
         return {}
     found: dict[int, Severed] = {}
@@ -105,9 +105,8 @@ def written(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
 def _gradients(
     tape: Any, log: OperationLog, root: Root, captures: Sequence[Capture], recorded: Mapping[Key, int]
 ) -> dict[Key, Any]:
-    """What the tape gives with respect to each capture that it follows, by key; one that is not connected has None, and
-    one whose gradient is in a sum with others the reason.
-    """
+    # What the tape gives with respect to each capture that it follows, by key; one that is not connected has None, and
+    # one whose gradient is in a sum with others the reason.
     leading = log.before(map(identity, targets_of(root))) if log.is_written else ()
     several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
     sources = {key: own for key, own in several.items() if own is not None}
@@ -117,7 +116,7 @@ def _gradients(
 
 
 def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
-    """Raises NothingToDifferentiate where what there is to differentiate is gone."""
+    # Raises NothingToDifferentiate where what there is to differentiate is gone.
     try:
         gradients: Sequence[Any] = tape.gradient(root.output, flat, output_gradients=root.cotangent)
     except tf.errors.UnknownError as error:
@@ -137,7 +136,7 @@ def targets_of(root: Root) -> list[Any]:
 
 
 def _sources(capture: Capture, log: OperationLog, leading: Container[int]) -> list[Any] | None:
-    """The gradient of a capture is the sum of those of these: of one version of a Variable, what was read of it."""
+    # The gradient of a capture is the sum of those of these: of one version of a Variable, what was read of it.
     uses = log.variables.get(capture.number)
     if uses is None or not uses.writes:
         return [capture.source]
@@ -150,7 +149,7 @@ def _sum(parts: Sequence[Any]) -> Any:
 
 
 def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStatus, Reason | None]:
-    """Whether a capture has a gradient, and why not."""
+    # Whether a capture has a gradient, and why not.
     if not capture.is_followed:
         return capture.status, capture.why
     if gradient is MIXED:
@@ -165,9 +164,8 @@ def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStat
 def _links(
     log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], statuses: Sequence[GradStatus]
 ) -> list[list[int]]:
-    """The captures that flow directly into each. Some operations, such as tf.round, have no derivative:
-    what is not connected flows into nothing that is.
-    """
+    # The captures that flow directly into each. Some operations, such as tf.round, have no derivative:
+    # what is not connected flows into nothing that is.
     dead = {at for at, status in enumerate(statuses) if status is GradStatus.NOT_CONNECTED}
     found = sources(log, captures, recorded)
     if not dead:
@@ -179,6 +177,6 @@ def _links(
 
 
 def _visited(log: OperationLog, captures: Sequence[Capture], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
-    """Those that have a gradient, the one made last first: so backward visits what forward made."""
+    # Those that have a gradient, the one made last first: so backward visits what forward made.
     there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
     return tuple(sorted(there, key=lambda at: log.position(captures[at].number), reverse=True))

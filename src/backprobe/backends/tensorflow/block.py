@@ -43,7 +43,7 @@ GET_ITER = dis.opmap["GET_ITER"]
 
 
 def _number(gradient: Any) -> int | None:
-    """The number of what an optimizer is given: a tensor, the rows of a sparse one, or a Variable that sums several."""
+    # The number of what an optimizer is given: a tensor, the rows of a sparse one, or a Variable that sums several.
     held = getattr(gradient, "values", gradient)
     return identity(held) if is_tensor(held) else None
 
@@ -91,7 +91,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             self.recording.enter_context(listening(updating, private.UPDATING, self._updating))
 
     def _iterating(self, following: Callable[..., Any], dataset: Any) -> Any:
-        """Of a ``for`` loop that TensorFlow would compile, if the ``tf.function`` were not run line by line."""
+        # Of a ``for`` loop that TensorFlow would compile, if the ``tf.function`` were not run line by line.
         frame = next(users_frames(sys._getframe(1)), None)
         is_loop = frame is not None and frame.f_code.co_code[frame.f_lasti] == GET_ITER
         if frame is not None and is_loop and any(one.f_code in private.RUN_EAGERLY for one in callers(frame)):
@@ -124,7 +124,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         return capture
 
     def _watched(self, tape: Any, tensor: Any) -> None:
-        """A tape of the program is to watch a tensor: it is differentiated from here on."""
+        # A tape of the program is to watch a tensor: it is differentiated from here on.
         if not isinstance(tape, ProbeTape) and variable_of(tensor) is None:
             self.follow([tensor])
             capture = self.frozen.pop(identity(tensor), None) if is_eager(tensor) and self.log.carries(tensor) else None
@@ -134,7 +134,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     # what the program does
 
     def _updating(self, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any) -> Any:
-        """Of what an optimizer writes, part comes from Variables of its own, past which nothing is followed."""
+        # Of what an optimizer writes, part comes from Variables of its own, past which nothing is followed.
         if not tf.executing_eagerly():
             return following(optimizer, grads, variables, rate)
         pairs = [(one, by) for one, by in zip(variables, grads, strict=False) if is_tensor(one) and by is not None]
@@ -225,7 +225,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         ]
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
-        """With the gradients that the program asked its own tapes for, and what became of its Variables."""
+        # With the gradients that the program asked its own tapes for, and what became of its Variables.
         own, graphs = self.user_tapes, self.graphs
         updates = () if self.updates is None else self.updates.found(captures)
         return replace(

@@ -29,7 +29,7 @@ class FitSteps:
         self._make()
 
     def _make(self) -> None:
-        """The program's own training function, which TensorFlow traces as it first runs, with the hooks there."""
+        # The program's own training function, which TensorFlow traces as it first runs, with the hooks there.
         self.model.train_function = None
         self.model.make_train_function()
         self.watched = self.model.train_function

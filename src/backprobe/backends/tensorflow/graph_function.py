@@ -39,7 +39,7 @@ class FunctionProgram(GraphProgram):
         self.wanted = self._structured([self._real(output) for output in self.imported])
 
     def _imported(self, *args: Any) -> list[Any]:
-        """Import the function's graph into the one that is being built, with its captures in their places."""
+        # Import the function's graph into the one that is being built, with its captures in their places.
         graph = v1.get_default_graph()
         given = {known.name: arg for known, arg in zip(self.inputs, args, strict=True)}
         self.variables: list[Variable] = []
@@ -66,13 +66,13 @@ class FunctionProgram(GraphProgram):
         return list(tf.nest.flatten(self.function.structured_outputs, expand_composites=True))
 
     def _structured(self, tensors: Sequence[Any]) -> Any:
-        """These tensors as the function returns its own."""
+        # These tensors as the function returns its own.
         each = iter(tensors)
         flat = [None if part is None else next(each) for part in self._returned()]
         return tf.nest.pack_sequence_as(self.function.structured_outputs, flat, True)
 
     def _real(self, output: Any) -> Any:
-        """The tensor that the function returns, before identities that only pass it on."""
+        # The tensor that the function returns, before identities that only pass it on.
         while output.op.type == "Identity" and self.written_as(output.op) is None:
             output = output.op.inputs[0]
         return output
@@ -147,7 +147,7 @@ class FunctionProgram(GraphProgram):
 
 
 def _wrapper(graph: Any) -> str:
-    """The prefix of names in a graph that only calls one function, as the signatures of SavedModels do."""
+    # The prefix of names in a graph that only calls one function, as the signatures of SavedModels do.
     operations = [operation for operation in graph.get_operations() if operation.type != "Placeholder"]
     calls = [operation for operation in operations if operation.type in CALLS]
     if len(calls) != 1 or any(operation.type not in HANDING_ON for operation in operations if operation not in calls):
@@ -157,7 +157,7 @@ def _wrapper(graph: Any) -> str:
 
 
 def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The tensors among the arguments in the order of the function's inputs."""
+    # The tensors among the arguments in the order of the function's inputs.
     positional, named = function.structured_input_signature
     parameters = list(function.function_type.parameters)
     specs = dict(zip(parameters, positional, strict=False)) | dict(named)

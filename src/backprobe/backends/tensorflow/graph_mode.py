@@ -54,7 +54,7 @@ class GraphProgram(GraphValues, Program):
         return self.wanted, partial(self._applied, of) if callable(of) else of
 
     def _applied(self, of: Callable[[Any], Any], wanted: Any) -> Any:
-        """A function of the target adds operations to the graph: once."""
+        # A function of the target adds operations to the graph: once.
         names = tuple(leaf.name for _, leaf in leaves(wanted) if self.is_tensor(leaf))
         key = ("of", weakref.ref(of), names)  # a function may hold the graph
         return once(self.graph, key, lambda: {"of": of(wanted)}, own=False)["of"]

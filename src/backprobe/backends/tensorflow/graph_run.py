@@ -53,7 +53,7 @@ class GraphRun:
         return wanted | (self._flows() if self.partials else {})
 
     def _carrier(self, value: GraphValue, status: GradStatus) -> Any:
-        """The tensor of a value. Of a variable it may be read in parts only, or only inside calls and loops."""
+        # The tensor of a value. Of a variable it may be read in parts only, or only inside calls and loops.
         if status in (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED):
             return None
         if value.carriers or value.tensor.dtype.base_dtype != tf.resource:
@@ -64,7 +64,7 @@ class GraphRun:
     # local derivatives
 
     def _flows(self) -> dict[Any, Any]:
-        """The contribution and the partial along each edge, added to the graph once for each selection."""
+        # The contribution and the partial along each edge, added to the graph once for each selection.
         recorded = [value.tensor for at, value in enumerate(self.values) if self.gradients[at] is not None]
         names = tuple(gradient.name for gradient in self.gradients if gradient is not None)
         key = ("partials", self.partials, tuple(tensor.name for tensor in recorded), names)
@@ -117,13 +117,13 @@ class GraphRun:
         return Outcome(status, why, held, gradient, edges, cause=self._cause(value, why))
 
     def _cause(self, value: GraphValue, why: Reason | None) -> Source | None:
-        """The line of the first operation that cuts a value off."""
+        # The line of the first operation that cuts a value off.
         if why is None or why.code != "no_derivative":
             return None
         return next(filter(None, map(self.graph.line, self.upstream.cutting(value.tensor))), None)
 
     def _edge(self, at: int, source: int, held: Any, numbers: Mapping[str, Any]) -> Edge:
-        """The numbers of an edge. A value that turned out to have several elements has no partial of one element."""
+        # The numbers of an edge. A value that turned out to have several elements has no partial of one element.
         partial = numbers.get(f"partial {at} {source}")
         shape = tuple(numbers[f"value {source}"].shape)
         wanted = shape if int(numpy.prod(held.shape)) == 1 else (*held.shape, *shape)

@@ -39,12 +39,12 @@ class SessionProgram(GraphProgram):
         self.fed = frozenset(name for key in self.feeds for name in self._fed_names(key))
 
     def _fed_names(self, key: Any) -> list[str]:
-        """The names of the tensors that a key of the feed_dict feeds; a sparse one is several."""
+        # The names of the tensors that a key of the feed_dict feeds; a sparse one is several.
         parts = tf.nest.flatten(key, expand_composites=True)
         return [self.graph.as_graph_element(part).name for part in parts if part is not None]
 
     def _key(self, key: Any) -> Any:
-        """A tensor that can be fed, by itself or by its name in the graph."""
+        # A tensor that can be fed, by itself or by its name in the graph.
         if isinstance(key, str):
             written = key.replace("`", "")
             with suppress(KeyError, ValueError):

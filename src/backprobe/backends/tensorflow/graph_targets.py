@@ -39,7 +39,7 @@ def program(target: Any, session: Any) -> GraphProgram | None:
 
 
 def _refuse(part: Any) -> None:
-    """Raise where part of a target is a TensorFlow object that is not a tensor of a graph."""
+    # Raise where part of a target is a TensorFlow object that is not a tensor of a graph.
     if isinstance(part, tf.Operation):
         raise BadOption(
             f"{part.name} is an operation, not a tensor", asked=f"bp.probe({part.name})",

@@ -144,7 +144,7 @@ class GraphValues:
         return GraphValue(node, variable.tensor, variable.dtype, tuple(reads), opaque)
 
     def _reads(self, variable: Variable) -> list[Any]:
-        """The tensors that this run reads from a variable outside of loops and branches."""
+        # The tensors that this run reads from a variable outside of loops and branches.
         kind = "Identity" if variable.tensor.op.type in REFERENCES else "ReadVariableOp"
         return [
             reader.outputs[0]
@@ -153,7 +153,7 @@ class GraphValues:
         ]  # fmt: skip
 
     def _handles(self, variable: Variable) -> list[str]:
-        """The names of a variable's handle; a call that was inlined hands it on."""
+        # The names of a variable's handle; a call that was inlined hands it on.
         names = [variable.tensor.name]
         if variable.tensor.dtype.base_dtype.name == "resource":
             for name in names:
@@ -161,7 +161,7 @@ class GraphValues:
         return names
 
     def _writers(self, variable: Variable) -> list[str]:
-        """The operations of this run that write to a variable, or may."""
+        # The operations of this run that write to a variable, or may.
         return [
             self.written_as(operation) or operation.name
             for handle in self._handles(variable) for operation in self.takers.get(handle, ())
@@ -170,7 +170,7 @@ class GraphValues:
 
 
 def _only_reads(operation: Any, handle: str) -> bool:
-    """Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow marks those."""
+    # Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow marks those.
     try:
         noted = operation.get_attr("_read_only_resource_inputs")
     except ValueError:

@@ -132,7 +132,7 @@ class TensorflowGuardedCall(PassedCall):
         return again
 
     def _come(self, path: str, gradient: Any) -> Any:
-        """The gradient of an output, which a tape has asked for."""
+        # The gradient of an output, which a tape has asked for.
         if is_eager(gradient):
             self.gradients[path] = gradient
             self.came(self)

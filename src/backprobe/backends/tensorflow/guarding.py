@@ -123,7 +123,7 @@ class Guarding(Repeating):
             self.come = outer
 
     def _look_at(self, target: Any, sources: Any, gradients: Any) -> None:
-        """A pass is over. An overflow that a scaler of losses handles is not a finding."""
+        # A pass is over. An overflow that a scaler of losses handles is not a finding.
         if not self.come or self.scaled.any_of(target):
             return
         bad = unfit(self._named(sources, gradients))
@@ -132,7 +132,7 @@ class Guarding(Repeating):
                 self.listener.differentiated([*self.come], bad)
 
     def _named(self, sources: Any, gradients: Any) -> dict[str, Any]:
-        """The gradients of the model's Variables, by their paths."""
+        # The gradients of the model's Variables, by their paths.
         self._look()
         paths = {identity(variable): path for path, variable in self.structure.variables}
         found = {}
@@ -145,5 +145,5 @@ class Guarding(Repeating):
 
 
 def _caller(kind: type) -> type:
-    """The class that says what calling does."""
+    # The class that says what calling does.
     return next(base for base in kind.__mro__ if "__call__" in vars(base))

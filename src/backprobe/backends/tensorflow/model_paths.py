@@ -80,7 +80,7 @@ def named_in(layer: Any) -> list[Any]:
 
 
 def _variables(layer: Any, attributes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """By attribute; one in a private attribute, such as ``_kernel``, or in none, by the name that it has itself."""
+    # By attribute; one in a private attribute, such as ``_kernel``, or in none, by the name that it has itself.
     found = [(name, value) for name, value in attributes if isinstance(value, keras.Variable | tf.Variable)]
     known = {id(value) for _, value in found}
     own = [value for key in ("_trainable_variables", "_non_trainable_variables") for value in vars(layer).get(key, ())]

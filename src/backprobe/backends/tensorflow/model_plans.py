@@ -49,7 +49,7 @@ class Held:
         return layer is not None and self._held(layer) == self.held
 
     def _held(self, layer: Any) -> tuple[Any, ...]:
-        """It is compared in C. Types are referred to weakly as well: a class may know a model."""
+        # It is compared in C. Types are referred to weakly as well: a class may know a model.
         own = dict(vars(layer))  # another thread may be at it
         own.pop("call", None)  # which is patched for the time of a call
         return (

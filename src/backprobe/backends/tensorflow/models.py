@@ -90,7 +90,7 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
 
 
 def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callable[..., Any] | None:
-    """What runs in the place of a layer's ``call``; None where that itself may run."""
+    # What runs in the place of a layer's ``call``; None where that itself may run.
     if not is_layer(module):
         return None
     rewritten = observer.rewritten(path, own_call(module)) if observer.wants_locals(path) else None
@@ -99,7 +99,7 @@ def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callabl
 
 
 def _caller(kind: type) -> type:
-    """The class that says what calling does."""
+    # The class that says what calling does.
     return next(base for base in kind.__mro__ if "__call__" in vars(base))
 
 

@@ -190,7 +190,7 @@ class OperationLog:
             self._write(name, flowing, inputs)
 
     def _write(self, name: str, flowing: tuple[int, ...], inputs: Sequence[Any]) -> None:
-        """A Variable is written: what it is given is cut off, and what is behind that is behind the Variable."""
+        # A Variable is written: what it is given is cut off, and what is behind that is behind the Variable.
         handle, *given = map(identity_of, inputs)
         self.cuts.passed(given, [handle])
         written = tuple(number for number in flowing if number != handle)
@@ -260,7 +260,7 @@ class OperationLog:
         self, name: str, edges: Sequence[Sequence[Edge]], where: tuple[int, Place | None], is_any: bool,
         gradients: Sequence[Any],
     ) -> None:  # fmt: skip
-        """A gradient function of the program's own gave these for its inputs, of what was not all zero (``is_any``)."""
+        # A gradient function of the program's own gave these for its inputs, of what was not all zero (``is_any``).
         position, place = where
         for own, gradient in zip(edges, gradients, strict=False):
             by = CutBy.OWN_NONE if gradient is None else CutBy.OWN_ZERO
@@ -296,14 +296,14 @@ class OperationLog:
                 self.cut.update(dict.fromkeys(map(identity_of, outputs), why))
 
     def _note_handle(self, given: Any) -> int:
-        """A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function."""
+        # A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function.
         number = identity_of(given)
         if number not in self.followed and dtype_number(given) == RESOURCE and is_followed_by_a_tape(given):
             self.followed.add(number)
         return number
 
     def _use(self, name: str, handle: Any, outputs: Any) -> None:
-        """An operation was given a Variable. One that this does not know is a compiled function."""
+        # An operation was given a Variable. One that this does not know is a compiled function.
         number = self._note_handle(handle)
         uses = self.variables.get(number)
         if uses is None:
@@ -327,7 +327,7 @@ class OperationLog:
             uses.is_in_doubt = True
 
     def _hold(self, uses: Uses, handle: Any, part: Any) -> None:
-        """Of a Variable that parts are gathered of, keep what all of it was, before it is written."""
+        # Of a Variable that parts are gathered of, keep what all of it was, before it is written.
         version = uses.version_at(self.length)
         if version not in uses.gathered:
             with self.muted():
@@ -396,7 +396,7 @@ class OperationLog:
         return found
 
     def _derived(self) -> set[int]:
-        """What was computed while a tape of the program's own ran backward."""
+        # What was computed while a tape of the program's own ran backward.
         ends = dict[int, int]()
         for one in self.derived:  # of which those of inner tapes may lie in others
             ends[one.start] = max(one.stop, ends.get(one.start, 0))
@@ -445,7 +445,7 @@ class OperationLog:
         return sorted(found)
 
     def _inputs(self, number: int) -> list[Key]:
-        """What a value was computed from, each Variable at its version then."""
+        # What a value was computed from, each Variable at its version then.
         position, flowing = self.made.get(number, NEVER)
         if not self.is_written:
             return [(source, 0) for source in flowing]
@@ -455,7 +455,7 @@ class OperationLog:
 
 @lru_cache(4096)
 def _named(kind: Any) -> tuple[str, str | None]:
-    """The name of an operation, and that of the function that it is where it is a compiled one."""
+    # The name of an operation, and that of the function that it is where it is a compiled one.
     name = kind.decode() if isinstance(kind, bytes) else str(kind)
     compiled = COMPILED.fullmatch(name)
     return name, compiled[1] if compiled else None

@@ -75,7 +75,7 @@ class Updates:
         ]  # fmt: skip
 
     def _time(self, capture: Capture) -> int:
-        """The position in the log at which a value was made, and 0 for what was there before."""
+        # The position in the log at which a value was made, and 0 for what was there before.
         if capture.is_variable:
             uses = self.log.variables.get(capture.number)
             return uses.writes[capture.version - 1] if uses is not None and capture.version else 0
@@ -83,7 +83,7 @@ class Updates:
 
 
 def _kind(given: Any) -> Kind | None:
-    """The worst among the numbers of a Variable or gradient; None where these cannot be read."""
+    # The worst among the numbers of a Variable or gradient; None where these cannot be read.
     variable = variable_of(given)
     held = unrecorded(read, variable) if variable is not None else getattr(given, "values", given)
     if not is_eager(held) or not (held.dtype.is_floating or held.dtype.is_complex):
@@ -98,7 +98,7 @@ def _name(variable: Any, owned: Any) -> str:
 
 
 def _described(optimizer: Any, rate: Any) -> str:
-    """Its type and its learning rate."""
+    # Its type and its learning rate.
     variable = variable_of(rate)
     held = unrecorded(read, variable) if variable is not None else rate
     number = held.numpy() if is_eager(held) else held

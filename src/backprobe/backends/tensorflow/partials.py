@@ -41,8 +41,7 @@ def local_partials(
 def _edges(
     tape: Any, consumer: Capture, sources: Mapping[int, Capture], arrived: Any, full: bool
 ) -> tuple[list[Edge], list[Reason]]:  # fmt: skip
-    """The edges into one value, and why their partials are missing: what of its own gradient flows along each."""
-
+    # The edges into one value, and why their partials are missing: what of its own gradient flows along each.
     def flow(seed: Any) -> list[Any]:
         """What arrives at each input: zeros, where nothing does."""
         inputs = [source.source for source in sources.values()]
@@ -65,7 +64,7 @@ def _edges(
 def _blocks(
     consumer: Capture, sources: Mapping[int, Capture], flow: Callable[[Any], list[Any]], full: bool
 ) -> tuple[Mapping[int, Any], list[Reason]]:  # fmt: skip
-    """The local partial of a value of one number; otherwise the whole block if asked for, one pass an element."""
+    # The local partial of a value of one number; otherwise the whole block if asked for, one pass an element.
     size, shape, dtype = _size(consumer), consumer.value.shape, consumer.value.dtype
     if size == 1:
         return dict(zip(sources, flow(tf.ones_like(consumer.value)), strict=True)), []

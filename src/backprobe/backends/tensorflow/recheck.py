@@ -160,7 +160,7 @@ class TensorflowCall(RecordedCall):
 
     @contextmanager
     def _at(self, values: Sequence[Any]) -> Iterator[dict[int, Any]]:
-        """The tensors at these values; within this context the Variables that the call reads have theirs."""
+        # The tensors at these values; within this context the Variables that the call reads have theirs.
         made = self._made(values)
         try:
             yield {**made, **{key: variable.assign(made[key]) for key, variable in self.read.items()}}
@@ -247,7 +247,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
 
 
 def _name(variable: Any, function: Any) -> str:
-    """What a function calls a Variable that it reads, as far as it has one name for it."""
+    # What a function calls a Variable that it reads, as far as it has one name for it.
     inner = innermost(inspect.unwrap(function))
     if inner is not None:
         seen = inspect.getclosurevars(inner)

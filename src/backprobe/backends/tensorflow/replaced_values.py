@@ -84,7 +84,7 @@ class TensorflowReplaces(Replaces):
 
 
 def _as_masked(tensor: Any, like: Any) -> Any:
-    """A tensor with what others wrote on the one whose place it takes, such as Keras's masks."""
+    # A tensor with what others wrote on the one whose place it takes, such as Keras's masks.
     if is_eager(like):
         vars(tensor).update(vars(like))
     return tensor

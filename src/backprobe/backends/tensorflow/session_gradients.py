@@ -77,7 +77,7 @@ class GraphPasses:
         return known
 
     def _taking(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Loops and branches are differentiated inside of it, as functions of their own."""
+        # Loops and branches are differentiated inside of it, as functions of their own.
         found: dict[str, Any] = {}
         self.open.append(found)
         try:
@@ -103,7 +103,7 @@ class GraphPasses:
         self.heard.append(call)
 
     def _aggregating(self, following: Callable[..., Any], grads: Any, operation: Any, *rest: Any, **named: Any) -> Any:
-        """The gradients of the outputs of an operation, each the sum of what all that takes it has brought."""
+        # The gradients of the outputs of an operation, each the sum of what all that takes it has brought.
         summed = following(grads, operation, *rest, **named)
         if self.open:
             self.open[-1].update({
@@ -118,13 +118,13 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _names(given: Any) -> tuple[str, ...]:
-    """The names of tensors; where all of them are left out, none."""
+    # The names of tensors; where all of them are left out, none.
     each = [] if given is None else _listed(given)
     return tuple(str(getattr(one, "name", one)) for one in each) if any(one is not None for one in each) else ()
 
 
 def _by_name(call: GraphPass) -> GraphPass:
-    """The same with names in the place of tensors, so that it keeps no graph alive."""
+    # The same with names in the place of tensors, so that it keeps no graph alive.
     found = {name: _name(gradient) for name, gradient in call.found.items()}
     outputs, sources, given = ([*map(_name, part)] for part in (call.outputs, call.sources, call.given))
     return GraphPass(outputs, sources, given, found, call.weighted, call.line)

@@ -58,7 +58,7 @@ def _why(
 
 
 def _cut(upstream: Upstream, operation: Any, places: Mapping[str, int]) -> CutOperation | None:
-    """An operation that lets nothing through, and the nearest of these values that go into it."""
+    # An operation that lets nothing through, and the nearest of these values that go into it.
     line = user_line(operation)
 
     def before(name: str) -> list[str]:

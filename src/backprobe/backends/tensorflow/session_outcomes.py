@@ -85,7 +85,7 @@ class PassRun(GraphRun):
         ]
 
     def _is_on_way(self, value: GraphValue) -> bool:
-        """Could a gradient come to it, whether or not the program asked for one that does?"""
+        # Could a gradient come to it, whether or not the program asked for one that does?
         is_floating = value.tensor.name in self.upstream.differentiated
         return value.tensor.name in self.one.found or (
             is_floating and self.upstream.leads_to(value.tensor, self.one.outputs)
@@ -111,7 +111,7 @@ class PassRun(GraphRun):
         return GradStatus.NOT_CONNECTED, BESIDE if is_open else upstream.why_cut(value.tensor, self.graph.written_as)
 
     def _why_lost(self, part: str, name: str) -> Reason:
-        """Why there is no number for it."""
+        # Why there is no number for it.
         changing = {key: why for key, why in self.one.run.changing.items() if key.startswith(part)}
         operation = next((why for key, why in changing.items() if key.rpartition(" ")[2] == name), None)
         return Reason("not_fetched") if operation is None else Reason("not_run_again", {"operation": operation})
@@ -133,7 +133,7 @@ class PassRun(GraphRun):
 
 
 def _computed_from(gradients: Sequence[Any]) -> set[Any]:
-    """The operations that compute gradients which the program took, and what is computed from these."""
+    # The operations that compute gradients which the program took, and what is computed from these.
     made = tf.nest.flatten([one for one in gradients if one is not None], expand_composites=True)
     return reached([one.op for one in made], lambda operation: [t for o in operation.outputs for t in o.consumers()])
 

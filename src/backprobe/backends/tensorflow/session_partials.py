@@ -67,7 +67,7 @@ def _edge(edge: Edge, places: Sequence[int]) -> Edge:
 
 
 def _assign(session: Any, copy: Any, values: Mapping[str, Any]) -> None:
-    """Give the Variables of the copy these values."""
+    # Give the Variables of the copy these values.
     for operation in copy.get_operations():
         handle = operation.inputs[0].name if operation.type in ASSIGNING else ""
         if handle in values:

@@ -175,7 +175,7 @@ class SessionRuns:
         return result
 
     def _known(self, graph: Any, given: Mapping[str, Any]) -> tuple[SessionRun, Plan] | None:
-        """A run that takes gradients, and what can be fetched; None for any other run."""
+        # A run that takes gradients, and what can be fetched; None for any other run.
         passes = self.passes_of(graph)
         if not passes:
             return None
@@ -211,7 +211,7 @@ class SessionRuns:
     def _fetched(
         self, following: Callable[..., Any], session: Any, plans: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
     ) -> dict[str, Any]:  # fmt: skip
-        """The numbers of the first of these for which TensorFlow raises no error, if there is one."""
+        # The numbers of the first of these for which TensorFlow raises no error, if there is one.
         self.is_own = True
         try:
             for wanted in plans:
@@ -235,12 +235,12 @@ class SessionRuns:
 
 
 def _held(operation: Any) -> Any:
-    """The handle or reference of a Variable that an operation makes; None for any other."""
+    # The handle or reference of a Variable that an operation makes; None for any other.
     return operation.outputs[0] if operation.type == "VarHandleOp" or operation.type in REFERENCES else None
 
 
 def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
-    """Copies of what is fed, by the names of plain tensors: the program may write into its arrays later."""
+    # Copies of what is fed, by the names of plain tensors: the program may write into its arrays later.
     plain = {graph.as_graph_element(key): value for key, value in feeds.items()
              if isinstance(key, str | tf.Tensor)}  # fmt: skip
     return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype)
@@ -248,13 +248,13 @@ def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:
-    """The names of the tensors that are fed; a key for a sparse one feeds several."""
+    # The names of the tensors that are fed; a key for a sparse one feeds several.
     parts = [part for key in feeds for part in tf.nest.flatten(key, expand_composites=True) if part is not None]
     return [graph.as_graph_element(part).name for part in parts]
 
 
 def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) -> dict[str, Any]:
-    """What the program has fetched of these itself."""
+    # What the program has fetched of these itself.
     if not wanted:
         return {}
     asked, given = tf.nest.flatten(fetches), tf.nest.flatten(result)
@@ -264,13 +264,13 @@ def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) 
 
 
 def _is_run(taken: GraphPass, executed: Mapping[str, Any]) -> bool:
-    """Are some of the gradients that a call gave computed?"""
+    # Are some of the gradients that a call gave computed?
     given = tf.nest.flatten([one for one in taken.given if one is not None], expand_composites=True)
     return any(one.op.name in executed for one in given)
 
 
 def _dense(gradient: Any, like: Any) -> Any:
-    """A gradient as an array of its own; what is sparse is added up row by row."""
+    # A gradient as an array of its own; what is sparse is added up row by row.
     rows = getattr(gradient, "indices", None)
     if rows is None:
         return numpy.asarray(gradient)

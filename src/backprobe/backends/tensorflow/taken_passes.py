@@ -46,7 +46,7 @@ class Given:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Are two cotangents the same? None stands for ones."""
+    # Are two cotangents the same? None stands for ones.
     if one is other or one is None or other is None:
         return one is other
     return bool(one.shape == other.shape and (one.numpy() == other.numpy()).all())
@@ -72,7 +72,7 @@ class TakenPasses:
         ))  # fmt: skip
 
     def _targets(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        """What is differentiated, each with its cotangent."""
+        # What is differentiated, each with its cotangent.
         targets = _named(args[:1], kwargs, TARGETS)
         seeds = _named(args[2:3] if method == GRADIENT else (), kwargs, (COTANGENTS,))
         seeds = seeds if len(seeds) == len(targets) else [None] * len(targets)
@@ -104,7 +104,7 @@ class TakenPasses:
         return list(own.values())
 
     def _is_penalized(self, number: int) -> bool:
-        """Is a value computed from gradients that the program took, and more than how large those of Variables are?"""
+        # Is a value computed from gradients that the program took, and more than how large those of Variables are?
         log = self.log
         others, own = log.back_to_gradients([number])
         positions = set(map(log.position, own))
@@ -123,7 +123,7 @@ class TakenPasses:
         return [*{one.line: one for one in found}.values()] if len(found) > MOST else found
 
     def _is_iteration(self, before: Given, one: Given) -> bool:
-        """Are these passes of two iterations, the second of what was computed after the first?"""
+        # Are these passes of two iterations, the second of what was computed after the first?
         made = (self.log.position(identity(target)) for target in one.targets)
         return before.line is not None and before.line == one.line and min(made) >= before.positions.stop
 
@@ -146,5 +146,5 @@ class TakenPasses:
 
 
 def _named(args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """The parts of an argument that is given by its position or by a name."""
+    # The parts of an argument that is given by its position or by a name.
     return list(tf.nest.flatten([*args, *(kwargs[name] for name in names if name in kwargs)]))

@@ -229,9 +229,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return bool(self.options.partials or self.options.several)
 
     def _calling(self, following: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
-        """A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no
-        tape sees it. Only before it runs, and while a tape records, does TensorFlow find that out.
-        """
+        # A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no
+        # tape sees it. Only before it runs, and while a tape records, does TensorFlow find that out.
         try:
             return following(function, *args, **kwargs)
         except LookupError:
@@ -256,5 +255,5 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Equal bit for bit."""
+    # Equal bit for bit.
     return bool(a.numpy().tobytes() == b.numpy().tobytes())

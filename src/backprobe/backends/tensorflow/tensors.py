@@ -109,7 +109,7 @@ def is_other_than_zero(gradient: Any) -> bool:
 
 
 def _any(gradient: Any) -> bool | None:
-    """Is any of its numbers other than 0? None where it has none, or they are not at hand."""
+    # Is any of its numbers other than 0? None where it has none, or they are not at hand.
     held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
     return bool(held.numpy().any()) if is_eager(held) and held.shape.num_elements() else None
 

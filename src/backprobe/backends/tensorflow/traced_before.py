@@ -39,7 +39,7 @@ class TracedBefore:
         return listening(*private.CALLED_FUNCTION, called)
 
     def _is_training(self, function: Any, captured: Any) -> bool:
-        """Did a tape follow this call, or is there one in the function?"""
+        # Did a tape follow this call, or is there one in the function?
         if id(function) in self.ran or private.is_followed_by_a_tape(*captured):
             return True
         return function not in self.others and private.has_gradients(function.graph)

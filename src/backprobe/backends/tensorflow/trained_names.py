@@ -32,7 +32,7 @@ def owned_by_layers() -> dict[int, Owned]:
 
 
 def _variables() -> Iterator[tuple[str, Any]]:
-    """The innermost last: what it calls a model is what the other functions that it was called from do not."""
+    # The innermost last: what it calls a model is what the other functions that it was called from do not.
     for frame in reversed([*users_frames(sys._getframe(1))]):
         held = [*variables_in(frame).items()]
         forget(frame)

@@ -53,7 +53,7 @@ class TensorflowTrials(Trials):
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        """The first run shows whether operations draw random numbers."""
+        # The first run shows whether operations draw random numbers.
         if self.draws is not None:
             yield
             return

@@ -81,7 +81,7 @@ class UserTapes:
         return {private.PUSH: self._pushing, private.POP: self._popping, "watch": self._watching}
 
     def _of(self, tape: Any) -> Recorded:
-        """What is known of a tape; one that records since before the block has all of it."""
+        # What is known of a tape; one that records since before the block has all of it.
         if tape not in self.tapes:
             self.tapes[tape] = Recorded([(-1, math.inf)] if private.records(tape) else [])
         return self.tapes[tape]
@@ -166,7 +166,7 @@ class UserTapes:
         return [all_zero([*map(self._label, self.zero.values())], self.zero_at)]
 
     def _label(self, value: Any) -> str:
-        """What a value is called: as the program does, or as TensorFlow or Keras does."""
+        # What a value is called: as the program does, or as TensorFlow or Keras does.
         if identity(value) in self.owned:
             return self.owned[identity(value)][0]
         variable = variable_of(value)
@@ -195,7 +195,7 @@ class UserTapes:
         return Untrained(name, module, kind, Ran.NEVER_READ if is_called or not module else Ran.NOT_CALLED)
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
-        """The captures that are computed from a Variable, those nearest to it."""
+        # The captures that are computed from a Variable, those nearest to it.
         from_it = {at for at, capture in enumerate(captures)
                    if capture.number != number and number in self.log.before([capture.number])}  # fmt: skip
         numbers = {captures[at].number: at for at in from_it}
@@ -230,8 +230,7 @@ class UserTapes:
 
 
 class _Way:
-    """The way from sources to targets as the log has it, and which parts of it a tape has seen."""
-
+    # The way from sources to targets as the log has it, and which parts of it a tape has seen.
     def __init__(
         self, log: OperationLog, tape: Recorded, targets: set[int], began: int, watched: Mapping[int, int]
     ) -> None:  # fmt: skip
@@ -240,9 +239,8 @@ class _Way:
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
     def why(self, source: Any, watches_variables: bool) -> Why:
-        """Why a tape gave None for a source; and what is on the way from it that the tape has not seen, or that lets
-        no gradient through.
-        """
+        # Why a tape gave None for a source; and what is on the way from it that the tape has not seen, or that lets
+        # no gradient through.
         number, variable = identity(source), variable_of(source)
         if not is_differentiable(source if variable is None else variable):
             return WhyNone.NOT_FLOAT, (), ()
@@ -275,35 +273,33 @@ class _Way:
         return (WhyNone.OUTSIDE if last else WhyNone.UNKNOWN), tuple(last), ()
 
     def _cuts(self, number: int) -> tuple[Severed, ...]:
-        """The operations on the way from a source to the targets, run while the tape recorded, that let no gradient
-        through; none where a way is open.
-        """
+        # The operations on the way from a source to the targets, run while the tape recorded, that let no gradient
+        # through; none where a way is open.
         if number in self.before:
             return self._from_source(number, self._closing(number, self.log.cuts.closed))
         return self._from_source(number, self.log.cuts.severed_behind(self.targets))
 
     def zeros(self, number: int) -> tuple[Severed, ...]:
-        """The operations on the way from a source for which zeros came that have a derivative of 0; none where a way
-        goes past them.
-        """
+        # The operations on the way from a source for which zeros came that have a derivative of 0; none where a way
+        # goes past them.
         cuts = self.log.cuts
         found = self._from_source(number, self._closing(number, {**cuts.closed, **cuts.zero}))
         return found if any(severed in cuts.zero.values() for severed in found) else ()
 
     def _closing(self, number: int, closed: Mapping[Edge, Severed]) -> list[Severed]:
-        """What closes the ways from a source to the targets, where these edges let nothing through, if all are."""
+        # What closes the ways from a source to the targets, where these edges let nothing through, if all are.
         inputs = self.log.inputs
         behind = reached(self.targets, lambda each: [one for one in inputs(each) if (each, one) not in closed])
         edges = [(each, one) for each in sorted(behind) for one in inputs(each)]
         return [] if number in behind else [closed[edge] for edge in edges if edge in closed]
 
     def _from_source(self, number: int, cuts: Sequence[Severed]) -> tuple[Severed, ...]:
-        """Those that the tape saw, and that the source leads to."""
+        # Those that the tape saw, and that the source leads to.
         found = dict.fromkeys(severed for severed in cuts if self.tape.has(severed.position))
         return tuple(severed for severed in found if number in self.log.before(severed.inputs))
 
     def _from(self, number: int) -> set[int]:
-        """What is computed from a source, on the way to the targets."""
+        # What is computed from a source, on the way to the targets.
         found = {number}
         for each in self.order:
             if not found.isdisjoint(self.before[each][1]):
@@ -311,8 +307,7 @@ class _Way:
         return found - {number}
 
     def _is_watched(self, number: int) -> bool:
-        """Is a tensor watched, or computed before the eyes of the tape from what is?"""
-
+        # Is a tensor watched, or computed before the eyes of the tape from what is?
         def seen(one: int) -> tuple[int, ...]:
             position, flowing = self.log.made.get(one, NEVER)
             return flowing if self.tape.has(position) else ()
@@ -321,5 +316,5 @@ class _Way:
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:
-    """The capture of a version, or of the last one before it."""
+    # The capture of a version, or of the last one before it.
     return versions[max((one for one in versions if one <= version), default=min(versions))] if versions else None

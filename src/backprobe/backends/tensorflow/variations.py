@@ -51,7 +51,7 @@ class TensorflowVariations(Variations):
 
 
 def _random_states(target: Any, given: Any) -> list[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """The states of generators: those of layers, of Keras itself, and TensorFlow's own, as far as they are found."""
+    # The states of generators: those of layers, of Keras itself, and TensorFlow's own, as far as they are found.
     found = [one for one in variables_of(target, given) if is_random_state(one)]
     own = [(partial(private.unrecorded, read, one), partial(private.unrecorded, one.assign)) for one in found]
     return [*own, private.random_state_of_keras()]

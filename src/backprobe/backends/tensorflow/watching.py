@@ -61,13 +61,13 @@ class TensorflowWatching(Watching):
         self.installed = ExitStack()
 
     def _look(self) -> None:
-        """Walk the model: layers and Variables are also made when it first runs."""
+        # Walk the model: layers and Variables are also made when it first runs.
         self.structure = structure_of(self.model)
         self.known = {key: (module, self._chosen(paths)) for key, (module, paths) in self.structure.known.items()}
         self.variables = {identity(one): quote_path(path) for path, one in reversed(self.structure.variables)}
 
     def _chosen(self, paths: Sequence[str]) -> str:
-        """Of the paths of a layer that is shared, the first that is selected."""
+        # Of the paths of a layer that is shared, the first that is selected.
         return next(filter(self.selection.wants_module, paths), paths[0])
 
     def __enter__(self) -> TensorflowWatching:
@@ -99,7 +99,7 @@ class TensorflowWatching(Watching):
         self._forget_compiled()
 
     def _forget_compiled(self) -> None:
-        """What ``fit`` has compiled is compiled anew: it has what was there when it was traced."""
+        # What ``fit`` has compiled is compiled anew: it has what was there when it was traced.
         if getattr(self.model, "train_function", None) is not None:
             self.model.train_function = None
 
@@ -135,14 +135,14 @@ class TensorflowWatching(Watching):
         self.is_measured.assign(self.listener.is_measured)
 
     def _ran(self, function: Any) -> None:
-        """A function that was traced before has run: with the optimizer in it, no step would ever end."""
+        # A function that was traced before has run: with the optimizer in it, no step would ever end.
         held = {private.identity_of(one) for one in function.captured_inputs if hasattr(one, "_id")}
         counters = [private.counter(one) for one in self.options.optimizers]
         if tf.executing_eagerly() and any(identity(one) in held for one in counters):
             self._follow_up()
 
     def _follow_up(self) -> None:
-        """Raise Unsupported where a part of the model has run without what this watch has put in."""
+        # Raise Unsupported where a part of the model has run without what this watch has put in.
         if not self.before.ran:  # nearly always
             return
         silent = {path: one for one, path in self.known.values() if path not in self.heard and hasattr(one, "weights")}
@@ -183,7 +183,7 @@ class TensorflowWatching(Watching):
         return is_on and self.selection.wants_output(path, at)
 
     def _tied(self, path: str, at: str, tensor: Any) -> Any:
-        """The tensor again, as one whose gradient is heard of; its numbers and gradient are the same."""
+        # The tensor again, as one whose gradient is heard of; its numbers and gradient are the same.
         name = named(path, at)
         if self.options.values:
             private.unrecorded(partial(self._measure, name, VALUE), tensor)
@@ -243,18 +243,18 @@ class TensorflowWatching(Watching):
     def _updating(
         self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any
     ) -> Any:  # fmt: skip
-        """Gradients are as the optimizer uses them: accumulated, averaged and clipped."""
+        # Gradients are as the optimizer uses them: accumulated, averaged and clipped.
         if self.options.gradients and self._is_watched(optimizer, kind, private.UPDATING):
             for name, _, gradient in self._named(variables, grads):
                 self._measure(name, GRADIENT, tf.convert_to_tensor(gradient), True)
         return following(optimizer, grads, variables, rate)
 
     def _is_watched(self, optimizer: Any, kind: type, name: str) -> bool:
-        """Is this the first that hears of a call, where a class calls the method of its base?"""
+        # Is this the first that hears of a call, where a class calls the method of its base?
         return kind is _owner(type(optimizer), name) and any(optimizer is one for one in self.options.optimizers)
 
     def _named(self, variables: Sequence[Any], gradients: Sequence[Any]) -> list[tuple[str, Any, Any]]:
-        """The names of the watched parameters that have a gradient, with both."""
+        # The names of the watched parameters that have a gradient, with both.
         pairs = zip(variables, gradients, strict=False)
         own = [(self.variables.get(identity(one), ""), variable_of(one), by) for one, by in pairs if by is not None]
         return [one for one in own if one[0] and self.options.parameters and self.selection.wants(one[0])]
@@ -268,7 +268,7 @@ class TensorflowWatching(Watching):
 
 
 def _has_stepped(optimizer: Any) -> Any:
-    """Has the gradient that came last changed the parameters? In a graph a tensor, where gradients accumulate."""
+    # Has the gradient that came last changed the parameters? In a graph a tensor, where gradients accumulate.
     several = optimizer.gradient_accumulation_steps
     if not several:
         return True
@@ -277,12 +277,12 @@ def _has_stepped(optimizer: Any) -> Any:
 
 
 def _owner(kind: type, name: str) -> type:
-    """The class that defines a method of another."""
+    # The class that defines a method of another.
     return next(base for base in kind.__mro__ if name in vars(base))
 
 
 def _row_now(tensor: Any) -> Any:
-    """The row of a tensor that has its numbers; what a device computes, later."""
+    # The row of a tensor that has its numbers; what a device computes, later.
     if "CPU" not in tensor.device:
         return _row(tensor)
     return measured(_real(tensor).numpy())
@@ -295,7 +295,7 @@ def _real(tensor: Any) -> Any:
 
 
 def _row(tensor: Any) -> Any:
-    """The same as a tensor, float64[10], without a branch."""
+    # The same as a tensor, float64[10], without a branch.
     numbers = _real(tensor)
     is_finite = tf.math.is_finite(numbers)
     wide = tf.cast(tf.where(is_finite, numbers, tf.zeros_like(numbers)), tf.float64)
@@ -347,7 +347,7 @@ class TensorflowWatches(Watches):
 
 
 def _refuse_others(options: WatchOptions, asked: str) -> None:
-    """Raise BadOption for what is not an optimizer of Keras, and for what is PyTorch's."""
+    # Raise BadOption for what is not an optimizer of Keras, and for what is PyTorch's.
     for optimizer in options.optimizers:
         if not isinstance(optimizer, keras.optimizers.Optimizer):
             raise BadOption(

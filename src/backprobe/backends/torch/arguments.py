@@ -15,12 +15,10 @@ from backprobe.record.containers import exchanged, leaves
 
 
 class _Alias(torch.autograd.Function):
-    """The same memory and version counter with a history of its own, so that a function may write to its argument.
-
-    PyTorch forbids writing to a leaf that requires a gradient, and to a view of one; the output of a Function is
-    neither. The derivative of doing nothing is the identity.
-    """
-
+    # The same memory and version counter with a history of its own, so that a function may write to its argument.
+    #
+    # PyTorch forbids writing to a leaf that requires a gradient, and to a view of one; the output of a Function is
+    # neither. The derivative of doing nothing is the identity.
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
         return tensor.detach()
@@ -97,7 +95,7 @@ def alias(leaf: Any) -> Tensor:
 
 
 def _alias_of_nested(plain: Tensor) -> Tensor:
-    """The same of a tensor whose sizes a Function cannot ask for: what a copy holds is exchanged for it."""
+    # The same of a tensor whose sizes a Function cannot ask for: what a copy holds is exchanged for it.
     with torch.enable_grad():
         copy = plain.detach().requires_grad_().clone()
     copy.data = plain
@@ -105,6 +103,6 @@ def _alias_of_nested(plain: Tensor) -> Tensor:
 
 
 def _on_memory(array: Any) -> Tensor:
-    """A tensor on the array's own memory, so that a write reaches the caller; on a copy where PyTorch needs one."""
+    # A tensor on the array's own memory, so that a write reaches the caller; on a copy where PyTorch needs one.
     usable = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
     return torch.from_numpy(array if usable else numpy.array(array, dtype=array.dtype.newbyteorder("=")))

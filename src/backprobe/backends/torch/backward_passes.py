@@ -112,7 +112,7 @@ class BackwardCall:
 
 
 def _is_same_seed(root: Tensor, one: Tensor | None, other: Tensor | None) -> bool:
-    """Are two cotangents the same? None stands for ones."""
+    # Are two cotangents the same? None stands for ones.
     if one is other:
         return True
     one, other = (torch.ones_like(root) if each is None else each for each in (one, other))
@@ -160,7 +160,7 @@ def _is_ours(calling: FrameType | None) -> bool:
 
 
 def _listed(given: Any) -> list[Any]:
-    """What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read."""
+    # What is given as a tensor or several; nothing of an iterator, which only PyTorch itself may read.
     if isinstance(given, dict):
         return [*given.values()]
     return [given] if isinstance(given, Tensor) else [*given] if isinstance(given, tuple | list) else []
@@ -214,7 +214,7 @@ class Passing:
             self.is_open = True
 
     def _at(self, output: Output) -> None:
-        """What arrives from now on is of this output."""
+        # What arrives from now on is of this output.
         self.output, self.arrived, self.written = output, output.arrived, output.written
         self.is_grad = output.is_grad  # looked at for each leaf
         self.batch = output.batch
@@ -299,7 +299,7 @@ class Passing:
             self.take_of_leaf(leaf, gradient)
 
     def _let_go(self, gradient: Tensor) -> None:
-        """Hold a copy in its place."""
+        # Hold a copy in its place.
         own = copied(gradient)
         for number, one in self.arrived.items():
             if one is gradient and self.is_untouched(number):
@@ -322,7 +322,7 @@ class Passing:
         return known is not None and known() is tensor
 
     def _take_offered(self) -> None:
-        """A call of ``grad()`` is over."""
+        # A call of ``grad()`` is over.
         for number, gradient in self.offered.items():
             if number not in self.arrived:
                 self.add(number, gradient)
@@ -370,9 +370,8 @@ class Passing:
         return True
 
     def _begin(self, call: BackwardCall) -> None:
-        """A call that has not been heard of so far. One of ``grad()`` in a backward that the program wrote is a part of
-        that.
-        """
+        # A call that has not been heard of so far. One of ``grad()`` in a backward that the program wrote is a part of
+        # that.
         call.before = self.begun
         queue_callback(call.end)  # which the engine does not call where a pass raises
         if call.is_ours or (call.is_grad and (call.is_transformed or (call.is_nested and not self.begins_inside))):
@@ -410,7 +409,7 @@ class Passing:
         self._belongs(call, number)
 
     def _belongs(self, call: BackwardCall, number: int) -> None:
-        """What the pass of this number brings is of the output of its call."""
+        # What the pass of this number brings is of the output of its call.
         self.output_of[number] = output = self._output_of(call)
         output.calls.append(call)
         self._at(output)
@@ -425,7 +424,7 @@ class Passing:
         return None
 
     def _output_of(self, call: BackwardCall) -> Output:
-        """What it is differentiated from, as far as it is that of an earlier call."""
+        # What it is differentiated from, as far as it is that of an earlier call.
         known = self._known(call) if self.outputs else None
         if known is not None:
             return known
@@ -433,10 +432,9 @@ class Passing:
         return found
 
     def _call(self) -> BackwardCall | None:
-        """The call in the probing thread that the running pass belongs to; None for any other pass.
-
-        What is on a device is run by threads of the engine's own, while the thread that called waits.
-        """
+        # The call in the probing thread that the running pass belongs to; None for any other pass.
+        #
+        # What is on a device is run by threads of the engine's own, while the thread that called waits.
         call = innermost_call(sys._getframe(1))
         if threading.get_ident() != self.thread:
             self.is_elsewhere |= call is not None
@@ -449,7 +447,7 @@ class Passing:
 
 
 def _unbatched(gradient: Tensor, size: int) -> Tensor:
-    """The gradients of each cotangent, one behind the other, of what PyTorch's vmap holds as one tensor."""
+    # The gradients of each cotangent, one behind the other, of what PyTorch's vmap holds as one tensor.
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     return torch._remove_batch_dim(gradient, level, size, 0)

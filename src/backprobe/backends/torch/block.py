@@ -91,7 +91,7 @@ def _traces(code: CodeType, file: str) -> bool:
 
 
 def _with_history(capture: Capture) -> Capture:
-    """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
+    # A capture as it is where a reentrant checkpoint computed it again, as often as it did.
     again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
@@ -152,7 +152,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             self.updates = Updates(self.quiet, self._kept) if self.options.updates else None
 
     def _begun(self, began: Callable[[Sequence[Any], bool], Sequence[Any]], call: BackwardCall) -> None:
-        """A call of ``backward()`` or ``grad()`` has begun."""
+        # A call of ``backward()`` or ``grad()`` has begun.
         if self.leaves and not call.is_grad:
             self._compare_leaves()
         self._compare_uses(call.nodes)
@@ -177,9 +177,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
                     self._start_at(capture, cotangent, len(captures) == 1)
 
     def _listen_to_inputs(self, inputs: Sequence[Tensor]) -> None:
-        """``grad()`` returns the gradients of these, and does not run the nodes at which it stops: no prehook is called
-        there, but the hooks of the tensor are.
-        """
+        # ``grad()`` returns the gradients of these, and does not run the nodes at which it stops: no prehook is called
+        # there, but the hooks of the tensor are.
         self.passing.asked.clear()
         for tensor in inputs:
             edge = None if id(tensor) in self.listened else gradient_edge(tensor)
@@ -211,13 +210,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             self.census.runs.entered(frame)
 
     def _take_partials(self) -> None:
-        """The program is about to run backward."""
+        # The program is about to run backward.
         if self.partials is not None and current_pass() < 0:
             with self.quiet(), self.passing.closed():
                 self.partials.take(self.is_shared)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
-        """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
+        # Its node has run in this pass before it was listened to: only the cotangent comes to a single start.
         if not alone:
             capture.opaque = Reason("several_roots")
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
@@ -232,7 +231,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             self.waiting[capture] = capture.tensor
 
     def _overwritten_unseen(self, capture: Capture) -> None:
-        """What a parameter is updated with after backward() leaves its gradient as it is, until another comes."""
+        # What a parameter is updated with after backward() leaves its gradient as it is, until another comes.
         if current_pass() >= 0 or (capture.leaf is None and self.passing.begun <= capture.calls):
             super()._overwritten_unseen(capture)
             return
@@ -243,7 +242,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.has_found = True
 
     def _compare_uses(self, roots: Sequence[Node]) -> None:
-        """A pass begins. A written leaf gets a wrong gradient where that goes through uses of its older values."""
+        # A pass begins. A written leaf gets a wrong gradient where that goes through uses of its older values.
         written = [(at, leaf) for at, leaf in self.listened.items() if leaf.written >= 0]
         uses, hidden = graph.first_uses(roots) if written else ({}, math.inf)
         untouched = set()
@@ -327,7 +326,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return capture
 
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
-        """No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype."""
+        # No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype.
         tensor = capture.tensor
         if not tensor.is_leaf or tensor._is_view():
             super()._take_edge(capture, previous, through)
@@ -341,14 +340,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             capture.leaf, capture.number = known, known.number
 
     def _advance(self, leaf: ListenedLeaf, version: int) -> None:
-        """A leaf was written: what arrives from now on is of its new version."""
+        # A leaf was written: what arrives from now on is of its new version.
         leaf.write()
         if leaf.superseded is None:
             leaf.superseded = self.passing.begun
         leaf.number, leaf.version = self._number(), version
 
     def _look_at_leaves_written(self) -> None:
-        """An optimizer has stepped: leaves without a live name may have been written to."""
+        # An optimizer has stepped: leaves without a live name may have been written to.
         tensors = [*self.leaf_hooks.values()]
         now = [*map(VERSION, tensors)]
         if now == self.leaf_versions:
@@ -376,7 +375,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return self.count
 
     def _come_last(self) -> None:
-        """What a leaf's ``.grad`` gets, and what flows on from an edge, is what the last hook returns."""
+        # What a leaf's ``.grad`` gets, and what flows on from an edge, is what the last hook returns.
         for at, tensor in self.leaf_hooks.items():
             hooks: Any = tensor._backward_hooks
             if len(hooks or ()) > 1 and at in hooks:
@@ -391,11 +390,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self._listen_at(capture, node, at, isinstance(node, BackwardCFunction), node is capture.tensor.grad_fn)
 
     def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool, is_own: bool = True) -> None:
-        """Note what arrives at an edge. A node whose backward the user wrote may write into what it is given.
-
-        The nodes of leaves, views made by the user too, run no hooks but prehooks; and a node that is not the tensor's
-        own, as where a view was written, may be that of a tensor which has hooks of the user.
-        """
+        # Note what arrives at an edge. A node whose backward the user wrote may write into what it is given.
+        #
+        # The nodes of leaves, views made by the user too, run no hooks but prehooks; and a node that is not the
+        # tensor's own, as where a view was written, may be that of a tensor which has hooks of the user.
         number = self.numbers.get((node, at))
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1
@@ -411,8 +409,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.hooks += (handle.hooks_dict_ref(), handle.id)  # the handle would be one more object to be collected
 
     def _compare_leaves(self) -> None:
-        """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
-        averaged, or be of another tensor. What it adds there is seen when all that it has queued is over."""
+        # Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
+        # averaged, or be of another tensor. What it adds there is seen when all that it has queued is over.
         for leaf in self.leaves:
             leaf.begin()
 
@@ -434,7 +432,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self.passing.count += 1
 
     def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
-        """No hook lay on the way of any pass. What ``.grad`` holds now, and did not before, a pass has brought."""
+        # No hook lay on the way of any pass. What ``.grad`` holds now, and did not before, a pass has brought.
         unclear = [leaf for leaf in self.leaves if leaf.had is not None and not leaf.is_untouched]
         for capture in captures:
             if any(capture.tensor is leaf.tensor for leaf in unclear):
@@ -505,7 +503,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return [self._of_output(columns, output) for output in self.passing.told_apart()]
 
     def _of_output(self, columns: Columns, output: Output) -> Backward:
-        """What the calls of one output gave."""
+        # What the calls of one output gave.
         places = dict(zip(columns.captures, count(), strict=False)) if output.captures else {}
         begun_at = tuple(map(places.__getitem__, filter(places.__contains__, output.captures)))
         columns = self._settled(columns, output)
@@ -543,14 +541,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return self.births.added_to(passed, with_edges(captures), running)
 
     def _calls(self, output: Output, captures: Sequence[Capture]) -> Sequence[OwnCall]:
-        """The calls of an output with what they asked for."""
+        # The calls of an output with what they asked for.
         at = {id(capture.tensor): position for position, capture in enumerate(captures)}
         for call in output.calls:
             call.places = tuple([at[id(one)] for one in call.inputs if id(one) in at])
         return [*map(CALL, output.calls)]
 
     def _settled(self, columns: Columns, output: Output) -> Columns:
-        """The captures as the calls of one output left them."""
+        # The captures as the calls of one output left them.
         captures, touched = columns.captures, dict.fromkeys(output.touched(), OVERWRITTEN)
         touched |= dict.fromkeys(output.apart, APART)
         if not (touched or columns.rare() or any(map(UNCLEAR, filter(None, columns.listened)))):
@@ -562,7 +560,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return columns if found == captures else Columns.of(found)
 
     def _in_order(self, there: Sequence[int], numbers: Sequence[int], arrived: Iterable[int]) -> tuple[int, ...]:
-        """Those of some captures that backward came to, in the order in which it did."""
+        # Those of some captures that backward came to, in the order in which it did.
         order = dict(zip(arrived, count(), strict=False))
         ranks: list[Any] = [*map(order.get, numbers)]
         return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
@@ -571,7 +569,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         self, captures: Sequence[Capture], lacking: Sequence[int], values: Sequence[Any],
         grads: list[Tensor | None], inputs: Sequence[tuple[int, ...]], judged: Judged | None, output: Output,
     ) -> dict[int, Outcome]:  # fmt: skip
-        """The outcomes of captures that lack a gradient, or a value that can be shown as it is."""
+        # The outcomes of captures that lack a gradient, or a value that can be shown as it is.
         plain = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
         found = {
             at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain, version=c.version)
@@ -603,13 +601,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
     def _judged(self, capture: Capture, touched: Mapping[int, Reason]) -> Capture:
-        """A capture as backward left it: opaque where what has arrived at its number is not its gradient, and why."""
+        # A capture as backward left it: opaque where what has arrived at its number is not its gradient, and why.
         if capture.is_rare or capture.leaf is not None:
             capture = _with_history(capture)
         return capture.but(opaque=touched[capture.number]) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture, output: Output) -> Missing | None:
-        """Of a leaf that was written later, or got its name when a backward() was over: why this version has none."""
+        # Of a leaf that was written later, or got its name when a backward() was over: why this version has none.
         leaf = capture.leaf
         if leaf is None:
             return None
@@ -625,7 +623,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return updated if leaf.written >= 0 else None
 
     def _named_late(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: the results that got their names when a ``backward()`` had been through their operations."""
+        # By number: the results that got their names when a ``backward()`` had been through their operations.
         found: dict[int, Missing] = {}
         through: dict[int, set[Node]] = {}  # by how many calls of backward() there were
         for one in lacking:
@@ -638,7 +636,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return found
 
     def _beside_inputs(self, lacking: Sequence[Capture], output: Output) -> dict[int, Missing]:
-        """By number: what ``grad()`` did not come by on its way, though its output is computed from it."""
+        # By number: what ``grad()`` did not come by on its way, though its output is computed from it.
         if not (lacking and output.is_grad) or output.is_cut_short:
             return {}
         call, last = output.calls[0], output.calls[-1]
@@ -650,16 +648,16 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
                 for one, edge in edges if edge is not None and edge.node in behind}  # fmt: skip
 
     def _begun_at(self, output: Output) -> list[Node]:
-        """The nodes at which the calls began that went to all leaves behind them."""
+        # The nodes at which the calls began that went to all leaves behind them.
         return [node for call in output.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:
-        """Was there one backward pass, from one tensor, whose gradient is 1?"""
+        # Was there one backward pass, from one tensor, whose gradient is 1?
         calls = self.passing.calls
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 
     def _why_missing(self, output: Output) -> Missing:
-        """Why values have no gradient; where ``backward()`` was limited to inputs of its own, the line of that."""
+        # Why values have no gradient; where ``backward()`` was limited to inputs of its own, the line of that.
         if not output.calls:
             code = "backward_in_other_thread" if self.passing.is_elsewhere else "backward_not_called"
             return GradStatus.BACKWARD_NOT_RUN, Reason(code), None

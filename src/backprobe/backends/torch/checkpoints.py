@@ -55,7 +55,7 @@ def mode() -> str:
 
 
 def _checkpoint(frame: FrameType) -> FrameType | None:
-    """The outermost checkpoint that now runs without a history."""
+    # The outermost checkpoint that now runs without a history.
     found = None
     for one in callers(frame):
         if one.f_code in BACKWARD:
@@ -72,5 +72,5 @@ def in_vain() -> Source | None:
 
 
 def _requires_gradient(checkpoint: FrameType) -> bool:
-    """Is a checkpoint given anything that does?"""
+    # Is a checkpoint given anything that does?
     return any(isinstance(one, Tensor) and one.requires_grad for one in checkpoint.f_locals["args"])

@@ -48,7 +48,7 @@ class CompiledBefore:
 
 
 def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
-    """Has it gradients, which the step has left, and was nothing inside of it heard?"""
+    # Has it gradients, which the step has left, and was nothing inside of it heard?
     if any(part in heard for part in module.modules() if part is not module):
         return False
     return any(grad_of(parameter) is not None for parameter in module.parameters())
@@ -63,7 +63,7 @@ def _code(forward: Callable[..., Any]) -> Any:
 
 
 def _reached(function: FunctionType) -> Iterator[Any]:
-    """The objects that the names in a function's code stand for, where they are global or from around it."""
+    # The objects that the names in a function's code stand for, where they are global or from around it.
     for cell in function.__closure__ or ():
         try:
             yield _unwrapped(cell.cell_contents)

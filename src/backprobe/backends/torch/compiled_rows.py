@@ -45,7 +45,7 @@ def _merged_there(row: Tensor, new: Tensor) -> Tensor:
 
 
 def _quick(numbers: Tensor) -> Tensor:
-    """Zeros, sum, squares and extremes."""
+    # Zeros, sum, squares and extremes.
     parts = _abreast(numbers)
     zeros = _sum([torch.where(part == 0, 1.0, 0.0).to(part.dtype) for part in parts])
     extremes = [_both(torch.minimum, parts).amin(-1).amin(), _both(torch.maximum, parts).amax(-1).amax()]
@@ -54,7 +54,7 @@ def _quick(numbers: Tensor) -> Tensor:
 
 
 def _abreast(numbers: Tensor) -> list[Tensor]:
-    """Equal parts of some numbers, in rows of those that are added up in float32."""
+    # Equal parts of some numbers, in rows of those that are added up in float32.
     if not numbers.is_contiguous():
         return [numbers if numbers.dim() else numbers.reshape(1)]
     count = ABREAST if numbers.numel() % ABREAST == 0 else 1
@@ -65,7 +65,7 @@ def _abreast(numbers: Tensor) -> list[Tensor]:
 
 
 def _both(one_of: Callable[[Tensor, Tensor], Tensor], parts: list[Tensor]) -> Tensor:
-    """Parts brought together pair by pair, so that none waits for another."""
+    # Parts brought together pair by pair, so that none waits for another.
     while len(parts) > 1:
         parts = [one_of(*parts[at : at + 2]) for at in range(0, len(parts), 2)]
     return parts[0]
@@ -76,7 +76,7 @@ def _sum(parts: list[Tensor]) -> Tensor:
 
 
 def _merged(row: Tensor, quick: Tensor, numbers: Tensor) -> Tensor:
-    """A row with new numbers, whose quick statistics are used where they are right."""
+    # A row with new numbers, whose quick statistics are used where they are right.
     zeros, total, squares, low, high = quick.tolist()
     count = float(numbers.numel())
     new: Row | Tensor | None = (count, count, 0.0, 0.0, 0.0, zeros, total, squares, low, high)

@@ -70,7 +70,7 @@ class CompiledStatistics:
 
 
 def _taken(held: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    """Copies of the rows; none of those of which a CPU knows that nothing has come to them."""
+    # Copies of the rows; none of those of which a CPU knows that nothing has come to them.
     with torch.no_grad():
         taken = {place: row.clone() for place, row in held.items() if not row.is_cpu or row[0]}
         for place in taken:

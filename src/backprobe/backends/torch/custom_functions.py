@@ -151,7 +151,7 @@ def _described(node: Any) -> ByHand:
 
 
 def _own_backward(node: Any) -> FunctionType | None:
-    """The function that computes the gradients of a node, if the program has written it."""
+    # The function that computes the gradients of a node, if the program has written it.
     made_by = getattr(node, "_forward_cls", None)
     for name in ("backward", "vjp"):
         own = getattr(made_by, name, None)
@@ -161,7 +161,7 @@ def _own_backward(node: Any) -> FunctionType | None:
 
 
 def _called(node: Any, function: FunctionType) -> Iterator[str]:
-    """The program's own functions, and modules, that a backward names or that its node holds, as ``ctx.module``."""
+    # The program's own functions, and modules, that a backward names or that its node holds, as ``ctx.module``.
     held = {f"ctx.{name}": value for name, value in getattr(node, "__dict__", {}).items()}
     cells = zip(function.__code__.co_freevars, map(contents, function.__closure__ or ()), strict=True)
     known = {**function.__globals__, **dict(cells), **held}
@@ -181,6 +181,6 @@ def instructions(code: CodeType) -> Iterator[dis.Instruction]:
 
 
 def _first_line(code: CodeType) -> int:
-    """That of ``def``, below the decorators: the first line in which something of it is written."""
+    # That of ``def``, below the decorators: the first line in which something of it is written.
     lines = range(code.co_firstlineno, code.co_firstlineno + 10)
     return next((at for at in lines if source_at(code.co_filename, at).text.startswith("def ")), code.co_firstlineno)

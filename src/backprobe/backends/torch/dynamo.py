@@ -17,7 +17,7 @@ from typing import Any
 
 
 def _found(module: str, name: str) -> Any:
-    """A name, or None where this PyTorch has none."""
+    # A name, or None where this PyTorch has none.
     try:
         return getattr(import_module(f"torch.{module}"), name, None)
     except ImportError:

@@ -60,7 +60,7 @@ def effect(function: Any, flagged: bool) -> Effect:
 
 
 def _of_other(function: Any) -> Effect:
-    """The effect of what is not a plain function, where no argument says that it writes."""
+    # The effect of what is not a plain function, where no argument says that it writes.
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
         return Effect.UNKNOWN  # the user's object, which is not asked: it may answer with code of its own
     compiled = not isinstance(function, FunctionType | MethodType | type)
@@ -76,10 +76,9 @@ def _of_other(function: Any) -> Effect:
 
 @lru_cache(4096)
 def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Effect:
-    """A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``.
-
-    Those of ``torch.nn.functional`` write to nothing else, but for a few.
-    """
+    # A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``.
+    #
+    # Those of ``torch.nn.functional`` write to nothing else, but for a few.
     if not (isinstance(module, str) and module.startswith(("torch", "_operator"))):
         return Effect.UNKNOWN
     named, takes = name.partition(".")[0], code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -113,7 +112,7 @@ def targets(
 
 
 def _name(function: Any) -> str:
-    """``mul_`` of a function, method, or ``torch.ops`` overload (``mul_.Tensor``); ``__imul__`` of operator.imul."""
+    # ``mul_`` of a function, method, or ``torch.ops`` overload (``mul_.Tensor``); ``__imul__`` of operator.imul.
     name = str(getattr(function, "__name__", "")).partition(".")[0]
     dunder = f"__{name}__"
     return dunder if dunder in INPLACE_OPERATORS and getattr(function, "__module__", None) == "_operator" else name
@@ -142,7 +141,7 @@ def _writes(name: str) -> bool:
 
 
 def _inplace_position(function: Any) -> int | None:
-    """Where among its arguments a Python function of torch takes ``inplace``; None where it does not."""
+    # Where among its arguments a Python function of torch takes ``inplace``; None where it does not.
     code = getattr(function, "__code__", None)
     return None if code is None else _position(code, "inplace")
 

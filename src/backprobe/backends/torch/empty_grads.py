@@ -48,10 +48,9 @@ def _innermost(step: TracebackType | None) -> TracebackType | None:
 
 
 def _empty(frame: FrameType, site: Site) -> Iterator[tuple[str, Tensor]]:
-    """The tensors whose ``.grad`` is None and which is read where the error arose, each as the program writes it.
-
-    A name that holds None counts as well, if the only assignment to it reads that.
-    """
+    # The tensors whose ``.grad`` is None and which is read where the error arose, each as the program writes it.
+    #
+    # A name that holds None counts as well, if the only assignment to it reads that.
     for node in ast.walk(site.node):
         read = assigned_once(site, node.id) if isinstance(node, ast.Name) and value_in(frame, node) is None else node
         if isinstance(read, ast.Attribute) and read.attr == "grad":
@@ -60,7 +59,7 @@ def _empty(frame: FrameType, site: Site) -> Iterator[tuple[str, Tensor]]:
 
 
 def _each(frame: FrameType, site: Site, node: ast.expr) -> Sequence[Any]:
-    """What an expression stands for; of the variable of a comprehension that has ended, all that it went over."""
+    # What an expression stands for; of the variable of a comprehension that has ended, all that it went over.
     known = value_in(frame, node)
     above: ast.AST = node
     while known is UNKNOWN and above in site.above:
@@ -73,7 +72,7 @@ def _each(frame: FrameType, site: Site, node: ast.expr) -> Sequence[Any]:
 
 
 def _has_none(tensor: Tensor) -> bool:
-    """Is its ``.grad`` None? PyTorch warns who asks a tensor that is not a leaf."""
+    # Is its ``.grad`` None? PyTorch warns who asks a tensor that is not a leaf.
     return (tensor.grad is None) if tensor.is_leaf else not tensor.retains_grad
 
 

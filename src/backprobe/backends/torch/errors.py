@@ -113,7 +113,7 @@ class Known:
 
 
 def _without_rule(operation: str, known: Known) -> Failure | None:
-    """The first value with a name that an operation without a derivative goes into; None where there is none."""
+    # The first value with a name that an operation without a derivative goes into; None where there is none.
     names = (NOT_IMPLEMENTED, f"{operation.title().replace('_', '')}Backward")
 
     def is_it(node: Node) -> bool:
@@ -133,10 +133,9 @@ def _without_rule(operation: str, known: Known) -> Failure | None:
 
 
 def _written(kind: str, error: BaseException, known: Known, pending: Sequence[Tensor]) -> Failure:
-    """What was written to: what the program's own line writes to, or what the framework's innermost function held.
-
-    In either case only what PyTorch refuses to write: a bystander has been given to the same call.
-    """
+    # What was written to: what the program's own line writes to, or what the framework's innermost function held.
+    #
+    # In either case only what PyTorch refuses to write: a bystander has been given to the same call.
     frames = _frames(error)
     inside = [frame for frame in frames if package(frame.f_code.co_filename) is not None]
     is_called = bool(frames) and frames[-1] in inside
@@ -166,7 +165,7 @@ REFUSED: Mapping[str, Callable[[Tensor], bool]] = {
 
 
 def _in_custom_backward(error: BaseException) -> bool:
-    """Did it arise in the ``backward`` of an ``autograd.Function``, in a pass that keeps no history?"""
+    # Did it arise in the ``backward`` of an ``autograd.Function``, in a pass that keeps no history?
     frames = _frames(error)
     ran = next((frame for frame in frames if frame.f_code in CALLS), None)
     is_inside = any(frame.f_code is BackwardCFunction.apply.__code__ for frame in frames)
@@ -174,7 +173,7 @@ def _in_custom_backward(error: BaseException) -> bool:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """The frames that an error passed through, the innermost last."""
+    # The frames that an error passed through, the innermost last.
     frames, step = [], error.__traceback__
     while step is not None:
         frames.append(step.tb_frame)
@@ -183,7 +182,7 @@ def _frames(error: BaseException) -> list[FrameType]:
 
 
 def _line(error: BaseException) -> tuple[Source, ...]:
-    """The innermost of the program's own lines that an error passed through."""
+    # The innermost of the program's own lines that an error passed through.
     found, step = None, error.__traceback__
     while step is not None:
         if package(step.tb_frame.f_code.co_filename) is None:
@@ -222,15 +221,14 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[
 
 
 def _start(tensor: Tensor) -> tuple[int, int]:
-    """The same for views of all of a tensor, as of a weight that is transposed."""
+    # The same for views of all of a tensor, as of a weight that is transposed.
     return 0 if tensor.layout is not torch.strided else tensor.data_ptr(), tensor.numel()
 
 
 def _carried(known: Known, roots: Sequence[Tensor]) -> tuple[int, ...]:
-    """The values from before the last call of backward that what came after it was computed from.
-
-    They are the results of operations: parameters last from step to step in any case.
-    """
+    # The values from before the last call of backward that what came after it was computed from.
+    #
+    # They are the results of operations: parameters last from step to step in any case.
     captures = known.captures
     latest = max((capture.calls for capture in captures), default=0)
     found: dict[int, None] = {}
@@ -256,10 +254,9 @@ Path = tuple[()] | tuple[int, "Path"]
 
 
 def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
-    """The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
-
-    That a node is freed says nothing: the failing call frees what it runs through.
-    """
+    # The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
+    #
+    # That a node is freed says nothing: the failing call frees what it runs through.
     gone_through = _gone_through(calls)
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
@@ -297,10 +294,9 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall])
 
 
 def _freed_before(known: Known, roots: Sequence[Tensor], start: int) -> Failure | None:
-    """The same where no recorded call has freed anything: then what is older than the recording was freed before it.
-
-    The failing call itself frees what it runs through, but comes to no node behind one that was freed.
-    """
+    # The same where no recorded call has freed anything: then what is older than the recording was freed before it.
+    #
+    # The failing call itself frees what it runs through, but comes to no node behind one that was freed.
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
     seen: set[Node] = set()
@@ -319,11 +315,10 @@ def _freed_before(known: Known, roots: Sequence[Tensor], start: int) -> Failure 
 
 
 def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
-    """What is there since before a call of backward and is used after it, on a way to a node that it has freed.
-
-    That may be another result of the operations that are freed, as the last state that an RNN returns beside its
-    outputs. Where all on the way is as old, it is the freed value itself.
-    """
+    # What is there since before a call of backward and is used after it, on a way to a node that it has freed.
+    #
+    # That may be another result of the operations that are freed, as the last state that an RNN returns beside its
+    # outputs. Where all on the way is as old, it is the freed value itself.
     user, survivor = None, freed
     while path:
         at, path = path
@@ -334,7 +329,7 @@ def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple
 
 
 def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
-    """The nodes that these calls have gone through and freed, each with the first that did."""
+    # The nodes that these calls have gone through and freed, each with the first that did.
     return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier.roots)}
 
 
@@ -371,7 +366,7 @@ def broken(node: Node, words: str) -> Iterator[Tensor | None]:
 
 
 def _call(error: BaseException) -> FrameType | None:
-    """The call of ``backward`` or ``grad`` that raised."""
+    # The call of ``backward`` or ``grad`` that raised.
     found, step = None, error.__traceback__
     while step is not None:
         if step.tb_frame.f_code in CALLS:
@@ -381,6 +376,6 @@ def _call(error: BaseException) -> FrameType | None:
 
 
 def _tensors(call: FrameType | None, *names: str) -> list[Tensor]:
-    """What a call was given under the first of these names that it has."""
+    # What a call was given under the first of these names that it has.
     given: Any = next((call.f_locals[name] for name in names if name in call.f_locals), ()) if call is not None else ()
     return [given] if isinstance(given, Tensor) else [one for one in given or () if isinstance(one, Tensor)]

@@ -171,7 +171,7 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
 
 
 def _take(into: dict[Any, Tensor], under: Any, number: int, gradients: tuple[Tensor, ...], *_: Any) -> None:
-    """A node's hook or prehook: note the gradient that passes at one of its inputs or outputs."""
+    # A node's hook or prehook: note the gradient that passes at one of its inputs or outputs.
     if gradients[number] is not None:
         is_users = isinstance(under, tuple) and isinstance(under[0], BackwardCFunction)
         into[under] = gradients[number].clone() if is_users else gradients[number]

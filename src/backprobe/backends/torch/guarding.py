@@ -125,7 +125,7 @@ class Guarding(Repeating):
         return self.guarded[module]
 
     def _after(self, module: Module, args: Any, *rest: Any) -> None:
-        """After each call. One that raised has returned None, and comes without its keywords."""
+        # After each call. One that raised has returned None, and comes without its keywords.
         running = self.running
         if running is None or module is not running[0]:
             return
@@ -150,8 +150,7 @@ class Guarding(Repeating):
                 call.handles.append(node.register_prehook(partial(self._come, call, path, number)))
 
     def _stand_aside(self, compiled: Module) -> None:
-        """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
-
+        # While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them.
         def over(module: Module, args: Any, *rest: Any) -> None:
             handle.remove()
             self.listen()
@@ -163,7 +162,7 @@ class Guarding(Repeating):
     # backward
 
     def _come(self, call: TorchGuardedCall, path: str, number: int, gradients: Sequence[Tensor | None]) -> None:
-        """A pass has come to an output of a call."""
+        # A pass has come to an output of a call.
         gradient, running = gradients[number], current_pass()
         if gradient is None or self.is_repeating or running < 0:
             return
@@ -174,7 +173,7 @@ class Guarding(Repeating):
             call.gradients[path] = gradient
 
     def _begun(self, running: int) -> Pass:
-        """A pass has come to the first of its calls."""
+        # A pass has come to the first of its calls.
         for one in [*self.passes][:-PENDING]:
             del self.passes[one]
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
@@ -184,7 +183,7 @@ class Guarding(Repeating):
         return Pass(not call.is_grad, call.roots)
 
     def _ended(self, running: int, again: bool) -> None:
-        """A pass is over, and after what others have queued for that: processes may have to average gradients."""
+        # A pass is over, and after what others have queued for that: processes may have to average gradients.
         if again:
             queue_callback(partial(self._ended, running, False))
             return

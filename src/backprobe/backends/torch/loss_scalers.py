@@ -32,7 +32,7 @@ def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: N
 
 
 def _scalers() -> list[type]:
-    """The classes of scalers that scale in a way of their own."""
+    # The classes of scalers that scale in a way of their own.
     found, pending = list[type](), [GradScaler]
     while pending:
         kind = pending.pop()
@@ -55,7 +55,7 @@ def _scale(
 
 
 def _noted(node: Any) -> dict[str, Any]:
-    """What lies with a node, as long as there is the node."""
+    # What lies with a node, as long as there is the node.
     kept: dict[str, Any] = node.metadata
     return kept
 

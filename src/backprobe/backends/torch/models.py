@@ -105,8 +105,7 @@ class TorchModelCall(ModelCall):
 
 @dataclass(frozen=True, eq=False)
 class _Chosen:
-    """What of the models of one shape a selection asks for: paths, and which of the modules they are of."""
-
+    # What of the models of one shape a selection asks for: paths, and which of the modules they are of.
     outputs: Sequence[tuple[int, str]]
     locals: Sequence[tuple[int, str]]
     parameters: Sequence[tuple[int, str, str]]
@@ -156,8 +155,7 @@ def observing(
 
 
 class _Reporter:
-    """What the hooks on all modules call: it hears the modules of one model in one thread."""
-
+    # What the hooks on all modules call: it hears the modules of one model in one thread.
     def __init__(self, call: TorchModelCall, observer: ModuleObserver, put_back: list[Callable[[], None]]) -> None:
         self.put_back = put_back
         self.call, self.observer, self.thread = call, observer, threading.get_ident()
@@ -191,9 +189,8 @@ class _Reporter:
             self.observer.writing(args)
 
     def after(self, module: Module, args: Any, output: Any) -> Any:
-        """Dynamo, which traces what it compiles with its hooks, finds nothing here: it warns of what it cannot trace,
-        and breaks the graph there.
-        """
+        # Dynamo, which traces what it compiles with its hooks, finds nothing here: it warns of what it cannot trace,
+        # and breaks the graph there.
         if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return output
         if "inplace" in vars(module) and vars(module)["inplace"]:
@@ -223,19 +220,19 @@ class _Reporter:
         return output
 
     def called(self, module: Module, args: Any, output: Any) -> Any:
-        """A call that runs no hooks is over."""
+        # A call that runs no hooks is over.
         paths = self.hooked.get(module) or self.paths.get(module, [])
         return self.returned(paths, module, args, output)
 
     def exchange(self, path: str, parameter: Parameter, instead: Any) -> None:
-        """The model goes on with another tensor in the place of a parameter, until the program was differentiated."""
+        # The model goes on with another tensor in the place of a parameter, until the program was differentiated.
         owner, _, name = path.rpartition(".")
         held: dict[str, Any] = self.call.model.get_submodule(owner)._parameters
         held[name] = instead
         self.put_back.append(partial(held.__setitem__, name, parameter))
 
     def look(self) -> None:
-        """Walk the model for modules that are not known."""
+        # Walk the model for modules that are not known.
         now, before, observer = self.call.look(), self.known, self.observer
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)
@@ -257,7 +254,7 @@ class _Reporter:
             self.exchanged = {modules[at]: path for at, path in chosen.locals if self.known[modules[at]] == path}
 
     def _stand_aside(self, compiled: Module) -> None:
-        """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
+        # While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them.
         if not self.known.keys().isdisjoint(compiled.modules()):
             headline, why, _ = COMPILED
             raise Unsupported(
@@ -288,7 +285,7 @@ class _Reporter:
 
 
 def _codes(module: Module) -> Iterator[CodeType]:
-    """The code of the functions that are hooked to a module's forward."""
+    # The code of the functions that are hooked to a module's forward.
     for hook in (*module._forward_pre_hooks.values(), *module._forward_hooks.values()):
         function = innermost(hook)
         if function is not None:
@@ -352,13 +349,13 @@ def refuse(
 
 
 def _path(target: Any, part: Any) -> str:
-    """The path of a module in a model, empty for the model itself."""
+    # The path of a module in a model, empty for the model itself.
     modules = target.named_modules() if isinstance(target, Module) else ()
     return next((path for path, module in modules if module is part), "")
 
 
 def _doubtful(model: Module) -> list[Module]:
-    """The modules of a model that are not only what their type makes them, and one of each type that is not known."""
+    # The modules of a model that are not only what their type makes them, and one of each type that is not known.
     modules = structure(model).modules
     own = [one for one in modules if "forward" in (held := vars(one)) or "_compiled_call_impl" in held]
     usual: dict[Any, Module] = {type(one): one for one in modules if one not in own} if own else {}

@@ -45,7 +45,7 @@ class Buffers:
             part._buffers.update(filled)
 
     def _filled(self, own: Tensor, double: bool) -> Tensor:
-        """The very tensor, which the module may hold elsewhere too; another where a call has made that a result."""
+        # The very tensor, which the module may hold elsewhere too; another where a call has made that a result.
         first = self.first[id(own)]
         dtype = torch.float64 if double and first.is_floating_point() else first.dtype
         if own.grad_fn is not None:
@@ -140,7 +140,7 @@ class Lent:
         return module.forward(*args, **kwargs)
 
     def _swapping(self, following: Any, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-        """``functional_call`` puts tensors into the copies, and takes them out of these again."""
+        # ``functional_call`` puts tensors into the copies, and takes them out of these again.
         self.lend(module)
         return following(module, *args, **kwargs)
 

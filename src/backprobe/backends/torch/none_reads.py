@@ -30,11 +30,9 @@ MOST = 64
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """One read: the tensor, the place, and how far the program was.
-
-    ``begun`` are the calls of ``backward()`` until then, and ``has_asked`` says whether ``grad()`` had run.
-    """
-
+    # One read: the tensor, the place, and how far the program was.
+    #
+    # ``begun`` are the calls of ``backward()`` until then, and ``has_asked`` says whether ``grad()`` had run.
     tensor: Tensor
     text: str
     at: Source
@@ -46,8 +44,7 @@ class _Read:
 
 @dataclass(frozen=True, eq=False)
 class _Clear:
-    """A line that cleared gradients: those of a tensor, or of what an optimizer or a module has."""
-
+    # A line that cleared gradients: those of a tensor, or of what an optimizer or a module has.
     owner: Any
     at: Source
     begun: int
@@ -81,7 +78,7 @@ class NoneReads(KeptGradients):
             return self._is_none(tensor, is_item)
 
     def _is_none(self, tensor: Any, is_item: bool) -> bool:
-        """Will ``tensor.grad`` give None, or that of an item? Not asked of tensors that may answer for themselves."""
+        # Will ``tensor.grad`` give None, or that of an item? Not asked of tensors that may answer for themselves.
         if type(tensor) not in ORDINARY or is_wrapped(tensor):
             return False
         if is_item:  # it is a leaf, or a result that retains nothing
@@ -136,7 +133,7 @@ class NoneReads(KeptGradients):
             self.reads[key] = read
 
     def _why_now(self, tensor: Tensor) -> WhyEmpty | None:
-        """What is sure already; the rest is known when the graphs of all passes are looked at."""
+        # What is sure already; the rest is known when the graphs of all passes are looked at.
         if not tensor.requires_grad:
             return WhyEmpty.FROZEN
         if not tensor.is_leaf and not tensor.retains_grad:
@@ -157,7 +154,7 @@ class NoneReads(KeptGradients):
         return NoneRead(at, read.text, read.at, why, cause)
 
     def _why(self, read: _Read) -> tuple[WhyEmpty, Source | None]:
-        """Why a tensor that keeps its gradient has none, and the line that is the cause, where one is known."""
+        # Why a tensor that keeps its gradient has none, and the line that is the cause, where one is known.
         calls = self.passing.calls[: read.begun]
         if self.passing.is_elsewhere or any(not call.is_over for call in calls):
             return WhyEmpty.UNKNOWN, None
@@ -172,14 +169,14 @@ class NoneReads(KeptGradients):
         return (WhyEmpty.LIMITED, limited[-1].at) if limited else (WhyEmpty.NOT_REACHED, None)
 
     def _taken_away(self, read: _Read, calls: Sequence[BackwardCall]) -> tuple[WhyEmpty, Source | None]:
-        """A pass has come to it; a derivative that the program wrote may have given it none."""
+        # A pass has come to it; a derivative that the program wrote may have given it none.
         if any(map(graph.is_custom, graph.all_nodes(node for call in calls for node in call.nodes))):
             return WhyEmpty.UNKNOWN, None
         return WhyEmpty.CLEARED if read.tensor.is_leaf else WhyEmpty.RETAINED_LATE, read.cause
 
 
 def _reaches(tensor: Tensor, calls: Sequence[BackwardCall]) -> bool:
-    """Do the graphs that these calls went through lead to a tensor?"""
+    # Do the graphs that these calls went through lead to a tensor?
     if any(root is tensor for call in calls for root in call.roots):
         return True
     nodes = graph.all_nodes(node for call in calls for node in call.nodes)

@@ -32,7 +32,7 @@ Extremes = tuple[Tensor, Tensor]
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Can it be summed as it is? Most can, and there are many."""
+    # Can it be summed as it is? Most can, and there are many.
     return (
         type(tensor) is Tensor and tensor.is_cpu and tensor.dtype in WIDE and tensor.layout is torch.strided
         and not tensor.requires_grad and not tensor.is_nested and tensor.is_contiguous()
@@ -40,7 +40,7 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 def _floating(tensor: Tensor) -> Tensor | None:
-    """The floating numbers that a tensor holds, without the zeros that a sparse one leaves out."""
+    # The floating numbers that a tensor holds, without the zeros that a sparse one leaves out.
     if tensor.is_meta or not is_floating(tensor):
         return None
     numbers = held(tensor)
@@ -51,10 +51,9 @@ def _floating(tensor: Tensor) -> Tensor | None:
 
 
 def _as_it_lies(numbers: Tensor) -> Tensor:
-    """The same numbers in the order in which memory has them, each once.
-
-    A transposed tensor is read ten times slower than it is by its strides, and an expanded one again and again.
-    """
+    # The same numbers in the order in which memory has them, each once.
+    #
+    # A transposed tensor is read ten times slower than it is by its strides, and an expanded one again and again.
     if numbers.is_contiguous():
         return numbers
     steps = numbers.stride()
@@ -115,7 +114,7 @@ def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
 
 
 def _same_numbers(tensor: Tensor) -> Any:
-    """Equal for tensors that hold the same numbers, such as a view of another shape: these are read once."""
+    # Equal for tensors that hold the same numbers, such as a view of another shape: these are read once.
     is_plain = tensor.layout is torch.strided and type(tensor) is Tensor and not tensor.is_nested and not tensor.is_meta
     if is_plain and tensor.is_contiguous():
         return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
@@ -133,7 +132,7 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
 
 @lru_cache(1024)
 def _finite(size: int) -> Nonfinite:
-    """The same for all tensors of a size: most are finite, and of few sizes."""
+    # The same for all tensors of a size: most are finite, and of few sizes.
     return Nonfinite(0, 0, size)
 
 
@@ -148,7 +147,7 @@ def unfit(named: Mapping[str, Tensor]) -> dict[str, Nonfinite]:
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
-    """The names of those whose sum is not finite."""
+    # The names of those whose sum is not finite.
     doubted, elsewhere = list[str](), dict[Any, list[tuple[str, Tensor]]]()
     for name, tensor in named.items():
         numbers = tensor if _is_plain(tensor) else _floating(tensor) if is_there(tensor) else None

@@ -93,7 +93,7 @@ class Births:
                 self.passes.append(current_pass())
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
-        """Judge a gradient, unless it is known to lie where one does that was judged."""
+        # Judge a gradient, unless it is known to lie where one does that was judged.
         if gradient.layout is not torch.strided or type(gradient) is not Tensor:
             address, size = 0, 0
         else:
@@ -109,7 +109,7 @@ class Births:
         return replace(passed, outcomes=outcomes)
 
     def _found(self, captures: Sequence[Capture], of: Collection[int] | None) -> dict[int, tuple[BackwardOp, ...]]:
-        """The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran."""
+        # The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran.
         if not self.judged:  # nothing is in doubt
             return {}
         told = self.judged.kinds()
@@ -141,7 +141,7 @@ def _always() -> bool:
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
-    """The capture that a gradient flows to: itself, or the only one that it can come to next."""
+    # The capture that a gradient flows to: itself, or the only one that it can come to next.
     node, number = edge
     if node is None:
         return None

@@ -69,7 +69,7 @@ class Steps:
 
 
 def _written_uncounted(optimizer: Optimizer) -> list[Tensor]:
-    """The parameters that a step writes to without a new version."""
+    # The parameters that a step writes to without a new version.
     fused = [group for group in optimizer.param_groups if group.get("fused")]
     return [tensor for group in fused for tensor in group["params"] if grad_of(tensor) is not None]
 

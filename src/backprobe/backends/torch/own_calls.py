@@ -37,7 +37,7 @@ def around_own_calls(modules: Iterable[Module], around: Callable[..., Any]) -> A
 
 
 def _owner(kind: type) -> type | None:
-    """The class that defines how modules of a class are called; None for one of PyTorch's."""
+    # The class that defines how modules of a class are called; None for one of PyTorch's.
     owner = next(one for one in kind.__mro__ if CALL in vars(one))
     return None if owner.__module__.partition(".")[0] == "torch" else owner
 

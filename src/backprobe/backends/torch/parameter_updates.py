@@ -97,11 +97,11 @@ class Updates:
                     self.held.append(tensor)
 
     def _name_leaves(self, frames: Sequence[FrameType]) -> None:
-        """Of what is held alone: another object may come to lie where one of the rest was."""
+        # Of what is held alone: another object may come to lie where one of the rest was.
         self.names |= {at: name for at, name in _names(frames).items() if at in self.leaves}
 
     def _arrived(self) -> None:
-        """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
+        # Backward is over: it has left gradients, which the program may clear before its next statement is seen.
         with self.quiet(), torch.no_grad():
             doubted = dict[str, Tensor]()
             for at, leaf in enumerate(self.awaited):
@@ -126,7 +126,7 @@ class Updates:
             self.awaited = [leaf for leaf in self.awaited if not leaf.is_written]
 
     def _look_closely(self) -> None:
-        """Were any written to that were awaited no longer, or where no version tells? Finite ones do not matter."""
+        # Were any written to that were awaited no longer, or where no version tells? Finite ones do not matter.
         with self.quiet(), torch.no_grad():
             doubted = [leaf for leaf in self.leaves.values() if self.judged.add(leaf.tensor) >= 0]
         if doubted:
@@ -216,7 +216,7 @@ def buffers(frames: Sequence[FrameType]) -> dict[str, Tensor]:
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:
-    """What the user's code calls leaves: variables, parameters of models, and those of an object's models."""
+    # What the user's code calls leaves: variables, parameters of models, and those of an object's models.
     found: dict[int, str] = {}
     for name, value in variables(frames):
         held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]
@@ -239,14 +239,14 @@ def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
 
 
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
-    """``SGD, lr 0.1``: the optimizers in the user's variables that some of these leaves belong to."""
+    # ``SGD, lr 0.1``: the optimizers in the user's variables that some of these leaves belong to.
     wanted = set(map(id, tensors))
     known = {id(value): value for _, value in variables(frames) if isinstance(value, Optimizer)}
     return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))
 
 
 def _described(optimizer: Optimizer) -> str:
-    """Its type and learning rates; what lies on a device is not asked for."""
+    # Its type and learning rates; what lies on a device is not asked for.
     rates = dict.fromkeys(group.get("lr") for group in optimizer.param_groups)
     told = [f"{rate:.6g}" for rate in rates if isinstance(rate, int | float)]
     return type(optimizer).__name__ + (f", lr {', '.join(told)}" if told else "")

@@ -104,7 +104,7 @@ def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow
 def _lead_around(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals, links: dict[int, list[Edge]]
 ) -> None:
-    """The base's new version, too, contributes to the view that was written."""
+    # The base's new version, too, contributes to the view that was written.
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
@@ -245,7 +245,7 @@ class Pass:
         return self.likes[nth].new_zeros(shape + self._shape(nth), layout=torch.strided)
 
     def _shape(self, nth: int) -> tuple[int, ...]:
-        """The shape of what flows to a source's edge, which is that of the base where the source is a view of it."""
+        # The shape of what flows to a source's edge, which is that of the base where the source is a view of it.
         geometry = self.sources[nth].geometry
         return tuple(self.likes[nth].shape) if geometry is None else geometry.base_size
 
@@ -270,12 +270,12 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 
 
 def _is_hooked(capture: Capture) -> bool:
-    """Does its tensor have hooks besides ours, which is on a leaf that is listened to?"""
+    # Does its tensor have hooks besides ours, which is on a leaf that is listened to?
     return len(capture.tensor._backward_hooks or ()) > (capture.leaf is not None)
 
 
 def _is_odd(arrived: Tensor) -> bool:
-    """Can its numbers not be added up as those of other tensors?"""
+    # Can its numbers not be added up as those of other tensors?
     return arrived.is_mkldnn or arrived.is_meta or arrived.is_nested or is_distributed(arrived)
 
 

@@ -117,10 +117,9 @@ class TorchCall(RecordedCall):
 
     @contextmanager
     def _made(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        """Make the call at these values: its outputs, and the leaves with respect to which they are differentiated.
-
-        Within this context they may be differentiated, which may call functions once more.
-        """
+        # Make the call at these values: its outputs, and the leaves with respect to which they are differentiated.
+        #
+        # Within this context they may be differentiated, which may call functions once more.
         made = dict(self.constants)
         for key, value in zip(self.inputs, values, strict=True):
             made[key] = torch.tensor(value).to(made[key]).requires_grad_()
@@ -214,7 +213,7 @@ class TorchRecheck(Recheck):
         return None if is_python_computing(function) or self.is_whole(function) else why_not_python(function)
 
     def _hooked(self, function: Any, tensors: Sequence[Tensor]) -> Iterator[str]:
-        """What has hooks of what a call is made of: they are not called when it is made again."""
+        # What has hooks of what a call is made of: they are not called when it is made again.
         if isinstance(function, torch.nn.Module):
             for part in function.modules():
                 if any(vars(part).get(name) for name in HOOKS):
@@ -277,7 +276,7 @@ def _doubled(tensor: Tensor) -> Tensor:
 
 
 def _derives(value: Any) -> bool:
-    """Is there a transform in it that differentiates a function, or that was made of one that does?"""
+    # Is there a transform in it that differentiates a function, or that was made of one that does?
     for one in (*(leaf for _, leaf in leaves(value)), *closed_over(value)):
         code = getattr(one, "__code__", None)
         if code is not None and code.co_filename.startswith(TRANSFORMS):
@@ -289,7 +288,7 @@ def _derives(value: Any) -> bool:
 
 
 def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
-    """From where to where a call of ``autograd.grad`` or ``backward`` goes back."""
+    # From where to where a call of ``autograd.grad`` or ``backward`` goes back.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor):
         return [owner], []
@@ -299,7 +298,7 @@ def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
 
 
 def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """A module and those in it, but for what its parameters are computed by: that is judged with it."""
+    # A module and those in it, but for what its parameters are computed by: that is judged with it.
     yield module
     for name, part in module.named_children():
         if name != "parametrizations" or not is_parametrized(module):

@@ -48,10 +48,9 @@ def multiple(root: Tensor) -> Multiple | None:
 
 
 def _number(saved: object) -> float | None:
-    """A single number that a node holds. Not where it has run already, nor where asking would run the user's hooks.
-
-    A block around a model hears of backward only when it has come to the first value that is recorded.
-    """
+    # A single number that a node holds. Not where it has run already, nor where asking would run the user's hooks.
+    #
+    # A block around a model hears of backward only when it has come to the first value that is recorded.
     held = getattr(saved, "data", None) if getattr(saved, "unpack_hook", None) is None else None
     return _single(held) if held is not None and held.device.type == "cpu" else None
 
@@ -126,7 +125,7 @@ def _is_divided(root: Tensor) -> bool:
 
 
 def _ratio(root: Tensor, capture: Capture) -> float | None:
-    """How many times a scalar another one is, where their numbers tell."""
+    # How many times a scalar another one is, where their numbers tell.
     part = capture.alias
     if part is None or root.numel() != 1 or part.numel() != 1 or root.is_complex() or part.is_complex():
         return None

@@ -43,7 +43,7 @@ def why_unread(tensor: Tensor) -> GapCode:
 
 
 def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
-    """The row of some numbers, and of zeros that are not among them."""
+    # The row of some numbers, and of zeros that are not among them.
     if not numbers.is_cpu:
         return masked(numbers, zeros) if numbers.numel() else repeated(ZERO, zeros) if zeros else NOTHING
     once, times = _once(numbers)
@@ -53,7 +53,7 @@ def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
 
 
 def _summed(parts: Iterable[Tensor]) -> Row:
-    """The row of all chunks."""
+    # The row of all chunks.
     row = NOTHING
     for chunk in parts:
         row = merged(row, measured(chunk.numpy(), float(chunk.sum())))
@@ -61,7 +61,7 @@ def _summed(parts: Iterable[Tensor]) -> Row:
 
 
 def _readable(numbers: Tensor) -> Iterator[Tensor]:
-    """Chunks that NumPy reads as they lie in memory. What has to be copied for that is copied in small parts."""
+    # Chunks that NumPy reads as they lie in memory. What has to be copied for that is copied in small parts.
     for chunk in chunks(numbers, CHUNK):
         if chunk.dtype in PLAIN and chunk.is_contiguous():
             yield chunk
@@ -74,7 +74,7 @@ ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
-    """The real numbers that a tensor holds in this process, and how many zeros it leaves out."""
+    # The real numbers that a tensor holds in this process, and how many zeros it leaves out.
     own = here(tensor)
     if own.is_quantized:
         own = own.dequantize()
@@ -97,7 +97,7 @@ def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
 
 
 def _once(numbers: Tensor) -> tuple[Tensor, int]:
-    """Each number of an expanded tensor once, and how many times it is there."""
+    # Each number of an expanded tensor once, and how many times it is there.
     steps = numbers.stride()
     if 0 not in steps or not numbers.numel():
         return numbers, 1
@@ -169,7 +169,7 @@ def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]
 
 
 def _transfer(numbers: Tensor) -> tuple[Tensor, Callable[[], object]]:
-    """A copy in this machine's memory, and what waits until it is there."""
+    # A copy in this machine's memory, and what waits until it is there.
     if numbers.is_cpu:
         return numbers, tuple
     copy = numbers.to("cpu", non_blocking=True)

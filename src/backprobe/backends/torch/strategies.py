@@ -112,7 +112,7 @@ def with_leaves(
 
 
 def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers: Givers) -> dict[int, Outcome]:
-    """The outcomes of those that lack a gradient because a backward written in Python returned None."""
+    # The outcomes of those that lack a gradient because a backward written in Python returned None.
     found: dict[int, Outcome] = {}
     for at, one in outcomes.items():
         edge = captures[at].edge or gradient_edge(captures[at].tensor) if one.why is NO_PATH else None
@@ -125,7 +125,7 @@ def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers
 def _zeros(
     captures: Sequence[Capture], there: Sequence[int], gradients: Mapping[int, Tensor], givers: Givers
 ) -> list[tuple[int, Reason]]:  # fmt: skip
-    """The leaves whose gradients are zero behind functions with a backward of the program's own."""
+    # The leaves whose gradients are zero behind functions with a backward of the program's own.
     edges = [(at, captures[at].edge) for at in there]
     leaves = [(at, edge.node, gradients[at]) for at, edge in edges if edge is not None]
     found = custom_functions.zero_by_hand(leaves, givers)
@@ -159,7 +159,7 @@ def outcome(
 
 
 def _value(capture: Capture, live: bool) -> Any:
-    """The value, detached; ``live``, the tensor with its history, where the gradients have theirs as well."""
+    # The value, detached; ``live``, the tensor with its history, where the gradients have theirs as well.
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:
@@ -200,7 +200,7 @@ def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
 def _separate(
     options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> dict[int, Tensor | None]:
-    """As many passes as values: kept to show what that costs."""
+    # As many passes as values: kept to show what that costs.
     return {
         at: torch.autograd.grad(
             [output], [capture.edge], [cotangent] if cotangent is not None else None,
@@ -213,7 +213,7 @@ def _separate(
 def _backward(
     options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> dict[int, Tensor | None]:
-    """One ``backward()``. It adds to the ``.grad`` of every leaf it reaches: put back what they held."""
+    # One ``backward()``. It adds to the ``.grad`` of every leaf it reaches: put back what they held.
     leaves = graph.leaves(graph.nodes(output))
     held = [leaf.grad for leaf in leaves]
     for leaf in leaves:
@@ -230,7 +230,7 @@ def _backward(
 
 
 def _refuse_where_wrong(strategy: str, captures: Sequence[Capture]) -> None:
-    """Three of the strategies look at tensors, not at versions of them, and do not agree about the user's hooks."""
+    # Three of the strategies look at tensors, not at versions of them, and do not agree about the user's hooks.
     differentiated = [c for c in captures if c.edge is not None]
     own_hooks = 1 if strategy == "hooks" else 0
     if any(c.version != version(c.tensor) or c.geometry for c in differentiated):

@@ -72,8 +72,7 @@ class Structure:
 
 @dataclass(frozen=True, eq=False)
 class _OwnStructure(Structure):
-    """A model that says itself which modules and parameters it has."""
-
+    # A model that says itself which modules and parameters it has.
     given: Mapping[str, Parameter]
 
     def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
@@ -106,7 +105,7 @@ def structure(model: Module) -> Structure:
 
 
 def _shape(children: Names, parameters: Names) -> Shape:
-    """The shape of a model, from the names that its modules hold others under, from level to level."""
+    # The shape of a model, from the names that its modules hold others under, from level to level.
     paths, below = [""], []
     for at, names in enumerate(children):
         below.append(range(len(paths), len(paths) + len(names)))

@@ -69,6 +69,6 @@ def _add(running: Running, chunk: Tensor) -> None:
 
 
 def _largest(parts: Tensor) -> float:
-    """The largest magnitude; NaN where there is one, as ``aminmax`` has it."""
+    # The largest magnitude; NaN where there is one, as ``aminmax`` has it.
     low, high = map(float, torch.aminmax(parts))
     return max(-low, high) if math.isfinite(low) else abs(low)

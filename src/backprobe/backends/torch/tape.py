@@ -172,7 +172,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
             capture.in_vain = None
 
     def _place(self) -> None:
-        """Sort the captures by their memory: only where something is written does that matter."""
+        # Sort the captures by their memory: only where something is written does that matter.
         for capture in self.unplaced:
             place = memory(capture.tensor)
             self.by_memory.setdefault(place, []).append(capture)
@@ -180,7 +180,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.unplaced.clear()
 
     def _written_unseen(self, tensor: Tensor) -> bool:
-        """Has something that was not announced written to this tensor's memory?"""
+        # Has something that was not announced written to this tensor's memory?
         self._place()
         return self.known_versions.get(memory(tensor)) != self.version(tensor)
 
@@ -232,7 +232,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         return GradStatus.FROZEN, Reason("frozen")
 
     def _is_beside(self, tensor: Tensor) -> bool:
-        """Does it share its memory with a capture that has a history?"""
+        # Does it share its memory with a capture that has a history?
         if not self.is_floating(tensor):
             return False
         self._place()
@@ -363,7 +363,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         return found
 
     def _kept(self, tensor: Tensor) -> list[Capture]:
-        """The captures whose value lies in this tensor's memory now; they keep it, whatever is written."""
+        # The captures whose value lies in this tensor's memory now; they keep it, whatever is written.
         self._place()
         held = self.by_memory.get(memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
@@ -407,7 +407,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         return ran.result, passes
 
     def _passed(self, root: Root, captures: Sequence[Capture], keeps: bool) -> Backward:
-        """Run backward once."""
+        # Run backward once.
         if self.exposed and isinstance(root.output, Tensor) and root.output.grad_fn is not None:
             self.look_at_saved([root.output.grad_fn])
         births = Births(self.quiet) if self.options.nonfinite else None
@@ -479,7 +479,7 @@ def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
 
 
 def _mode() -> str:
-    """The mode that switches gradients off, empty where they are on."""
+    # The mode that switches gradients off, empty where they are on.
     return "" if torch.is_grad_enabled() else mode()
 
 
@@ -488,7 +488,7 @@ def _is_copy_slices(base: Tensor) -> bool:
 
 
 def _view_nodes(tensor: Tensor) -> list[Node]:
-    """The nodes of a view and of the views between it and its base: those that a write through it goes around."""
+    # The nodes of a view and of the views between it and its base: those that a write through it goes around.
     base = tensor._base if tensor._is_view() else None
     if base is None or not tensor.requires_grad or tensor.grad_fn is None:
         return []
@@ -501,14 +501,14 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
 
 
 def _is_written_past(capture: Capture) -> bool:
-    """Has it other contents than it had, and the same version? What is freed is not changed."""
+    # Has it other contents than it had, and the same version? What is freed is not changed.
     if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
         return False
     return is_there(capture.alias) and not same_content(capture.alias, capture.snapshot)
 
 
 def _is_exchanged(capture: Capture) -> bool:
-    """Does the tensor lie elsewhere than when it was captured? Subclasses may keep no memory of their own."""
+    # Does the tensor lie elsewhere than when it was captured? Subclasses may keep no memory of their own.
     tensor, alias = capture.tensor, capture.alias
     if type(tensor) is not Tensor or alias is None or tensor.layout is not torch.strided or tensor.is_nested:
         return False

@@ -50,7 +50,7 @@ def is_distributed(tensor: Tensor) -> bool:
 
 
 def _lie_alike(one: Any, other: Any) -> bool:
-    """Do the processes have the same parts of both, which can be added part by part? Parts of a maximum cannot."""
+    # Do the processes have the same parts of both, which can be added part by part? Parts of a maximum cannot.
     if not (is_distributed(one) and is_distributed(other)) or one.placements != other.placements:
         return False
     return one.device_mesh == other.device_mesh and all(
@@ -59,7 +59,7 @@ def _lie_alike(one: Any, other: Any) -> bool:
 
 
 def _here_alone(operation: Callable[..., Tensor], *tensors: Any) -> Tensor:
-    """An operation on what lies in this process, in the wrapper that the tensors have."""
+    # An operation on what lies in this process, in the wrapper that the tensors have.
     first = tensors[0].detach()
     own = {}
     for name in (found := first.__tensor_flatten__())[0]:
@@ -250,14 +250,14 @@ class Memory:
 
 
 def _covered(tensor: Tensor) -> tuple[int, int]:
-    """The bytes of its storage that a tensor reaches: the first, and the one after the last."""
+    # The bytes of its storage that a tensor reaches: the first, and the one after the last.
     first = int(tensor.storage_offset())
     last = first + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     return first * tensor.element_size(), (last + 1) * tensor.element_size()
 
 
 def _end(tensor: Tensor) -> int:
-    """The byte of its storage after the last that a tensor reaches."""
+    # The byte of its storage after the last that a tensor reaches.
     if tensor.is_contiguous():  # most are, and then there is nothing to sum
         return (int(tensor.storage_offset()) + tensor.numel()) * tensor.element_size()
     return _covered(tensor)[1]

@@ -96,7 +96,7 @@ class TrainedNames:
         return next(self._other_names(parameter), f"a parameter of shape {tuple(parameter.shape)}")
 
     def _other_names(self, parameter: Tensor) -> Iterator[str]:
-        """What the program calls one that lies in no model, the plainest first."""
+        # What the program calls one that lies in no model, the plainest first.
         yield from (name for name, value in (*self.variables, *self.globals) if value is parameter)
         yield from (
             f"{name}[{key!r}]" for name, value in self.variables if type(value) is dict
@@ -117,7 +117,7 @@ class TrainedNames:
         return known[1] if known is not None else called.module if called is not None else None
 
     def _called_with(self, parameter: Tensor) -> Held | None:
-        """The functional call that had it, of a module that has a name."""
+        # The functional call that had it, of a module that has a name.
         found = self.held.get(id(parameter))
         is_it = found is not None and found.tensor() is parameter and id(found.module) in self.modules
         return found if is_it else None

@@ -84,10 +84,9 @@ class Runs:
             calls[at, mode] = tuple(around[:MOST])
 
     def _applied(self, node: Any, frame: FrameType) -> None:
-        """A function with a backward in Python is applied to ``node.next_functions``: keep these if its result is lost.
-
-        One that writes into its arguments gives its result to these.
-        """
+        # A function with a backward in Python is applied to ``node.next_functions``: keep these if its result is lost.
+        #
+        # One that writes into its arguments gives its result to these.
         if any(node.needs_input_grad) and "mark_dirty" not in frame.f_code.co_names and len(self.dropped) < MOST:
             above = islice(dropwhile(lambda one: one.f_code is APPLY, callers(frame.f_back)), MOST)
             users = takewhile(lambda one: package(one.f_code.co_filename) is None, above)
@@ -208,7 +207,7 @@ class Census:
         return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._look)]
 
     def _look(self, optimizer: Optimizer, *_: Any) -> None:
-        """After the step as well: its closure may have called ``backward()``."""
+        # After the step as well: its closure may have called ``backward()``.
         if torch.compiler.is_compiling():
             return
         self.stepped[optimizer] = None
@@ -266,7 +265,7 @@ class Census:
         return [*found, *zeros, *givers.unrecorded()]
 
     def _leaves(self, one: Tensor, names: TrainedNames) -> Iterable[Tensor]:
-        """A parameter, or where the program has put a result in its place, those that its module ran with before."""
+        # A parameter, or where the program has put a result in its place, those that its module ran with before.
         if one.is_leaf:
             return (one,)
         name, owner = names.owners.get(id(one), ("", None))
@@ -305,7 +304,7 @@ class Census:
                         tuple(map(names.of, cleared)), tuple(spare))  # fmt: skip
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
-        """By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint."""
+        # By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
@@ -315,9 +314,8 @@ class Census:
     def _without_at_step(
         self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
     ) -> tuple[list[Tensor], set[int]]:  # fmt: skip
-        """The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
-        gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
-        """
+        # The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
+        # gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
         reached = {count: Reached(calls[:count]) for count in {self.before[id(one)] for one in lacking}}
         behind = [one for one in lacking if reached[self.before[id(one)]].any_of([one])]
@@ -361,7 +359,7 @@ class Census:
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
     def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[Ran, Module]:
-        """Did the module of a parameter run? With it the module that this is known of, perhaps one around it."""
+        # Did the module of a parameter run? With it the module that this is known of, perhaps one around it.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
@@ -383,20 +381,20 @@ class Census:
 
 
 def _is_of_no_model(one: Untrained) -> bool:
-    """Does an optimizer have a parameter that is of no model that ran?"""
+    # Does an optimizer have a parameter that is of no model that ran?
     is_root = one.ran is Ran.NOT_CALLED and "." not in one.module
     return bool(one.held_by) and (is_root or (not one.module and one.ran is Ran.UNKNOWN))
 
 
 def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
-    """The lines of the backwards in Python that returned None in the place of its gradient."""
+    # The lines of the backwards in Python that returned None in the place of its gradient.
     edge = gradient_edge(parameter)
     functions = () if edge is None else givers.by_hand(edge.node)
     return tuple([ModuleCall(one.line, f"{one.name}()") for one in functions if one.line is not None])
 
 
 def _is_opaque(module: Module) -> bool:
-    """May it run without its forward being entered in this thread?"""
+    # May it run without its forward being entered in this thread?
     own = vars(module)
     return isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel) or (
         own.get("_compiled_call_impl") is not None or type(module).__name__ == "OptimizedModule"
@@ -406,7 +404,7 @@ def _is_opaque(module: Module) -> bool:
 def _carriers(
     lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
 ) -> dict[int, tuple[int, ...]]:
-    """By identity of the parameter: the captures that lead back to it, and to no other that does."""
+    # By identity of the parameter: the captures that lead back to it, and to no other that does.
     wanted = {id(one) for one in lacking}
     leads: dict[Any, frozenset[int]] = {}
     found: dict[int, list[int]] = {at: [] for at in wanted}
@@ -421,7 +419,7 @@ def _carriers(
 
 
 def _leading(root: Any, wanted: set[int], known: dict[Any, frozenset[int]]) -> frozenset[int]:
-    """The wanted leaves that a node leads to."""
+    # The wanted leaves that a node leads to.
     pending = [root]
     while pending:
         node = pending[-1]

@@ -62,7 +62,7 @@ class TorchTrials(Trials):
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        """The first run shows which modules there are: each goes on with copies of its buffers."""
+        # The first run shows which modules there are: each goes on with copies of its buffers.
         thread = threading.get_ident()
 
         def called(module: Module, _: Any) -> None:

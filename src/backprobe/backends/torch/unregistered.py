@@ -61,12 +61,12 @@ def not_held(names: TrainedNames, leaves: Mapping[int, Tensor]) -> Iterator[Unre
 
 
 def _held(optimizers: Iterable[Optimizer]) -> set[int]:
-    """By identity: the tensors that optimizers have."""
+    # By identity: the tensors that optimizers have.
     return {id(one) for optimizer in optimizers for one in parameters(optimizer)}
 
 
 def _all_optimizers() -> list[Optimizer]:
-    """Each that is alive, wherever the program keeps it."""
+    # Each that is alive, wherever the program keeps it.
     return [one for one in gc.get_objects() if issubclass(type(one), Optimizer) and hasattr(one, "param_groups")]
 
 
@@ -85,7 +85,7 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
 
 
 def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[int]) -> Iterator[Found]:
-    """Plain tensors that got a gradient, and those that were computed once from a tensor of no model."""
+    # Plain tensors that got a gradient, and those that were computed once from a tensor of no model.
     for module in ran:
         for attribute, value in [*vars(module).items(), *module._buffers.items()]:
             if not isinstance(value, Tensor) or not value.requires_grad or not _is_kept(module, attribute):
@@ -99,7 +99,7 @@ def _tensors(ran: Iterable[Module], stray: Collection[int], owners: Collection[i
 
 
 def _constants(module: Module) -> Iterator[tuple[str, str]]:
-    """The floating-point tensors that the program's own forward reads, and that nothing trains or writes to."""
+    # The floating-point tensors that the program's own forward reads, and that nothing trains or writes to.
     if package(forward_code(module).co_filename) is not None:
         return
     for kind, held in ((Stray.CONSTANT, vars(module)), (Stray.BUFFER, module._buffers)):
@@ -112,10 +112,9 @@ def _constants(module: Module) -> Iterator[tuple[str, str]]:
 
 
 def _is_kept(module: Module, attribute: str) -> bool:
-    """Does ``__init__`` alone put something there, and does nothing in that file use gradients by itself?
-
-    What another method puts there may be data, such as an input that requires a gradient.
-    """
+    # Does ``__init__`` alone put something there, and does nothing in that file use gradients by itself?
+    #
+    # What another method puts there may be data, such as an input that requires a gradient.
     kind = type(module)
     codes = [code for base in kind.__mro__[: kind.__mro__.index(Module)] for code in _codes(base)]
     writers = {code.co_name for code in codes if attribute in _stored(code)}
@@ -135,5 +134,5 @@ def _codes(kind: type[Any]) -> Iterator[CodeType]:
 
 @lru_cache(1024)
 def _stored(code: CodeType) -> frozenset[str]:
-    """The attributes that a function writes."""
+    # The attributes that a function writes.
     return frozenset(one.argval for one in dis.get_instructions(code) if one.opname == "STORE_ATTR")

@@ -40,7 +40,7 @@ def named(tensors: Sequence[Tensor], error: BaseException) -> str:
 
 
 def _modules(error: BaseException) -> Iterator[Module]:
-    """The modules whose methods an error came through."""
+    # The modules whose methods an error came through.
     step = error.__traceback__
     while step is not None:
         frame: FrameType = step.tb_frame

@@ -36,7 +36,7 @@ class TorchVariations(Variations):
 
 
 def _generators(target: Any) -> list[torch.Generator]:
-    """PyTorch's generators that a function finds, or a module has."""
+    # PyTorch's generators that a function finds, or a module has.
     held = [module for one in held_by(target) if isinstance(one, nn.Module) for module in one.modules()]
     own = [leaf for module in held for _, leaf in leaves(vars(module)) if isinstance(leaf, torch.Generator)]
     return list(dict.fromkeys([*own, *(one for one in held_by(target) if isinstance(one, torch.Generator))]))

@@ -71,7 +71,7 @@ class WatchedGaps:
     def _never(
         self, heard: Mapping[Module, Any], names: Mapping[Tensor, str], wants: Callable[[str], bool]
     ) -> Iterator[Key]:
-        """What was selected and has had no row so far."""
+        # What was selected and has had no row so far.
         kinds = self._kinds()
         for module, one in heard.items():
             if not one.places and type(module).forward is not NO_FORWARD and wants(one.path):
@@ -115,13 +115,13 @@ class WatchedGaps:
         return self.listener.place(name, kind) if self.listener.has(name, kind) else NONE
 
     def _came(self, name: str, missing: Container[Key]) -> bool:
-        """Was the tensor there in this step, of which a gradient is missing?"""
+        # Was the tensor there in this step, of which a gradient is missing?
         has_row = self.options.values and (name, VALUE) not in missing  # as from code that was compiled
         place = self._place(name, GRADIENT)
         return has_row or (place != NONE and place in self.came)
 
     def _why_local(self, path: str, has_no_gradient: bool, is_called: bool) -> GapCode | None:
-        """Why a local of a forward has no row; None where the forward did not run."""
+        # Why a local of a forward has no row; None where the forward did not run.
         forward = self.forwards.get(path)
         if forward is None:
             return GapCode.REMOVED

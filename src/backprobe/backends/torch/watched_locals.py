@@ -130,7 +130,7 @@ class WatchedLocals:
                 hear(one.forward, one.hearer)
 
     def _renew(self, one: WatchedForward) -> None:
-        """The program may have given a module or a class another forward."""
+        # The program may have given a module or a class another forward.
         if one.forward.made_from != definition(one.module):
             with suppress(NoSource):
                 one.forward = self.made[one.module] = BindingForward(one.module, self.selection.asks_operations)
@@ -154,7 +154,7 @@ class WatchedLocals:
 
 
 def _locals(forward: BindingForward) -> list[str]:
-    """The locals that a forward binds, without what it returns: that is heard from outside."""
+    # The locals that a forward binds, without what it returns: that is heard from outside.
     return [one for one in dict.fromkeys(site.local for site in forward.sites) if one not in ("", "return", "self")]
 
 

@@ -63,7 +63,7 @@ class WatchedScript:
         self.is_open = False
 
     def _compiled(self, following: Callable[..., Any], module: Module, *args: Any, **kwargs: Any) -> None:
-        """``module.compile()``: its calls run no hooks but those that are compiled, so they are heard around it."""
+        # ``module.compile()``: its calls run no hooks but those that are compiled, so they are heard around it.
         following(module, *args, **kwargs)
         call = getattr(module, "_compiled_call_impl", None)
         if call is None:
@@ -94,7 +94,7 @@ class WatchedScript:
             pass
 
     def _look(self, module: Module) -> None:
-        """Is it a model that an optimizer has? If none does so far, one may yet be made for it."""
+        # Is it a model that an optimizer has? If none does so far, one may yet be made for it.
         wrapper, module = module, _without_wrapper(module)
         own = set(module.parameters())
         held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
@@ -114,7 +114,7 @@ class WatchedScript:
 
 
 def _without_wrapper(module: Module) -> Module:
-    """The program's own model, inside of what compiles it and of what averages its gradients between processes."""
+    # The program's own model, inside of what compiles it and of what averages its gradients between processes.
     while isinstance(module, OptimizedModule | DistributedDataParallel):
         module = unwrapped(module) if isinstance(module, OptimizedModule) else module.module
     return module
@@ -125,8 +125,7 @@ def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
 
 
 def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
-    """What is called in the place of ``__init__``."""
-
+    # What is called in the place of ``__init__``.
     def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
         made.append(weakref.ref(instance))
         return following(instance, *args, **kwargs)

@@ -163,12 +163,12 @@ class OptimizerSteps:
 
 
 def _is_sharded(parameter: Tensor) -> bool:
-    """Does each process have a part of it?"""
+    # Does each process have a part of it?
     return any(one.is_shard() for one in getattr(parameter, "placements", ()))
 
 
 def _closure(args: Any, kwargs: Mapping[str, Any]) -> bool:
-    """Was ``step`` given a closure? The hooks' arguments begin with the optimizer."""
+    # Was ``step`` given a closure? The hooks' arguments begin with the optimizer.
     given = kwargs.get("closure", args[1] if len(args) > 1 else args[0] if args else None)
     return callable(given) and not isinstance(given, Optimizer)
 
@@ -199,7 +199,7 @@ def without_wrapper(options: WatchOptions, asked: str) -> WatchOptions:
 
 
 def _only_inside(wrapper: Optimizer, asked: str) -> Optimizer:
-    """The optimizer that another one holds. Raises BadOption if it does not hold exactly one."""
+    # The optimizer that another one holds. Raises BadOption if it does not hold exactly one.
     held = {name: one for name, one in vars(wrapper).items() if isinstance(one, Optimizer)}
     if len({*map(id, held.values())}) == 1:
         return next(iter(held.values()))

@@ -125,7 +125,7 @@ class TorchWatching(Watching):
         self.installed = ExitStack()
 
     def _check(self) -> None:
-        """Raise NothingMatched for patterns that match nothing."""
+        # Raise NothingMatched for patterns that match nothing.
         parts = watched_parts(self.model)
         self.locals.look(parts)
         modules, held = ([quote_path(path) for path, _ in of] for of in (parts, watched_parameters(self.model)))
@@ -184,7 +184,7 @@ class TorchWatching(Watching):
         self.leaf_hooks.close()
 
     def _add_of_grad(self) -> None:
-        """The step has run no ``backward()``: the gradients are those that ``autograd.grad`` took of one output."""
+        # The step has run no ``backward()``: the gradients are those that ``autograd.grad`` took of one output.
         rows, counts = self.grad_passes.of_one_output()
         if rows:
             self.listener.passed()
@@ -196,7 +196,7 @@ class TorchWatching(Watching):
                 self.listener.count(place, counted)
 
     def _leave_out_written(self) -> None:
-        """Gradients of views that were written to are not those of what was measured, or only a part of them."""
+        # Gradients of views that were written to are not those of what was measured, or only a part of them.
         for one in self.views:
             if not one.has_come and one.is_written:
                 self.written.update(one.gradient_places)
@@ -214,7 +214,7 @@ class TorchWatching(Watching):
                 self.locals.wake()
 
     def _follow_up(self) -> None:
-        """Raise Unsupported where a part of the model has run without what this watch has put in."""
+        # Raise Unsupported where a part of the model has run without what this watch has put in.
         if not self.before.codes:  # nearly always
             return
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
@@ -228,7 +228,7 @@ class TorchWatching(Watching):
             )  # fmt: skip
 
     def _look(self) -> None:
-        """Walk the model for parts that are not known: the program may put some in."""
+        # Walk the model for parts that are not known: the program may put some in.
         parts = watched_parts(self.model)
         for alias, name in self.locals.look(parts).items():
             self.listener.alias(alias, name)
@@ -253,7 +253,7 @@ class TorchWatching(Watching):
                     self.listener.alias(name, first_name)
 
     def _share(self, watched: WatchedModule, path: str) -> None:
-        """A module has another name, under which more of what it returns may be selected."""
+        # A module has another name, under which more of what it returns may be selected.
         if path not in watched.others:
             watched.others.append(path)
             watched.places.clear()
@@ -263,7 +263,7 @@ class TorchWatching(Watching):
 
     @leave_alone
     def _after(self, module: Module, args: Any, output: Any) -> None:
-        """After each call of each module, while gradients are recorded. Dynamo traces this with what it compiles."""
+        # After each call of each module, while gradients are recorded. Dynamo traces this with what it compiles.
         if not torch.is_grad_enabled():
             if not torch.compiler.is_compiling() and self.listener.is_measured:
                 self.gaps.without_grad.add(module)
@@ -275,7 +275,7 @@ class TorchWatching(Watching):
             self.run_after(module, output)
 
     def _called(self, module: Module, args: Any, output: Any) -> Any:
-        """After a call that runs no hooks."""
+        # After a call that runs no hooks.
         self._after(module, args, output)
         return output
 
@@ -303,14 +303,14 @@ class TorchWatching(Watching):
                     self._measure(watched, path, leaf)
 
     def _counts(self) -> bool:
-        """Is what runs now measured?"""
+        # Is what runs now measured?
         if not self.listener.is_measured or not _has_numbers():
             return False
         # inside a pass of backward, a checkpoint computes again what was measured in its first run
         return current_pass() < 0 or computing_again() is not None
 
     def _bound(self, forward: WatchedForward, local: str, value: Any, held: Bound) -> None:
-        """A forward has bound a local."""
+        # A forward has bound a local.
         if not (torch.is_grad_enabled() and threading.get_ident() == self.thread and self._counts()):
             return
         forward.bound.add(local)
@@ -335,7 +335,7 @@ class TorchWatching(Watching):
         return self.modules.get(module)
 
     def _known(self, module: int) -> bool:
-        """Is it a module of this model, which is to run with numbers? Asked while code is compiled."""
+        # Is it a module of this model, which is to run with numbers? Asked while code is compiled.
         if torch.compiler.is_exporting() or not _has_numbers():
             return False
         if module not in self.by_identity:
@@ -381,7 +381,7 @@ class TorchWatching(Watching):
             seen.gradient_places.append(places[1])
 
     def _await(self, seen: Measured, tensor: Tensor) -> None:
-        """Hear what comes back to a tensor."""
+        # Hear what comes back to a tensor.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
             if type(tensor) is Tensor and tensor._is_view():
@@ -402,7 +402,7 @@ class TorchWatching(Watching):
         return place(VALUE) if options.values else NONE, place(GRADIENT, is_scaled=True) if options.gradients else NONE
 
     def _name(self, watched: WatchedModule | WatchedForward, path: str) -> str | None:
-        """The name of a local, or of a part of what a module returns: the first that is selected, or None."""
+        # The name of a local, or of a part of what a module returns: the first that is selected, or None.
         if not isinstance(watched, WatchedModule):
             name = f"{quote_path(watched.path)}{path}"
             return name if self.selection.wants(name) else None
@@ -412,7 +412,7 @@ class TorchWatching(Watching):
     # backward
 
     def _arrive(self, seen: Measured, number: int, gradients: Sequence[Tensor | None]) -> None:
-        """A pass has come to what a module returned. Its root is heard even where it has no row."""
+        # A pass has come to what a module returned. Its root is heard even where it has no row.
         if not self.listener.is_measured:
             return
         running = current_pass()
@@ -442,13 +442,13 @@ class TorchWatching(Watching):
                 self.grad_passes.add(running, place, row, counted)
 
     def _count(self, places: Sequence[int], tensor: Tensor) -> None:
-        """Magnitudes, in the steps in which they are counted."""
+        # Magnitudes, in the steps in which they are counted.
         counted = exponents_of(tensor.detach()) if self.listener.is_counted else None
         for place in places if counted is not None else ():
             self.listener.count(place, counted)
 
     def _begun(self, running: int) -> bool:
-        """Is the pass that has just begun one of ``backward()``, and not of ``autograd.grad``?"""
+        # Is the pass that has just begun one of ``backward()``, and not of ``autograd.grad``?
         frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
         if frame is None or frame.f_code.co_name != "grad":
             if frame is None or innermost_call(frame.f_back) is None:  # not in another: a checkpoint runs its own
@@ -463,11 +463,11 @@ class TorchWatching(Watching):
         return False
 
     def _drop_repeated(self) -> None:
-        """A pass is over: what compiled code has computed in it belongs to checkpoints, which compute it again."""
+        # A pass is over: what compiled code has computed in it belongs to checkpoints, which compute it again.
         self.compiled.take_values()
 
     def _left(self, again: bool) -> None:
-        """A pass is over: what it left in ``.grad``, behind what others have queued for its end."""
+        # A pass is over: what it left in ``.grad``, behind what others have queued for its end.
         if again:
             queue_callback(partial(self._left, False))
         elif self.listener.is_measured:
@@ -475,7 +475,7 @@ class TorchWatching(Watching):
 
 
 def _has_numbers() -> bool:
-    """Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none."""
+    # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none.
     return torch._C._functorch.peek_interpreter_stack() is None and torch._C._get_tracing_state() is None
 
 

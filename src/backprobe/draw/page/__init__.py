@@ -51,7 +51,7 @@ def _json(data: Any) -> str:
 
 
 def _plain(data: Any) -> Any:
-    """Data without the numbers that JSON has none for: as texts that JavaScript reads as numbers."""
+    # Data without the numbers that JSON has none for: as texts that JavaScript reads as numbers.
     if isinstance(data, dict):
         return {key: _plain(value) for key, value in data.items()}
     if isinstance(data, list):
@@ -63,7 +63,7 @@ def _plain(data: Any) -> Any:
 
 @cache
 def _script() -> str:
-    """All modules in one."""
+    # All modules in one.
     return "\n".join(EXPORT.sub("", IMPORT.sub("", _file(f"{name}.js"))) for name in SCRIPTS)
 
 

@@ -96,17 +96,17 @@ class Content:
         return found
 
     def _back(self, contribution: Any) -> str:
-        """What flows back along an edge: of a large tensor its rms, for its shape is that of the value."""
+        # What flows back along an edge: of a large tensor its rms, for its shape is that of the value.
         summary = self.captions.summary(contribution)
         return forms(contribution, self.arrays)[2 if summary is not None and summary.size > SMALL else 0]
 
     def _unsummed(self) -> list[int]:
-        """The values of which it is not known that the recorded paths sum to their gradients."""
+        # The values of which it is not known that the recorded paths sum to their gradients.
         sums = self.record.path_sums
         return list(self.shown) if sums is None or not sums.agree else list(sums.unjudged_at)
 
     def _number(self, tensor: Any) -> float | None:
-        """The number of a tensor that holds one real number."""
+        # The number of a tensor that holds one real number.
         summary = self.arrays.summary(tensor)
         numbers = self.arrays.numbers(tensor) if summary is not None and summary.size == 1 else None
         return None if numbers is None or numbers.dtype.kind == "c" else float(numbers.reshape(()))

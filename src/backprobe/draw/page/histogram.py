@@ -28,7 +28,7 @@ def statistics(tensor: Any, arrays: Arrays) -> dict[str, Any] | None:
 
 
 def _histogram(numbers: Any) -> dict[str, Any]:
-    """Bars of equal width from the least to the greatest finite number; of complex ones, of their magnitudes."""
+    # Bars of equal width from the least to the greatest finite number; of complex ones, of their magnitudes.
     import numpy  # here, because the command line's help needs none
 
     read = numbers.size

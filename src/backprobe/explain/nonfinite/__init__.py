@@ -86,10 +86,9 @@ def _is_of_inf(birth: Finding) -> bool:
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
-    """Findings of one kind at one line, as in the turns of a loop, are reported once, with the first of them.
-
-    What comes in where no line is known is grouped with later versions of the same name.
-    """
+    # Findings of one kind at one line, as in the turns of a loop, are reported once, with the first of them.
+    #
+    # What comes in where no line is known is grouped with later versions of the same name.
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, one in enumerate(found):
         same = tuple(COUNT.sub("", text) for text in one.fields.values())
@@ -107,7 +106,7 @@ def _first(group: Sequence[Finding]) -> Finding:
 
 
 def _unexplained(known: Evidence) -> Iterator[Finding]:
-    """A bad output or gradient for which no place was found where it began: such a recording is not called clean."""
+    # A bad output or gradient for which no place was found where it began: such a recording is not called clean.
     values = [("output_unexplained", at, known.values[at]) for at in known.bad_outputs]
     grads = [("gradient_unexplained", at, known.grads[at]) for at in known.bad_grads]
     for code, at, state in (values or grads)[:1]:
@@ -123,7 +122,7 @@ def _clean(known: Evidence) -> str:
 
 
 def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
-    """All else that holds NaN or Inf: what recorded paths lead to from the births, and the rest."""
+    # All else that holds NaN or Inf: what recorded paths lead to from the births, and the rest.
     known, positions = forward.known, Graph.of(forward.known.record).positions
     places = {positions[one.name] for one in births if one.name in positions} | forward.masks
     starts = places | backward.owners | forward.origins.keys() | forward.following
@@ -140,7 +139,7 @@ def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[F
 
 
 def _listed(known: Evidence, code: str, values: Set[int], grads: Set[int], outputs: str = "") -> Finding | None:
-    """One finding about several values and gradients; None where there are none."""
+    # One finding about several values and gradients; None where there are none.
     every = [(what, known.names(sorted(some))) for what, some in (("more value", values), ("gradient", grads)) if some]
     facts = [say("spread_to", counted=plural(len(names), what), names=listed(names)) for what, names in every]
     return finding(code, every[0][1][0], None, facts=facts, outputs=outputs) if facts else None

@@ -22,7 +22,7 @@ MOST = 1_000_000
 
 
 def _axes(dim: Any) -> Any:
-    """A dimension as NumPy takes it: a number, a tuple, or None for all."""
+    # A dimension as NumPy takes it: a number, a tuple, or None for all.
     if dim is None or isinstance(dim, int):
         return dim
     return tuple(map(int, numpy.ravel(numpy.asarray(dim))))
@@ -36,8 +36,7 @@ def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _spread(is_root: bool, by_default: int) -> Callable[..., Array]:
-    """Variance or standard deviation."""
-
+    # Variance or standard deviation.
     def spread(x: Array, dim: Any = None, correction: Any = by_default, keepdim: Any = False) -> Array:
         if isinstance(dim, bool):
             raise TypeError("torch.std(x, unbiased)")
@@ -188,8 +187,7 @@ OTHERS: Mapping[str, Callable[..., Array]] = {
 def _with_position(
     function: Callable[..., Array], position: Callable[..., Array], of_two: Callable[..., Array]
 ) -> Callable[..., Array]:
-    """PyTorch's ``max`` and ``min``, which give values and positions along a dimension, or one value of each two."""
-
+    # PyTorch's ``max`` and ``min``, which give values and positions along a dimension, or one value of each two.
     def extreme(x: Array, dim: Any = None, keepdim: Any = False) -> Array:
         if isinstance(dim, numpy.ndarray | numpy.generic):
             return of_two(x, dim)

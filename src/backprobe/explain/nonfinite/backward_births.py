@@ -76,14 +76,14 @@ class BackwardPass:
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
-        """A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own."""
+        # A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own.
         if birth.operation != REENTRANT:
             return [birth]
         inside = self._between(order, self.known.consumers)  # no edge leads into what was computed again
         return [one for one in inside if one.wrt == birth.wrt] or [birth]
 
     def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
-        """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
+        # Where only entries are seen: a gradient that is worse than those of all that its value flows into.
         for at in order:
             state, following = self._arrived(at, at), self._differentiated(consumers[at])
             given = max((self._arrived(one, at) for one in following), default=State.FINITE)
@@ -96,7 +96,7 @@ class BackwardPass:
         return loops.arrivals(self.known)
 
     def _arrived(self, one: int, at: int) -> State:
-        """How bad the gradient of a value is beside that of another: within a loop, in one step of it."""
+        # How bad the gradient of a value is beside that of another: within a loop, in one step of it.
         arrivals = self._arrivals
         is_beside = one in arrivals and at in arrivals and arrivals[one].loop == arrivals[at].loop
         return arrivals[one].state if is_beside else self.known.grads[one]
@@ -110,7 +110,7 @@ class BackwardPass:
         return [at for at in places if self.entries[at].status is GradStatus.OK]
 
     def _operation(self, owner: int, wrt: int) -> str:
-        """What an entry's line computes, if that is all that lies between its value and one that it is applied to."""
+        # What an entry's line computes, if that is all that lies between its value and one that it is applied to.
         entry = self.entries[owner]
         applied = None if entry.source is None else applied_to(entry.source.expression, self.known.parts[owner])
         if applied is None:
@@ -122,18 +122,18 @@ class BackwardPass:
         return entry.op if wrt in recorded or may_be_unnamed else ""
 
     def _are_spelled_alike(self, one: int, other: int) -> bool:
-        """Are two values parts of one statement that read the same, of which a text can mean but one?"""
+        # Are two values parts of one statement that read the same, of which a text can mean but one?
         sources = [self.entries[at].source for at in (one, other)]
         places = {None if source is None else (source.file, source.line, source.expression) for source in sources}
         return len(places) == 1 and None not in places and bool(sources[0] and sources[0].expression)
 
     @cached_property
     def _unselected(self) -> Set[str]:
-        """The locals that the program has, and no entry holds since they were not asked for."""
+        # The locals that the program has, and no entry holds since they were not asked for.
         return {split(strip(name))[1] or "" for name in self.known.record.unseen}
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[Sequence[int]]:
-        """Those in whose backward it was, several together where one of them was: by what flowed, or by the numbers."""
+        # Those in whose backward it was, several together where one of them was: by what flowed, or by the numbers.
         if len(consumers) == 1:
             return [consumers]
         made = [one for one in consumers if self._flow(one, at) > self.known.grads[one]]
@@ -142,18 +142,18 @@ class BackwardPass:
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> State:
-        """How bad what flowed along an edge is, where that is known."""
+        # How bad what flowed along an edge is, where that is known.
         flow = next((edge.contribution for edge in self.entries[consumer].inputs if edge.at == at), None)
         numbers = None if flow is None else self.known.arrays.numbers(flow)
         return State.FINITE if numbers is None else of_numbers(numbers)
 
     def _has_pole(self, owner: int, at: int) -> bool:
-        """Has the operation of an entry an infinite derivative where a value lies?"""
+        # Has the operation of an entry an infinite derivative where a value lies?
         birth = Birth(owner, self._operation(owner, at), at, State.FINITE, self.known.grads[at])
         return _is_pole(self._why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
-        """Does its backward multiply by what is not finite: an exponential by itself, a product by the other factor?"""
+        # Does its backward multiply by what is not finite: an exponential by itself, a product by the other factor?
         computed, operands = self._computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
@@ -181,7 +181,7 @@ class BackwardPass:
         return within | {source for owner in self.owners for source in self.known.direct[owner]}
 
     def _meets_bad_part(self, birth: Birth) -> bool:
-        """Does a zero gradient meet a part of the line that is not finite, which the value shows, too?"""
+        # Does a zero gradient meet a part of the line that is not finite, which the value shows, too?
         why = self._why(birth).mechanism
         if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
             return False
@@ -201,7 +201,7 @@ class BackwardPass:
         return reached(found | handed, lambda at: bad.intersection(direct[at]))
 
     def _is_consequence(self, birth: Birth) -> bool:
-        """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
+        # Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?
         if not self.forward.harmful.isdisjoint((birth.owner, *self.known.direct[birth.owner])):
             return not self._is_of_masked_row(birth)
         if birth.given is State.FINITE:
@@ -212,7 +212,7 @@ class BackwardPass:
         )
 
     def _is_of_masked_row(self, birth: Birth) -> bool:
-        """Is it of a row of −Inf alone, whose logarithm of a sum is −Inf rightly, and has no derivative?"""
+        # Is it of a row of −Inf alone, whose logarithm of a sum is −Inf rightly, and has no derivative?
         why = self._why(birth).mechanism if birth.given is State.FINITE else None
         return why is not None and why.code == "pole_of_result"
 
@@ -305,7 +305,7 @@ class BackwardPass:
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
 
     def _left_out(self, owner: int, why: Why) -> Mechanism:
-        """What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0."""
+        # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.
         assert why.hidden is not None
         word = WORDS[self._computation(owner, None).state(why.hidden)]
         if why.mechanism is None:
@@ -314,7 +314,7 @@ class BackwardPass:
         return Mechanism("zero_gradient_part", fields)
 
     def _hidden(self, birth: Birth, why: Why, facts: Sequence[str]) -> Finding:
-        """Inf in a part of a line, whose value is finite again."""
+        # Inf in a part of a line, whose value is finite again.
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
         word = WORDS[self._computation(owner, None).state(part)]
@@ -326,7 +326,7 @@ class BackwardPass:
         )  # fmt: skip
 
     def _unclear(self, birth: Birth) -> Finding:
-        """One of several lines made it, and which of them is not known: none is blamed."""
+        # One of several lines made it, and which of them is not known: none is blamed.
         assert birth.wrt is not None
         known, suspects = self.known, (birth.owner, *birth.others)
         facts = [*map(known.line, suspects[:MOST]), say("received", given=given(birth.given))]
@@ -339,18 +339,18 @@ class BackwardPass:
         )  # fmt: skip
 
     def _why(self, birth: Birth) -> Why:
-        """What happened, by the numbers that the parts of the line were computed from."""
+        # What happened, by the numbers that the parts of the line were computed from.
         if birth not in self._whys:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
     def _computation(self, owner: int, wrt: int | None) -> Computation:
-        """What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf."""
+        # What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf.
         known, example = self.known, self._example(owner, wrt)
         return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
 
     def _example(self, owner: int, wrt: int | None) -> tuple[int, ...] | None:
-        """None outside of a vmap; and in loops, whose steps hand on what they are given."""
+        # None outside of a vmap; and in loops, whose steps hand on what they are given.
         known, axes = self.known, self.entries[owner].axes
         if not axes or loops.STEP in axes:
             return None
@@ -377,13 +377,13 @@ class BackwardPass:
         return Why(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
 
     def _may_be(self, birth: Birth, part: Term) -> bool:
-        """May a part of a line be the operation of a birth?"""
+        # May a part of a line be the operation of a birth?
         if birth.operation:
             return part.op == known_as(birth.operation) or part.op in WRITTEN_AS.get(known_as(birth.operation), ())
         return part.op in mechanism.POLES and (birth.wrt is None or birth.wrt in part.leaves())
 
     def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
-        """What is known of the operation of a birth, where it is this part of the line."""
+        # What is known of the operation of a birth, where it is this part of the line.
         known, wrt, owner = self.known, birth.wrt, birth.owner
         known_about: dict[str, Any] = {
             "whole": computed.result,
@@ -411,14 +411,14 @@ class BackwardPass:
         return mechanism.Received(operation, **known_about)
 
     def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
-        """What came to the outermost operation of a line where a part that it was applied to is not finite."""
+        # What came to the outermost operation of a line where a part that it was applied to is not finite.
         for one in map(numpy.asarray, operands):
             if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
                 return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}
         return {}
 
     def _masked(self, birth: Birth, part: Term | None) -> list[str]:
-        """For a birth behind a ``where``: the branch that it lies in, which the condition did not select there."""
+        # For a birth behind a ``where``: the branch that it lies in, which the condition did not select there.
         behind = reached([birth.owner], self.followers.__getitem__)
         for at in sorted(behind):  # the nearest first
             found = self._branch(at, behind, birth, part)
@@ -430,7 +430,7 @@ class BackwardPass:
         return []
 
     def _branch(self, at: int, behind: Set[int], birth: Birth, part: Term | None) -> tuple[Term, Term] | None:
-        """The argument of a ``where`` that holds the value of a birth, and is not selected where that is bad."""
+        # The argument of a ``where`` that holds the value of a birth, and is not selected where that is bad.
         computed = self.known.computation(at)
         for where in (one for one in computed.term if one.op == "where" and len(one.args) == 3):
             mask = computed.value(where.args[0])
@@ -443,13 +443,13 @@ class BackwardPass:
         return None
 
     def _is_left_out(self, mask: Any, is_selected: bool, birth: Birth) -> bool:
-        """Are there places that a branch was not selected at, among those where the birth is, if that can be seen?"""
+        # Are there places that a branch was not selected at, among those where the birth is, if that can be seen?
         out = numpy.asarray(mask, bool) != is_selected
         grad = None if birth.wrt is None else self.known.grad_numbers(birth.wrt)
         return bool((out & ~numpy.isfinite(grad)).any() if grad is not None and grad.shape == out.shape else out.any())
 
     def _chain(self, birth: Birth) -> tuple[str, ...]:
-        """From the line of the birth to the leaf that its gradient comes to, as far as names go."""
+        # From the line of the birth to the leaf that its gradient comes to, as far as names go.
         path, at = [birth.owner], birth.wrt
         while at is not None and at not in path:
             path.append(at)
@@ -459,7 +459,7 @@ class BackwardPass:
     # gradients that no operation made so
 
     def _come_in(self) -> Iterator[int]:
-        """The entries with a gradient that is not finite, though no operation that is seen made it so."""
+        # The entries with a gradient that is not finite, though no operation that is seen made it so.
         known, harmful = self.known, self.forward.harmful
         made_for = {birth.wrt for birth in self.made}  # None stands for any
         places = {birth.owner for birth in self.made}.union(self.forward.origins)
@@ -472,7 +472,7 @@ class BackwardPass:
                 yield at
 
     def _appeared(self, at: int) -> Finding:
-        """A gradient that is not finite, and what may have made it so."""
+        # A gradient that is not finite, and what may have made it so.
         known, facts = self.known, [self.known.gradient(at)]
         appeared = partial(known.finding, at, facts=facts, word=WORDS[known.grads[at]])
         outputs = [one for one in self.followers[at] if one in known.record.outputs]

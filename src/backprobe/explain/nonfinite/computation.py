@@ -22,7 +22,7 @@ PASSING = frozenset({"item", "detach", "clone", "contiguous", "data", "stop_grad
 
 
 def _is_written_out(term: Term) -> bool:
-    """Is it a number that the program spells, as ``float("inf")``?"""
+    # Is it a number that the program spells, as ``float("inf")``?
     return all(one.op or one.is_constant for one in term) and not any(one.at is not None for one in term)
 
 
@@ -79,7 +79,7 @@ class Computation:
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
     def _taken(self, term: Term) -> Term | None:
-        """What ``one if test else other`` is; None where the test is not known. The other was never computed."""
+        # What ``one if test else other`` is; None where the test is not known. The other was never computed.
         test, one, other = term.args
         known = self.value(test)
         return None if known is None or numpy.size(known) != 1 else one if known else other
@@ -123,7 +123,7 @@ class Computation:
 
     @property
     def _whole(self) -> Array:
-        """What the evaluation gives; None where it gives nothing of that shape."""
+        # What the evaluation gives; None where it gives nothing of that shape.
         made = self.value(self.term) if self.term.op else None
         if made is None or self.result is None or isinstance(made, tuple | slice | str):
             return None
@@ -144,7 +144,7 @@ class Computation:
         return self.term.op in arithmetic.ABSORBING and self.value(self.term) is None and self.is_bad(term)
 
     def _births(self, term: Term, places: Array) -> Iterator[Term]:
-        """Those of a part, at the places that count: None stands for all."""
+        # Those of a part, at the places that count: None stands for all.
         flowing = list(self._flowing(term, places))
         for one, there in flowing:
             if one.at is None:
@@ -154,7 +154,7 @@ class Computation:
             yield term
 
     def _flowing(self, term: Term, places: Array) -> Iterator[tuple[Term, Array]]:
-        """The operands whose NaN and Inf come to a part, and at which of their places."""
+        # The operands whose NaN and Inf come to a part, and at which of their places.
         if term.op == "chosen":
             taken = self._taken(term)
             yield from self._at([(taken, None)] if taken is not None else [], places)
@@ -176,14 +176,14 @@ class Computation:
                 yield one, bad if value is not None and bad is not None and bad.shape == numpy.shape(value) else None
 
     def _is_made_here(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> bool:
-        """Is it NaN or Inf where all its operands are finite?"""
+        # Is it NaN or Inf where all its operands are finite?
         if not flowing:
             return self.is_bad(term)
         own = self._own(term, places, flowing)
         return own is not None and bool(own.any())
 
     def _own(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> Array:
-        """The places at which it is NaN or Inf, and its operands are finite; None where that is not known."""
+        # The places at which it is NaN or Inf, and its operands are finite; None where that is not known.
         value = self.result if term is self.term else self.value(term)
         if term.op not in arithmetic.ELEMENTWISE or value is None:
             return None
@@ -238,7 +238,7 @@ class Computation:
 
 
 def _fits(one: Array, other: Array) -> bool:
-    """Have two arrays, or numbers, shapes that go together?"""
+    # Have two arrays, or numbers, shapes that go together?
     try:
         numpy.broadcast_shapes(numpy.shape(one), numpy.shape(other))
     except ValueError:
@@ -247,7 +247,7 @@ def _fits(one: Array, other: Array) -> bool:
 
 
 def _both(one: Array, other: Array) -> Array:
-    """Where both hold, None standing for everywhere."""
+    # Where both hold, None standing for everywhere.
     if one is None or other is None:
         return other if one is None else one
     try:

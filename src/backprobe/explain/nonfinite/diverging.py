@@ -54,7 +54,7 @@ def _may_come_of_it(found: Finding) -> bool:
 
 
 def _grown(loss: tuple[str, Sequence[float]]) -> str:
-    """How a loss grew before it was not finite; empty where it did not."""
+    # How a loss grew before it was not finite; empty where it did not.
     name, every = loss
     before = [abs(one) for one in takewhile(math.isfinite, every)]
     if len(before) < FEWEST or not all(one <= other for one, other in pairwise(before)):

@@ -74,7 +74,7 @@ class EarlierIterations:
         return replace(birth, facts=(*birth.facts, fact), chain=found.chain)
 
     def _read(self, found: Finding) -> Iterator[str]:
-        """Of what a line reads and this iteration has no entry for, as an attribute: what an earlier one left there."""
+        # Of what a line reads and this iteration has no entry for, as an attribute: what an earlier one left there.
         names = found.fields.get("lost", "").split(", ")
         for left, (birth, _) in self._left.items():
             if left.rpartition(":")[2] in names:

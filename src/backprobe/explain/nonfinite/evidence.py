@@ -145,10 +145,9 @@ class Evidence:
         return next(self._orders(at), Term())
 
     def _orders(self, at: int) -> Iterator[Term]:
-        """The operation of a node of a graph on its inputs, in the order in which its numbers come out.
-
-        A dimension that it goes over is an attribute of the node, and found by its numbers, too.
-        """
+        # The operation of a node of a graph on its inputs, in the order in which its numbers come out.
+        #
+        # A dimension that it goes over is an attribute of the node, and found by its numbers, too.
         text = self.node(at) if self.is_node(at) else ""
         op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
         if op and len(inputs) == 1 and op not in BINARY:
@@ -165,7 +164,7 @@ class Evidence:
                     yield term
 
     def _dimensions(self, at: int) -> Iterator[dict[str, Term]]:
-        """What a function over a dimension of a value may be given, the last dimension first."""
+        # What a function over a dimension of a value may be given, the last dimension first.
         for dim in range(len(self.entries[at].shape or ()) - 1, -1, -1):
             for keepdim in ({"keepdim": constant(True)}, {}):
                 yield {"dim": constant(dim), **keepdim}

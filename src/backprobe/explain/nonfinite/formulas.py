@@ -102,17 +102,16 @@ class _Matcher:
         return False
 
     def _remember(self, term: Term, taken: int, found: Match) -> None:
-        """The dimension that a reduction or softmax goes over."""
+        # The dimension that a reduction or softmax goes over.
         words = {word: one for word, one in term.keywords.items() if word in ("dim", "keepdim", "correction")}
         if len(term.args) > taken:
             words.setdefault("dim", term.args[taken])
         found.words.update(words)
 
     def _opened(self, term: Term, owner: int, found: Match, is_divisor: bool) -> tuple[Term, int]:
-        """What a value was computed by, behind names and selections, and in the expression of which entry.
-
-        A divisor is reshaped to fit what it divides, and that does not select from the quotient.
-        """
+        # What a value was computed by, behind names and selections, and in the expression of which entry.
+        #
+        # A divisor is reshaped to fit what it divides, and that does not select from the quotient.
         for _ in range(DEEP):
             held = term.at
             if term.args and (known_as(term.op) in TRANSPARENT or self._changes_nothing(term)):

@@ -86,7 +86,7 @@ class ForwardPass:
         return dict(sorted(found.items()))
 
     def _has_its_own(self, at: int) -> bool:
-        """Is something bad in it at places where all that it was computed from is finite?"""
+        # Is something bad in it at places where all that it was computed from is finite?
         entry = self.entries[at]
         if entry.axes or entry.source is None or not self.known.term(at).op or self._is_read_from_gradients(at):
             return False
@@ -107,24 +107,22 @@ class ForwardPass:
 
     @cached_property
     def _begun(self) -> Mapping[int, tuple[loops.Loop, list[int]]]:
-        """The loop in which something begins at an entry, and its steps."""
+        # The loop in which something begins at an entry, and its steps.
         return {at: (loop, steps) for loop, begins, _ in self._in_loops for at, steps in begins.items()}
 
     def _is_read_from_gradients(self, at: int) -> bool:
-        """Is it computed from gradients, as the norm that ``clip_grad_norm_`` gives, after something was bad?
-
-        Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
-        """
+        # Is it computed from gradients, as the norm that ``clip_grad_norm_`` gives, after something was bad?
+        #
+        # Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
         entry = self.entries[at]
         if entry.source is None or entry.axes or (entry.is_leaf and not entry.op):  # a parameter that gets a name there
             return False
         return at > self.known.first_bad and reads_gradients(entry.source)
 
     def _unseen_sources(self, at: int) -> list[int]:
-        """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
-
-        Only where nothing else that the module was given is recorded.
-        """
+        # What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
+        #
+        # Only where nothing else that the module was given is recorded.
         entry, names = self.entries[at], self.known.record.names
         given = [one for one in self.known.direct[at] if self.entries[one].name not in names]
         if given or entry.source is not None or entry.name in names:
@@ -154,7 +152,7 @@ class ForwardPass:
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
-        """Where what begins at an entry is healed: by the last bad value, the one that is finite again."""
+        # Where what begins at an entry is healed: by the last bad value, the one that is finite again.
         return {at: self.healers[at] for at in sorted(self.spread(start)) if at in self.healers}
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:
@@ -172,7 +170,7 @@ class ForwardPass:
         return not loose and (bool(self._ends(start)) or all(map(known.is_number, spread)))
 
     def _meets_bad_gradients(self, start: int) -> bool:
-        """Is what a value in a loop is computed from given a bad gradient in a step in which that value is bad?"""
+        # Is what a value in a loop is computed from given a bad gradient in a step in which that value is bad?
         known, axes = self.known, self.entries[start].axes
         if loops.STEP not in axes:
             return False
@@ -194,7 +192,7 @@ class ForwardPass:
                 and (why := self.why(at).mechanism) is not None and why.code == "written_out"}  # fmt: skip
 
     def _is_written_over(self, at: int) -> bool:
-        """Is it a later version of what was there before, as a parameter that is updated? Others may read that."""
+        # Is it a later version of what was there before, as a parameter that is updated? Others may read that.
         own = strip(self.entries[at].name)
         return any(strip(self.entries[way.at].name) == own for way in self.entries[at].indirect)
 
@@ -252,7 +250,7 @@ class ForwardPass:
         return finding("born", why=because, remedy=self._remedy(at, because))
 
     def _within(self, at: int, why: Mechanism | None, facts: list[str], finding: partial[Finding]) -> Finding:
-        """A birth of which no line is known: between recorded values, as the outputs of modules are."""
+        # A birth of which no line is known: between recorded values, as the outputs of modules are.
         known, entry = self.known, self.entries[at]
         if why is not None:
             return finding("born", why=why, remedy=self._remedy(at, why))
@@ -277,18 +275,18 @@ class ForwardPass:
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
     def _remedy(self, at: int, because: Mechanism | None) -> str:
-        """What to write instead, or that the loss was scaled by too much."""
+        # What to write instead, or that the loss was scaled by too much.
         is_scaled = because is not None and because.code in mechanism.BY_SCALE
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)
 
     def _is_weight(self, at: int) -> bool:
-        """Is it a parameter, or a Variable that the program has no name for?"""
+        # Is it a parameter, or a Variable that the program has no name for?
         entry, known = self.entries[at], self.known
         is_bare = entry.source is None and not known.direct[at] and not known.sources.scopes[at]
         return entry.name in known.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:
-        """Was it there before any operation that is recorded?"""
+        # Was it there before any operation that is recorded?
         entry = self.entries[at]
         if entry.name.partition("#")[0] == START:  # what backward ran on was computed, if from nothing that is recorded
             return False
@@ -329,7 +327,7 @@ class ForwardPass:
         return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
 
     def _is_finite_by_recorded(self, at: int) -> bool:
-        """Would it be finite, computed from the values that were recorded, in the precision that they have?"""
+        # Would it be finite, computed from the values that were recorded, in the precision that they have?
         computed, direct = self.computed(at), self.known.direct[at]
         if {self.entries[one].dtype for one in direct} != {self.entries[at].dtype} or not computed.term.op:
             return False
@@ -337,7 +335,7 @@ class ForwardPass:
         return isinstance(made, numpy.ndarray | numpy.generic) and bool(numpy.isfinite(made).all())
 
     def _written_as_well(self, at: int) -> Why | None:
-        """Of what a write into a view of it changed, as it changed the view: they stand next to each other."""
+        # Of what a write into a view of it changed, as it changed the view: they stand next to each other.
         entry = self.entries[at]
         for other in range(at - 1, -1, -1), range(at + 1, len(self.entries)):
             for one in other:
@@ -363,7 +361,7 @@ class ForwardPass:
         return Mechanism("written_out") if is_guess and is_written else why
 
     def _by_scale(self, at: int) -> Mechanism | None:
-        """Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf."""
+        # Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf.
         record, sources = self.known.record, self.known.direct[at]
         if record.outputs != (at,) or len(record.scales) != 1 or len(sources) != 1:
             return None
@@ -373,7 +371,7 @@ class ForwardPass:
         return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
-        """The numbers of a value in the step, or example, in which something begins at an entry, if they have that."""
+        # The numbers of a value in the step, or example, in which something begins at an entry, if they have that.
         if at not in self._begun:
             return self.known.in_example(one, at)
         found = self.known.numbers(one)
@@ -383,7 +381,7 @@ class ForwardPass:
         return loop.at_step(found, self.entries[at].axes, steps[0])
 
     def _state_at_first(self, at: int) -> State:
-        """How bad an entry is where it begins: a loop may go on with an Inf and come to NaN."""
+        # How bad an entry is where it begins: a loop may go on with an Inf and come to NaN.
         return of_numbers(self._at_first(at, at)) if at in self._begun else self.known.values[at]
 
     # sentences
@@ -396,12 +394,12 @@ class ForwardPass:
         return [] if first is None else [say("first_used", line=self.known.line(first))]
 
     def _is_users(self, at: int) -> bool:
-        """Is there a line for it, outside of libraries?"""
+        # Is there a line for it, outside of libraries?
         source = self.entries[at].source
         return source is not None and package(source.file) is None
 
     def _chain(self, start: int) -> tuple[str, ...]:
-        """The names from a birth to the output, or as far as it spreads; the middle of a long chain is left out."""
+        # The names from a birth to the output, or as far as it spreads; the middle of a long chain is left out.
         path = [start]
         while following := self.known.bad_values.intersection(self.known.consumers[path[-1]]).difference(path):
             path.append(min(following, key=lambda at: (at not in self.harmful, at)))
@@ -425,6 +423,6 @@ class ForwardPass:
 
 
 def _are_of_one_write(one: Entry, other: Entry) -> bool:
-    """Do two entries come from one operation of a statement, which wrote into what both of them are views of?"""
+    # Do two entries come from one operation of a statement, which wrote into what both of them are views of?
     lines = [None if entry.source is None else (entry.source.file, entry.source.line) for entry in (one, other)]
     return lines[0] == lines[1] and one.op == other.op

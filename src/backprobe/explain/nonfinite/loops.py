@@ -77,7 +77,7 @@ def arrivals(known: Evidence) -> dict[int, Arrival]:
 def _bad_steps(
     entries: Sequence[Entry], bad: Collection[int], numbers: Callable[[int], Any]
 ) -> Iterator[dict[int, Any]]:  # fmt: skip
-    """For each loop, and what its body calls, the entries among the bad ones with a mask over its steps."""
+    # For each loop, and what its body calls, the entries among the bad ones with a mask over its steps.
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     inside = [at for at in sorted(bad) if STEP in entries[at].axes]
     scopes = {split(entries[at].name)[0] for at in inside}
@@ -97,7 +97,7 @@ def by_step(numbers: Any, axes: Sequence[str]) -> Any:
 
 
 def _stacked(numbers: Any, axes: Sequence[str]) -> Any:
-    """A row of numbers for each step: those of nested loops one after the other."""
+    # A row of numbers for each step: those of nested loops one after the other.
     if numbers is None or numbers.ndim < len(axes):
         return None
     steps = [axis for axis, name in enumerate(axes) if name == STEP]
@@ -128,7 +128,7 @@ def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]
 
 
 def _is_computed(entry: Entry) -> bool:
-    """Is it computed in a step, and not what the step was given?"""
+    # Is it computed in a step, and not what the step was given?
     return bool(entry.op or (entry.source is not None and entry.source.expression))
 
 

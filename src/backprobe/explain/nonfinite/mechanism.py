@@ -96,7 +96,7 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
 
 
 def _at(operand: Array | None, bad: Array) -> Array | None:
-    """The numbers of an operand at the places that are bad; None where its shape is not that of the result."""
+    # The numbers of an operand at the places that are bad; None where its shape is not that of the result.
     try:
         return None if operand is None else numpy.broadcast_to(operand, bad.shape)[bad]
     except ValueError:
@@ -104,7 +104,7 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 
 
 def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
-    """For operations that sum over their operands, and those of which only sizes tell."""
+    # For operations that sum over their operands, and those of which only sizes tell.
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
@@ -122,10 +122,9 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
 
 
 def _beyond(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> Mechanism | None:
-    """A finite operation of finite numbers, all of them known, that gives Inf.
-
-    One that goes number by number may do so at some places, and be given Inf at others.
-    """
+    # A finite operation of finite numbers, all of them known, that gives Inf.
+    #
+    # One that goes number by number may do so at some places, and be given Inf at others.
     known = [one for one in operands if one is not None]
     if op not in GROWING or not known or len(known) < len(operands):
         return None
@@ -140,10 +139,9 @@ def _beyond(op: str, operands: Sequence[Array | None], result: Array, dtype: str
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
-    """What an operand that is not known must have been, for nothing else gives this result.
-
-    Inf and NaN as a divisor give 0 and NaN, and the logarithm of neither is −Inf.
-    """
+    # What an operand that is not known must have been, for nothing else gives this result.
+    #
+    # Inf and NaN as a divisor give 0 and NaN, and the logarithm of neither is −Inf.
     bad = ~numpy.isfinite(result)
     if op in LOGARITHMS and operands[:1] == [None] and bool(numpy.isneginf(result[bad]).all()):
         return Mechanism("at", {"op": op, "limit": LOGARITHMS[op]})
@@ -154,7 +152,7 @@ def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mech
 
 
 def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | None:
-    """What a matrix is that has no logarithm of its determinant, no inverse, or no Cholesky factor."""
+    # What a matrix is that has no logarithm of its determinant, no inverse, or no Cholesky factor.
     matrix = operands[0].astype(float) if operands and operands[0].dtype.kind == "f" else numpy.empty(0)
     if matrix.ndim < 2 or len({*matrix.shape[-2:]}) > 1 or not matrix.size:
         return None
@@ -170,7 +168,7 @@ def _of_matrix(op: str, operands: Sequence[Array], made: Array) -> Mechanism | N
 
 
 def _is_one_label(labels: Array) -> bool:
-    """Are all targets the same, and below 0, as those that are ignored?"""
+    # Are all targets the same, and below 0, as those that are ignored?
     return bool(labels.size) and labels.dtype.kind == "i" and bool((labels == labels.min()).all() and labels.min() < 0)
 
 
@@ -266,7 +264,7 @@ def poles(one: Received) -> Array | None:
 
 
 def _at_poles(one: Received) -> Array | None:
-    """The same; empty where it is known that there are none, and None where that is not known."""
+    # The same; empty where it is known that there are none, and None where that is not known.
     op = known_as(one.operation)
     pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
     if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
@@ -312,7 +310,7 @@ def backward(one: Received) -> Mechanism | None:
 
 
 def _has_negative(base: Array, bad: Array | None) -> bool:
-    """Is a base negative at all bad places of its exponent? One that was broadcast adds up what all bases give."""
+    # Is a base negative at all bad places of its exponent? One that was broadcast adds up what all bases give.
     if bad is None or bad.shape == base.shape:
         return bool(base.size) and bool((base < 0 if bad is None else base[bad] < 0).all())
     return bad.size == 1 and bool((base < 0).any())
@@ -323,10 +321,9 @@ def _are_finite(operands: Sequence[Array]) -> bool:
 
 
 def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
-    """The numbers of an array at the places that are bad; None where its shape is another.
-
-    A single number is at each of them: a sum hands its gradient on to all that it was computed from.
-    """
+    # The numbers of an array at the places that are bad; None where its shape is another.
+    #
+    # A single number is at each of them: a sum hands its gradient on to all that it was computed from.
     if array is None or bad is None or array.size == 1:
         return None if array is None or bad is None else array.reshape(-1)
     return array[bad] if array.shape == bad.shape else None
@@ -337,7 +334,7 @@ def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
 
 
 def _by_zero(*read: Array | None) -> str:
-    """What a zero gradient was multiplied by that gave NaN, where a value that was read there tells."""
+    # What a zero gradient was multiplied by that gave NaN, where a value that was read there tells.
     known = [values for values in read if values is not None and values.size]
     if any(numpy.isnan(values).all() for values in known):
         return "zero_gradient_nan"

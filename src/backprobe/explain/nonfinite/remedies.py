@@ -57,7 +57,7 @@ class Remedies:
         return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else ""
 
     def _of_negative(self, at: int, term: Term, why: Mechanism) -> str:
-        """For a negative number where none may be, and that rounding need not explain: no formula mends that."""
+        # For a negative number where none may be, and that rounding need not explain: no formula mends that.
         operand = term.args[0] if term.args else None
         numbers = None if operand is None else self.known.computation(at).value(operand)
         is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
@@ -86,14 +86,14 @@ class Remedies:
         return self.framework in row.frameworks and (not row.codes or why.code in row.codes)
 
     def _near(self, at: int) -> list[int]:
-        """An entry, and those computed from it, the nearest first."""
+        # An entry, and those computed from it, the nearest first.
         found = [at]
         for _ in range(NEAR):
             found += sorted({one for place in found for one in self.known.consumers[place]}.difference(found))
         return found
 
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
-        """A formula in a term, if the other one is finite at the numbers there; none where they cannot be computed."""
+        # A formula in a term, if the other one is finite at the numbers there; none where they cannot be computed.
         try:
             yield from self._cured(row, at, root)
         except FAILING as error:
@@ -101,7 +101,7 @@ class Remedies:
             self.known.unjudged[say("remedy_unjudged", at=where, error=shorten(first_line(error), LONGEST))] = None
 
     def _cured(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
-        """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
+        # A formula in a term, if the other one is finite at the numbers there, as far as they are known.
         computed = self.known.example(at)
         is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
         if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
@@ -118,7 +118,7 @@ class Remedies:
                 yield found
 
     def _moves_on(self, at: int, root: Term, made: Any) -> bool:
-        """Would NaN or Inf then begin in what is computed from it, as where a quotient becomes 0 before a logarithm?"""
+        # Would NaN or Inf then begin in what is computed from it, as where a quotient becomes 0 before a logarithm?
         changed = self.known.example(at).with_value([root], made)
         if changed.is_born_around([root]) or changed.result is None:
             return changed.result is not None
@@ -132,9 +132,8 @@ class Remedies:
         return False
 
     def _is_for_divisor(self, row: Remedy, found: Match, computed: Computation) -> bool:
-        """Does a remedy of a division suit what it divides by? A constant stays what it is, a count is never negative,
-        and ``where`` takes no number of Python's.
-        """
+        # Does a remedy of a division suit what it divides by? A constant stays what it is, a count is never negative,
+        # and ``where`` takes no number of Python's.
         if row.because != "division_by_zero":
             return True
         divisor = [*found.letters.values()][-1]
@@ -148,10 +147,9 @@ class Remedies:
         return self.known.entries[at].status is GradStatus.OK
 
     def _dimension(self, row: Remedy, found: Match, computed: Computation) -> str | None:
-        """Over which dimension a function goes that goes over one alone, where the program does not write it.
-
-        Empty where nothing has to be said, None where no such function does the same.
-        """
+        # Over which dimension a function goes that goes over one alone, where the program does not write it.
+        #
+        # Empty where nothing has to be said, None where no such function does the same.
         goes_over_one = any(f"{name}(" in row.instead for name in ("softmax", "logsumexp"))
         if "log_of_others(" in row.instead:
             return self._last_dimension(found, computed)
@@ -166,14 +164,14 @@ class Remedies:
         return None if not is_softmax else "dim" if self.framework == "torch" else ""
 
     def _last_dimension(self, found: Match, computed: Computation) -> str | None:
-        """Empty where what the program goes over is the last dimension, and None where it is not."""
+        # Empty where what the program goes over is the last dimension, and None where it is not.
         value, dim = computed.value(found.letters["a"]), found.words.get("dim")
         given = -1 if dim is None else computed.value(dim)
         last = None if value is None else numpy.ndim(value) - 1
         return "" if given in (-1, last) and (dim is not None or last == 0 or self.framework != "torch") else None
 
     def _numbers(self, at: int, found: Match) -> Mapping[str, float]:
-        """What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1."""
+        # What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1.
         numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
         divisor = self.known.example(at).value(found.letters["b"]) if "b" in found.letters else None
         is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
@@ -208,10 +206,9 @@ class Remedies:
         return "; ".join([said, *named])
 
     def _spelled(self, letter: str, found: Match, named: list[str], is_repeated: bool) -> str:
-        """How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.
-
-        What is written several times is a name.
-        """
+        # How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.
+        #
+        # What is written several times is a name.
         known, term, owner = self.known, found.letters[letter], found.owners[letter]
         if known.is_node(owner) and term.at is not None:
             return known.node(term.at)  # which is not an expression: "layer/add" divides nothing
@@ -230,18 +227,18 @@ class Remedies:
         return name
 
     def _is_elsewhere(self, owner: int, at: int) -> bool:
-        """Is a line in another function than another one, or in a library?"""
+        # Is a line in another function than another one, or in a library?
         source, home = self.known.entries[owner].source, self.known.home
         return owner != at and (home(owner) != home(at) or (source is not None and package(source.file) is not None))
 
     def _is_known_at(self, term: Term, found: Match) -> bool:
-        """Are the objects whose attributes a term reads, such as ``self``, known where a formula stands?"""
+        # Are the objects whose attributes a term reads, such as ``self``, known where a formula stands?
         source, known = self.known.entries[found.at].source, self.known.names_by_home[self.known.home(found.at)]
         spelled = {*WORD.findall(found.root.text), *WORD.findall("" if source is None else source.statement)}
         return set(OWNER.findall(term.text)) <= {*spelled, *known, *MODULES}
 
     def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
-        """Has a name in an expression another value by the line of a later entry?"""
+        # Has a name in an expression another value by the line of a later entry?
         names = {one.text for one in term if not (one.op or one.is_constant)}
         since = {name for one in range(owner, at) for name in self.known.locals(one)}
         return not names.isdisjoint(since)
@@ -249,7 +246,7 @@ class Remedies:
     def _written(
         self, node: ast.expr, letters: Mapping[str, ast.expr], found: Match, numbers: Mapping[str, float]
     ) -> ast.expr:
-        """A formula with the program's texts for its letters, and the framework's functions."""
+        # A formula with the program's texts for its letters, and the framework's functions.
         match node:
             case ast.Name(id=name):
                 return ast.Name(f"{numbers[name]:g}") if name in numbers else letters[name]
@@ -272,14 +269,14 @@ class Remedies:
         return node
 
     def _words(self, op: str, found: Match) -> str:
-        """The dimension as the framework calls it."""
+        # The dimension as the framework calls it.
         names = WORDS[self.framework]
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
 
 
 def _is_rounding(row: Remedy, found: Match, computed: Computation) -> bool:
-    """Are the negative numbers that a remedy of those takes away as small as rounding leaves where it should be 0?"""
+    # Are the negative numbers that a remedy of those takes away as small as rounding leaves where it should be 0?
     if row.codes is not NEGATIVE:
         return True
     value = computed.value(found.letters["a"])
@@ -291,7 +288,7 @@ def _is_rounding(row: Remedy, found: Match, computed: Computation) -> bool:
 
 
 def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
-    """Is what was finite the same with a remedy, but for the small numbers that it may bring?"""
+    # Is what was finite the same with a remedy, but for the small numbers that it may bring?
     if before is None or not row.keeps:
         return True
     if numpy.shape(before) != numpy.shape(made):
@@ -301,8 +298,7 @@ def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
 
 
 def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
-    """A formula whose bounds of Python's own numbers are Python's: ``torch.clamp`` takes tensors alone."""
-
+    # A formula whose bounds of Python's own numbers are Python's: ``torch.clamp`` takes tensors alone.
     class OfNumbers(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             match node:
@@ -318,7 +314,7 @@ def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
 
 
 def _writes(term: Term, *, is_nested: bool = False) -> bool:
-    """Is it an operation that writes in place; and if so, into what another one has written before?"""
+    # Is it an operation that writes in place; and if so, into what another one has written before?
     tree = _as_tree(term.text)
     if not isinstance(tree, ast.Call) or not operation_of(tree).endswith("_"):
         return False
@@ -328,7 +324,7 @@ def _writes(term: Term, *, is_nested: bool = False) -> bool:
 
 
 def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
-    """The statement ``h /= s`` of an entry, if that is where the program computes ``h / s``."""
+    # The statement ``h /= s`` of an entry, if that is where the program computes ``h / s``.
     tree = None if entry.source is None else parsed(entry.source.statement.strip())
     match tree:
         case ast.Module(body=[ast.AugAssign(target=target, op=op, value=value) as statement]):
@@ -338,12 +334,12 @@ def _augmented(entry: Entry, text: str) -> ast.AugAssign | None:
 
 
 def _with_copy(tree: ast.expr, target: str) -> str:
-    """A formula of what is written over, which its derivative needs as it was."""
+    # A formula of what is written over, which its derivative needs as it was.
     return re.sub(rf"(?<![\w.]){re.escape(target)}(?![\w(])", f"{target}.clone()", ast.unparse(tree))
 
 
 def _selected(selection: Term, tree: ast.expr) -> ast.expr:
-    """A selection from another value than the one that the program selects from; what does not spell it is left out."""
+    # A selection from another value than the one that the program selects from; what does not spell it is left out.
     inner = selection.args[0].text
 
     class Selected(ast.NodeTransformer):
@@ -361,7 +357,7 @@ def _selected(selection: Term, tree: ast.expr) -> ast.expr:
 
 
 def _as_tree(text: str) -> ast.expr:
-    """A text as an expression, in brackets where it needs them; what is not one stands as it is."""
+    # A text as an expression, in brackets where it needs them; what is not one stands as it is.
     try:
         return ast.parse(text, mode="eval").body
     except SyntaxError:

@@ -54,7 +54,7 @@ class Signs:
         )  # fmt: skip
 
     def _is_number(self, leaf: Term) -> bool:
-        """A constant that is not below 0, a mask, or a count."""
+        # A constant that is not below 0, a mask, or a count.
         value = self._value(leaf)
         if value is None or isinstance(value, str | tuple | slice):
             return False

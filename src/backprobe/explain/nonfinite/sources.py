@@ -88,10 +88,9 @@ class Sources:
 
 
 def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[str, int]:
-    """The call of an object, ``net(x)``, where a read spells the function that ran by its class: ``Net()``.
-
-    There must be one such call and one such read: nothing else tells which is which.
-    """
+    # The call of an object, ``net(x)``, where a read spells the function that ran by its class: ``Net()``.
+    #
+    # There must be one such call and one such read: nothing else tells which is which.
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     spelled = {f"{operation(call)}()" for call in calls}
     returned = {read.at for read in entry.reads if read.spelled.endswith("()") and read.spelled not in spelled}
@@ -101,13 +100,13 @@ def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[s
 
 
 def _is_of_program(function: str, parts: Parts) -> bool:
-    """Is it none of a library's functions, none of Python's own, and no method of a value?"""
+    # Is it none of a library's functions, none of Python's own, and no method of a value?
     owner, _, _ = function.rpartition(".")
     return function.partition(".")[0] not in MODULES and function not in vars(builtins) and not _held(owner, parts)
 
 
 def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
-    """The scope whose line computed each value: of what a function returned, that function's, and not the caller's."""
+    # The scope whose line computed each value: of what a function returned, that function's, and not the caller's.
     found = list(scopes)
     for name, at in record.names.items():
         scope = split(name)[0]
@@ -117,18 +116,18 @@ def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
 
 
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
-    """The inputs that names without an entry mean: ``v`` of a comprehension, whose turns are ``v#0``, ``v#1``."""
+    # The inputs that names without an entry mean: ``v`` of a comprehension, whose turns are ``v#0``, ``v#1``.
     found = {name: [one for one in inputs if _is_called(entries[one], name)] for name in names}
     return {name: held[0] for name, held in found.items() if len(held) == 1}
 
 
 def _is_called(entry: Entry, name: str) -> bool:
-    """Has an entry a local name, without its count?"""
+    # Has an entry a local name, without its count?
     return any(strip(one).rpartition(":")[2] == name for one in (entry.name, *entry.aliases))
 
 
 def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
-    """The inputs that the variable of a comprehension means, one for each turn: ``v#0``, ``v#1``."""
+    # The inputs that the variable of a comprehension means, one for each turn: ``v#0``, ``v#1``.
     found: dict[str, int] = {}
     for name in names:
         same = sorted(one for one in inputs if _is_called(entries[one], name))
@@ -137,7 +136,7 @@ def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> 
 
 
 def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]:
-    """The entries that were bound to attributes, by what these are called: in any method."""
+    # The entries that were bound to attributes, by what these are called: in any method.
     found: dict[str, list[int]] = {}
     for at, entry in enumerate(entries):
         for name in (entry.name, *entry.aliases):
@@ -151,7 +150,7 @@ def _attributes(
     names: set[str], inputs: Sequence[int], taken: set[int], at: int, held: Mapping[str, Sequence[int]],
     entries: Sequence[Entry],
 ) -> dict[str, int]:  # fmt: skip
-    """The entries that attributes mean: set in another method, or a Variable that the program has no name for."""
+    # The entries that attributes mean: set in another method, or a Variable that the program has no name for.
     found: dict[str, int] = {}
     free = [one for one in inputs if one not in taken]
     for name in names:
@@ -166,7 +165,7 @@ def _attributes(
 
 
 def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequence[tuple[int, ...]]) -> list[int]:
-    """Results of functions that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``."""
+    # Results of functions that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``.
     told = found.union(*(direct[one] for one in found if one < len(direct)))
     calls = [parts.get(read.spelled) for read in entry.reads if read.spelled.endswith("()")]
     return [at for at in calls if at is not None and at not in told]
@@ -214,7 +213,7 @@ def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Wal
 
 
 def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
-    """The parts of a node; of a call those that are values."""
+    # The parts of a node; of a call those that are values.
     match node:
         case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
             return [base, index]  # x.at[0] of JAX
@@ -224,7 +223,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
 
 
 def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
-    """The arguments of a call, and before them the object of a method: ``torch.sqrt`` mentions no value."""
+    # The arguments of a call, and before them the object of a method: ``torch.sqrt`` mentions no value.
     match call.func:
         case ast.Attribute(value=owner) if not _is_dotted(owner) or _held(ast.unparse(owner), parts):
             return [owner, *call.args]
@@ -248,14 +247,14 @@ def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
 
 
 def _is_dotted(node: ast.AST) -> bool:
-    """Is it a name, or attributes of one?"""
+    # Is it a name, or attributes of one?
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def _held(text: str, parts: Parts) -> list[int]:
-    """The entries that hold a part of an expression: itself, or the leaves of a container."""
+    # The entries that hold a part of an expression: itself, or the leaves of a container.
     if text in parts:
         return [parts[text]]
     return [

@@ -65,7 +65,7 @@ def _written(statement: ast.stmt) -> Computed | None:
 
 
 def _written_by(call: ast.Call) -> ast.expr:
-    """What a call writes into: ``v`` of ``v.mul_(w).log_()`` and of ``torch.log_(v)``."""
+    # What a call writes into: ``v`` of ``v.mul_(w).log_()`` and of ``torch.log_(v)``.
     target: ast.expr = call
     while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
         is_of_module = ast.unparse(target.func.value).partition(".")[0] in MODULES and bool(target.args)
@@ -74,7 +74,7 @@ def _written_by(call: ast.Call) -> ast.expr:
 
 
 def _item(statement: ast.stmt, name: str) -> ast.expr | None:
-    """The expression of an item of a container: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``."""
+    # The expression of an item of a container: of ``pair.0`` in ``pair = [u, v]``, or of ``u`` in ``u, v = v, w``.
     match statement:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
             pairs = zip(map(ast.unparse, targets), values, strict=True)
@@ -120,13 +120,13 @@ def parts_of(
 
 
 def _scope(entry: Entry) -> str:
-    """The scope of a name as it is printed."""
+    # The scope of a name as it is printed.
     scope, local = split(entry.name)
     return "" if local is None else scope
 
 
 def _called(entry: Entry) -> set[str]:
-    """What a value is called, without scopes and counts."""
+    # What a value is called, without scopes and counts.
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 

@@ -120,8 +120,7 @@ def written(
 
 
 class _Reader:
-    """Makes terms of an expression, given the entries that hold parts of it, and which functions it called."""
-
+    # Makes terms of an expression, given the entries that hold parts of it, and which functions it called.
     def __init__(self, parts: Mapping[str, int], calls: Sequence[str], whole: ast.expr) -> None:
         self.parts, self.calls = parts, {known_as(_last(call)) for call in calls if call}
         orders = [dict(zip(order, calls, strict=True)) for order in _orders(whole) if len(order) == len(calls)]
@@ -166,7 +165,7 @@ class _Reader:
         return Term(known_as(op), tuple(map(self.term, operands)), text=text)
 
     def _turns(self, each: ast.expr, turns: ast.comprehension, text: str) -> Term:
-        """A comprehension over recorded values, turn by turn: ``v#0`` is what the variable ``v`` is in the first."""
+        # A comprehension over recorded values, turn by turn: ``v#0`` is what the variable ``v`` is in the first.
         names = [node.id for node in ast.walk(turns.target) if isinstance(node, ast.Name)]
         counted = _counted(turns.iter) if isinstance(turns.target, ast.Name) and not turns.ifs else range(0)
         found = [_With(names[0], constant(number), self, each).term(each) for number in counted]
@@ -212,7 +211,7 @@ class _Reader:
         return Term(op, args, words, text) if op else Term(text=text)
 
     def _update(self, call: ast.Call, text: str) -> Term:
-        """What ``x.at[index].add(value)`` of JAX gives: the value with another one written into a part of it."""
+        # What ``x.at[index].add(value)`` of JAX gives: the value with another one written into a part of it.
         match call:
             case ast.Call(
                 func=ast.Attribute(value=ast.Subscript(value=ast.Attribute(value=base), slice=index), attr=name),
@@ -225,7 +224,7 @@ class _Reader:
         return Term(text=text)
 
     def _operation(self, call: ast.Call) -> str:
-        """What a call computes; empty where it is a function of the program, or of an object that is not known."""
+        # What a call computes; empty where it is a function of the program, or of an object that is not known.
         name, made = operation_of(call), _last(self.called.get(call, ""))
         if made in LAYERS:
             return known_as(made)
@@ -242,7 +241,7 @@ class _Reader:
         return known_as(name)
 
     def _is_of_library(self, call: ast.Call) -> bool:
-        """Is it a function of a module such as ``torch.nn.functional``, or a layer, and no method of a value?"""
+        # Is it a function of a module such as ``torch.nn.functional``, or a layer, and no method of a value?
         made = self.called.get(call, "")
         if _last(made) in LAYERS:
             return True
@@ -254,8 +253,7 @@ class _Reader:
 
 
 class _With(_Reader):
-    """A reader to which one name is a constant."""
-
+    # A reader to which one name is a constant.
     def __init__(self, name: str, value: Term, reader: _Reader, whole: ast.expr) -> None:
         super().__init__(reader.parts, (), whole)
         self.calls, self._name, self._value = reader.calls, name, value
@@ -274,7 +272,7 @@ def is_update(node: ast.AST) -> bool:
 
 
 def _counted(turns: ast.expr) -> range:
-    """The numbers that a comprehension counts through, where it spells them; none where not."""
+    # The numbers that a comprehension counts through, where it spells them; none where not.
     match turns:
         case ast.Call(func=ast.Name(id="range"), args=numbers, keywords=[]):
             known = [one.value for one in numbers if isinstance(one, ast.Constant) and isinstance(one.value, int)]
@@ -283,7 +281,7 @@ def _counted(turns: ast.expr) -> range:
 
 
 def _last(call: str) -> str:
-    """The name of a function without its module, and without the number of its version."""
+    # The name of a function without its module, and without the number of its version.
     return call.rpartition(".")[2].removesuffix("_v2")
 
 
@@ -294,7 +292,7 @@ def _is_dotted(node: ast.expr) -> bool:
 
 
 def _orders(node: ast.expr) -> list[list[ast.Call]]:
-    """The calls in the orders in which a program may come to them: layers after what they are given, or before it."""
+    # The calls in the orders in which a program may come to them: layers after what they are given, or before it.
     return [list(_calls(node, are_layers_last)) for are_layers_last in (True, False)]
 
 
@@ -314,7 +312,7 @@ def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
 
 
 def _is_consistent(called: Mapping[ast.Call, str]) -> bool:
-    """Are the functions of a library those that the calls spell, and its classes those that they do not?"""
+    # Are the functions of a library those that the calls spell, and its classes those that they do not?
     return all(
         not (_is_dotted(call.func) and _root(call) in MODULES) if _last(made)[:1].isupper()
         else known_as(operation_of(call)) == known_as(_last(made))

@@ -53,7 +53,7 @@ def held(known: Evidence, at: int, names: Sequence[str], state: State) -> list[s
 
 
 def _modules(known: Evidence, at: int) -> list[str]:
-    """What a line calls that holds parameters which were not recorded: an object of a library's class."""
+    # What a line calls that holds parameters which were not recorded: an object of a library's class.
     source, parts = known.entries[at].source, known.parts[at]
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []
@@ -73,6 +73,6 @@ def _is_recorded(known: Evidence, path: str) -> bool:
 
 
 def _member(known: Evidence, at: int, name: str) -> str:
-    """The path of ``self.scale`` in the code of the module that an entry's line belongs to."""
+    # The path of ``self.scale`` in the code of the module that an entry's line belongs to.
     module = strip(known.sources.scopes[at]).partition("/")[0]
     return f"{module}." * bool(module) + name.partition(".")[2]

@@ -53,7 +53,7 @@ def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> bool:
-    """Did it arise before an update; or is it not known when that was?"""
+    # Did it arise before an update; or is it not known when that was?
     return update.after is None or positions.get(birth.name, 0) <= update.after
 
 
@@ -76,7 +76,7 @@ def _finding(update: Update) -> Finding:
 
 
 def _said(update: Update) -> tuple[str, str, str]:
-    """What was written, into which parameters, and by which line."""
+    # What was written, into which parameters, and by which line.
     shown = quoted(update.parameters[:MOST])
     more = update.size - min(len(update.parameters), MOST)
     parameters = say("and_more", names=shown, more=more) if shown and more else shown or plural(more, "parameter")

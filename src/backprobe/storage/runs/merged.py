@@ -54,7 +54,7 @@ def open_ranks(folder: Path, asked: str) -> RunReader:
 
 
 def _no_run(folder: Path, asked: str) -> BadRun:
-    """The error for a folder without a rank's file."""
+    # The error for a folder without a rank's file.
     what = "a folder without one" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
     inside = sorted({one.parent.name for one in folder.glob(f"*/{FILE.format('*')}")})
     known = "the folder that bp.watch(model, folder) was given"
@@ -200,7 +200,7 @@ class RunReader:
 def _add(
     total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]
 ) -> None:  # fmt: skip
-    """Add the columns of one rank to those of the ranks before, at these steps."""
+    # Add the columns of one rank to those of the ranks before, at these steps.
     if is_once.any():
         is_there = (total["count"][:, at] > 0) & is_once[:, None]
         part = {name: numpy.where(is_there, nothing((1, 1), name), numbers) for name, numbers in part.items()}

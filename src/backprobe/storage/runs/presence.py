@@ -32,7 +32,7 @@ class Presence:
             raise Deleted(f"{gone[0]} is no longer in it: it was deleted, moved or replaced")
 
     def _of(self, name: str) -> tuple[int, int] | None:
-        """Which file of the system has this name; None if there is none."""
+        # Which file of the system has this name; None if there is none.
         try:
             found = os.stat(name, dir_fd=self.folder)
         except FileNotFoundError:

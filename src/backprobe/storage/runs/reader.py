@@ -136,7 +136,7 @@ class RankFile:
                 self.close()
 
     def _sound(self, read: Callable[..., Found], *given: Any) -> Found:
-        """What is read of the file. Raises BadRun where that does not hold what was written."""
+        # What is read of the file. Raises BadRun where that does not hold what was written.
         try:
             return read(*given)
         except sqlite3.ProgrammingError:  # of whoever has closed it
@@ -150,7 +150,7 @@ class RankFile:
         self._refresh(changed)
 
     def _changed(self) -> Any:
-        """Another value when the file has been written."""
+        # Another value when the file has been written.
         if self.kept_open:
             return None  # the connection knows
         found = []
@@ -212,10 +212,9 @@ class RankFile:
     def _parts(
         self, index: Index, keys: Sequence[tuple[str, str]], wanted: Sequence[str]
     ) -> Iterator[tuple[str, Any, slice, Matrix]]:
-        """Some rows of all steps, as they lie together: a column, which of these rows, at which of all steps, numbers.
-
-        The numbers of rows that do not change are there once.
-        """
+        # Some rows of all steps, as they lie together: a column, which of these rows, at which of all steps, numbers.
+        #
+        # The numbers of rows that do not change are there once.
         rows: dict[int, Rows] = {}
         end = 0
         for one in index.stored:
@@ -226,7 +225,7 @@ class RankFile:
                 yield column, to, at, numbers
 
     def _read(self, stored: Stored, rows: Rows, wanted: Sequence[str]) -> Iterator[tuple[str, Any, Matrix]]:
-        """Some rows of steps that lie together."""
+        # Some rows of steps that lie together.
         if not stored.is_chunk:
             matrix = self._sound(self._step, stored)
             rows = rows.below(matrix.shape[1])
@@ -248,13 +247,13 @@ class RankFile:
         return unsealed(data, len(COLUMNS))
 
     def _column(self, stored: Stored, column: str) -> Matrix:
-        """A column of a chunk: rows × steps, or rows × 1 where it does not change."""
+        # A column of a chunk: rows × steps, or rows × 1 where it does not change.
         at = column_id(stored.id, column)
         data = self.connection.execute("SELECT data FROM columns WHERE id = ?", (at,)).fetchone()[0]
         return _of_steps(stored, unsealed(data, stored.height))
 
     def _one_row(self, stored: Stored, column: str, place: int) -> Matrix:
-        """One row of it, without the others."""
+        # One row of it, without the others.
         with self.connection.blobopen("columns", "data", column_id(stored.id, column), readonly=True) as blob:
 
             def read(start: int, size: int) -> bytes:
@@ -313,7 +312,7 @@ class RankFile:
                 yield from ((step, one) for one in (known[at - 1][1] if at else ()))
 
     def _gaps(self) -> dict[int, list[tuple[int, list[Missing]]]]:
-        """What is said by attempt, each with the step from which on that holds."""
+        # What is said by attempt, each with the step from which on that holds.
         found: dict[int, list[tuple[int, list[Missing]]]] = {}
         said = self.connection.execute("SELECT attempt, step, gaps FROM gaps ORDER BY attempt, step")
         for attempt, step, text in said:
@@ -322,7 +321,7 @@ class RankFile:
         return found
 
     def _matrix(self, stored: Stored, within: int) -> Matrix:
-        """Columns × rows of one of the steps that lie together."""
+        # Columns × rows of one of the steps that lie together.
         if not stored.is_chunk:
             return self._step(stored)
         columns = [self._column(stored, column) for column in COLUMNS if stored.height]
@@ -357,14 +356,14 @@ class Rows:
 
 
 def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
-    """The numbers of rows of a chunk. Raises ValueError where they are those of other steps."""
+    # The numbers of rows of a chunk. Raises ValueError where they are those of other steps.
     if numbers.shape[-1] not in (1, len(stored.info)):
         raise ValueError(f"it has the numbers of {numbers.shape[-1]} steps, and {len(stored.info)} steps")
     return numbers
 
 
 def _regular(numbers: NDArray[numpy.int64]) -> Any:
-    """Numbers as a slice, where each is as much more than the one before."""
+    # Numbers as a slice, where each is as much more than the one before.
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
     if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
         return numbers
@@ -372,7 +371,7 @@ def _regular(numbers: NDArray[numpy.int64]) -> Any:
 
 
 def _choose(index: Index) -> None:
-    """Of a step that several attempts made, the last is read."""
+    # Of a step that several attempts made, the last is read.
     if not index.stored:
         return
     info = numpy.concatenate([one.info for one in index.stored])

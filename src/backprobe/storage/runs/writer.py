@@ -87,7 +87,7 @@ class RunWriter:
             raise of_system(error) or not_a_run(self.path, asked, error) from error
 
     def _journal(self) -> str:
-        """A write-ahead log where there can be one: it needs memory that processes share, as network folders lack."""
+        # A write-ahead log where there can be one: it needs memory that processes share, as network folders lack.
         try:
             return str(self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         except sqlite3.OperationalError:
@@ -155,7 +155,7 @@ class RunWriter:
         self.presence.check()
 
     def _write_gaps(self) -> Sequence[Missing] | None:
-        """What is said of the last step, which is not said again where the next has the same."""
+        # What is said of the last step, which is not said again where the next has the same.
         last = self.gaps
         for step in self.pending:
             if step.gaps is not None and step.gaps != last:
@@ -229,6 +229,6 @@ class RunWriter:
 
 
 def _of_height(matrix: Matrix, height: int) -> Matrix:
-    """The matrix with rows of no numbers for what got its name later."""
+    # The matrix with rows of no numbers for what got its name later.
     missing = height - matrix.shape[1]
     return matrix if not missing else numpy.concatenate([matrix, blank(missing)], axis=1)
