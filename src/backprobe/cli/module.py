@@ -74,7 +74,7 @@ def _found(name: str) -> ModuleSpec | None:
 
 
 def _refused(name: str, spec: ModuleSpec | None) -> BadOption:
-    """The error about what is no module, or has nothing to run, with a module that is there."""
+    # The error about what is no module, or has nothing to run, with a module that is there.
     package, _, last = name.rpartition(".")
     parent = name if name in sys.modules else package
     places = getattr(sys.modules.get(parent), "__path__", () if parent else [os.getcwd()])

@@ -51,9 +51,8 @@ class ScriptVerb(Verb):
     def _look(
         self, ctx: click.Context, options: dict[str, click.Option], before: list[str], behind: list[str], count: int
     ) -> None:
-        """Keep a line about words of the script that are spelled like options of ours. Raises Refusal where such a
-        word stands before one of ours.
-        """
+        # Keep a line about words of the script that are spelled like options of ours. Raises Refusal where such a
+        # word stands before one of ours.
         taken: list[str] = []
         rest: list[str] = []
         takes_next = False
@@ -73,7 +72,7 @@ class ScriptVerb(Verb):
 
 
 def _takes_next(options: dict[str, click.Option], word: str) -> bool:
-    """Is the next word the value of this one?"""
+    # Is the next word the value of this one?
     return word in options and not options[word].is_flag
 
 

@@ -102,7 +102,7 @@ def _refuse_options(program: str, file: str, options: dict[str, Any]) -> None:
 
 @contextmanager
 def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[None]:
-    """Within this context a script runs. Where it raises or exits, what is known is printed before that comes out."""
+    # Within this context a script runs. Where it raises or exits, what is known is printed before that comes out.
     try:
         yield
     except SystemExit:

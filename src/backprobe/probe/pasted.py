@@ -32,9 +32,8 @@ def as_in_model(patterns: str | Sequence[str], target: Any, call: ModelCall) -> 
 
 
 def _of_frames(body: str, root: str, kinds: Mapping[str, str]) -> list[str]:
-    """The names of what has frames of classes and functions, in each module that may be meant: a script counts calls
-    among all modules of a class.
-    """
+    # The names of what has frames of classes and functions, in each module that may be meant: a script counts calls
+    # among all modules of a class.
     scope, local = split(body)
     steps, of_model = partition(scope, "/"), {root, *kinds.values()}
     at = next((at for at, step in enumerate(steps) if strip(step) in of_model), None)

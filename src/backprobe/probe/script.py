@@ -225,7 +225,7 @@ class Script:
         return self.iterations < AGAIN
 
     def _taken(self, report: Report) -> bool:
-        """A gradient of a function was explained. Is enough known?"""
+        # A gradient of a function was explained. Is enough known?
         if self.answer is None or not report.ok or self.answer.of_kind("all_zero"):
             self.answer = report
         return not report.ok

@@ -113,7 +113,7 @@ class ScriptGradients:
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
-    """The line that raises an error when it is not run uncompiled, if that is what this error is."""
+    # The line that raises an error when it is not run uncompiled, if that is what this error is.
     line = None if backend.traced_line is None else backend.traced_line(error)
     if line is None:
         return ()
@@ -125,7 +125,7 @@ def _is_any(name: str) -> bool:
 
 
 def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
-    """The positions of the entries that these arguments hold."""
+    # The positions of the entries that these arguments hold.
     return {at: None for full, at in record.names.items() for name in wrt
             if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
 

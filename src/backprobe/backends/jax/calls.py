@@ -82,7 +82,7 @@ DEEPEST = 6
 
 
 def _closed_over(function: FunctionType, depth: int) -> Iterator[FunctionType]:
-    """The program's functions in the closure of a library's function, and of those of the library in it."""
+    # The program's functions in the closure of a library's function, and of those of the library in it.
     contents = _contents(function)
     for held in (one for each in contents for one in (each if isinstance(each, tuple | list) else (each,))):
         inner = innermost(held)

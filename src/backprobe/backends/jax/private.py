@@ -96,7 +96,7 @@ def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: 
 
 
 def _inputs_of(primitive: Any, given: Sequence[Any], params: dict[str, Any], output: int) -> Sequence[Any]:
-    """The inputs that one output of a loop, a branch or a call is computed from; of other operations all."""
+    # The inputs that one output of a loop, a branch or a call is computed from; of other operations all.
     if primitive not in dce_rules:
         return given
     likes = [jax.ShapeDtypeStruct(jnp.shape(one), getattr(one, "dtype", type(one))) for one in given]

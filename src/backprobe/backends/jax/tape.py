@@ -124,7 +124,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any],
         inputs_of: Callable[[int], Sequence[Any]],
     ) -> None:  # fmt: skip
-        """An operation has run at the level of the program, on arrays that need not be differentiated."""
+        # An operation has run at the level of the program, on arrays that need not be differentiated.
         level = self.level
         others = [at for at, one in enumerate(made) if getattr(one, "_trace", None) is not level]
         if others and any(map(self._is_computed, given)):
@@ -136,7 +136,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             self.was_cut = self.was_cut or bool(cut)
 
     def _is_computed(self, tensor: Any) -> bool:
-        """Is it differentiated, or computed from what is?"""
+        # Is it differentiated, or computed from what is?
         return id(tensor) in self.cut or (self.is_differentiated(tensor) and id(tensor) not in self.zeros)
 
     def _home(self, tensor: Any) -> Any:

@@ -49,7 +49,7 @@ def _number(gradient: Any) -> int | None:
 
 
 def _asks_itself(frame: FrameType | None) -> bool:
-    """Was a tape asked by TensorFlow, and not by the program or a library of it?"""
+    # Was a tape asked by TensorFlow, and not by the program or a library of it?
     packages = (package(one.f_code.co_filename) for one in callers(frame))
     return next((one for one in packages if one != "backprobe"), None) == "tensorflow"
 

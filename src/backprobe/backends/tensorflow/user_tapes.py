@@ -151,7 +151,7 @@ class UserTapes:
                     self._look_at(source, gradient)
 
     def _look_at(self, source: Any, gradient: Any) -> None:
-        """One that is 0 says nothing of a training before all have been: the first other one ends this."""
+        # One that is 0 says nothing of a training before all have been: the first other one ends this.
         with self.log.muted():
             self.has_moving = not is_zero(gradient)
         self.zero[identity(source)] = source
