@@ -11,6 +11,8 @@ The comment lines at the head of a program say so, a key and a value each:
 
 The answer is standard output and standard error. A comment `# <- here` at the end of a line of the program marks a
 line that the answer must name as ``FILE:LINE``; nothing is asked of other lines.
+
+The folder ``open`` has programs of which the answer is not right yet: no test runs them.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 
+from backprobe.backends.call_sites import switch_around
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.unrecorded import FIRM, hidden_beside, hidden_cuts, may_lose
+from backprobe.cuts.unrecorded import FIRM, Hidden, hidden_beside, hidden_cuts, may_lose
 from backprobe.explain.about_entries import (
     as_one,
     by_status,
@@ -476,7 +477,13 @@ def _hidden(
     ]  # fmt: skip
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:
-        kinds = ", ".join(dict.fromkeys(one.use.kind for one in cuts))
+        kinds = ", ".join(dict.fromkeys(map(_kind, cuts)))
         parts = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
         times = f" ({len(more) + 1} times)" if more else ""
         yield say("hidden_cut", parts=parts, kinds=kinds, at=named(flow.entries[at]) + times)
+
+
+def _kind(cut: Hidden) -> str:
+    # How a call that is not recorded may cut, with the line that switches gradients off around it.
+    switch = switch_around(cut.line) if cut.use.kind == "no_grad" else None
+    return cut.use.kind if switch is None else f"{cut.use.kind}, {location(switch)}"

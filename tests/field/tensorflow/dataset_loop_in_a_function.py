@@ -1,6 +1,5 @@
 # from: https://github.com/tensorflow/tensorflow/issues/38453
-# exit: 1
-# says: dataset|[Dd]ata
+# says: loops over a dataset, and was run line by line here, which the program does not do
 # never: all 1 Variable
 import tensorflow as tf
 

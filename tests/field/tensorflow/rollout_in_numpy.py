@@ -1,6 +1,6 @@
 # from: https://github.com/tensorflow/tensorflow/issues/47288
 # ask: explain
-# exit: 1
+# exit: 3
 # says: tf\.numpy_function
 # never: goes into .* through
 import keras

@@ -1,6 +1,6 @@
 # from: https://github.com/kornia/kornia/issues/4237
 # ask: check PROGRAM:loss_of x=0.0
-# exit: 1
+# says: taken by itself, each call has the right derivative
 # never: every derivative is right
 import torch
 

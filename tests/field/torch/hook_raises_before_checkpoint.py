@@ -1,6 +1,6 @@
 # from: own
 # ask: explain
-# exit: 1
+# exit: 3
 # says: a hook said no
 # never: under torch\.no_grad
 import torch

@@ -2,7 +2,7 @@
 # ask: explain
 # exit: 1
 # says: no input of `checkpoint\(layer, h, use_reentrant=True\)` requires a gradient, so this checkpoint records nothing
-# says: model\.layers\.0\.up\.a, model\.layers\.0\.up\.b
+# says: model\.layers\.\{0,1\}\.\{up,down\}\.\{a,b\}
 # says: next: use_reentrant=False; or requires_grad_\(\) on one of its inputs
 # never: no_grad
 # Low-rank adapters beside frozen layers, behind a frozen embedding: all but the head stays as it was.

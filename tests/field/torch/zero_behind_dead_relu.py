@@ -11,7 +11,7 @@ nn.init.constant_(body.bias, -50.0)
 actor = nn.Linear(16, 3, bias=False)
 optimizer = torch.optim.Adam([*body.parameters(), *actor.parameters()], lr=1e-4)
 for step in range(3):
-    h = torch.relu(body(torch.randn(8, 6)))  # <- here
+    h = torch.relu(body(torch.randn(8, 6)))
     loss = nn.functional.cross_entropy(actor(h), torch.randint(0, 3, (8,)))
     optimizer.zero_grad()
     loss.backward()

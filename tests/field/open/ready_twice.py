@@ -1,6 +1,6 @@
 # from: https://github.com/huggingface/accelerate/issues/2017
 # ask: explain
-# exit: 1
+# exit: 3
 # says: find_unused_parameters
 # says: use_reentrant=False
 # never: under torch\.no_grad
