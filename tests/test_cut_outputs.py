@@ -55,7 +55,7 @@ def test_its_remedy_names_the_line():
 
 
 @pytest.mark.parametrize("model, names", [
-    (frozen, "weight, bias"), (frozen_parts, "0.weight, 0.bias"), (Scaled, "scale"),
+    (frozen, "weight, bias"), (frozen_parts, "{0..2}.{weight,bias}"), (Scaled, "scale"),
 ])  # fmt: skip
 def test_a_frozen_model_is_said_to_be(model, names):
     with pytest.raises(NothingToDifferentiate) as caught:

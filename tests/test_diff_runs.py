@@ -202,7 +202,9 @@ def test_what_only_one_measured_of_a_name_is_said(tmp_path):
     report = bp.diff(a, b)
     assert report.ok is None and report.findings == ()
     (note,) = report.notes
-    assert note.startswith("the update of 'embed.weight', ") and note.endswith(": only in the first, and not compared")
+    assert note.startswith("the update of '{embed,head}.{weight,bias}', ") and note.endswith(
+        ": only in the first, and not compared"
+    )
     (note,) = bp.diff(b, a).notes
     assert note.endswith(": only in the second, and not compared")
 

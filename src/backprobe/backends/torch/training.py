@@ -248,10 +248,13 @@ class Census:
                 self.zero[id(tensor)] = tensor
                 self.has_moving = not is_zero(tensor.grad) or tensor.grad._version != 0
         is_all = self.zero and not self.has_moving and calls and all(call.is_over for call in calls)
+        is_custom = custom_functions.are_users()
+        if not (is_all or is_custom):
+            return []
         names = TrainedNames(self.runs.modules.values(), self.runs.held)
         at = next((call.at for call in reversed(calls) if call.at is not None), None)
         found = [all_zero([*map(names.of, self.zero.values())], at)] if is_all else []
-        if not custom_functions.are_users():
+        if not is_custom:
             return found
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
