@@ -24,7 +24,7 @@ class Net(nnx.Module):
     def __call__(self, x):
         FORWARD
 
-net, x = Net(nnx.Rngs(0)), jnp.ones((4, 3))
+net, x = Net(nnx.Rngs(0)), jnp.linspace(-1.0, 2.0, 12).reshape(4, 3) ** 2
 """
 PLAIN = """
 def loss_fn(model, x):

@@ -1,5 +1,7 @@
 """Values of graphs that have no gradient, and why; loops, branches, and what is fed in the middle."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -116,7 +118,8 @@ def test_a_variable_that_the_graph_cuts_off_is_not_said_to_lead_nowhere():
     rec = probed(build, {"x": 1.3})
     (found,) = bp.explain(rec, "w").findings
     assert found.kind == "graph_cut" and "StopGradient (kept)" in found.headline
-    assert bp.explain(rec).notes == ("cut off in the graph on every path to the output: w, square",)
+    (note,) = bp.explain(rec).notes
+    assert re.sub(r" \(.*?:\d+\)", "", note) == "cut off in the graph on every path to the output: w, square"
 
 
 @pytest.mark.parametrize("program", [stopped_twice, stopped_and_beside, straight_through, through_integers])
