@@ -414,6 +414,7 @@ PROOFS = {
     "own_grad": lambda said: not said.about().is_leaf, "states": states, "nothing_from_it": nothing_from_it,
     **true_of(has_note("raised", "raised_at", "interrupted", "rebound"), "raised", "ends_here", "incomplete"),
     **true_of(has_note("caught", "caught_at"), "raised.caught"),
+    **true_of(has_note("dataset_loop"), "line_by_line"),
     **true_of(has_note("cut_short_at"), "raised.cut_short"),
     "likewise": lambda said: not any(map(said.reaches_an_output, said.listed())),
     "also_into": lambda said: len(consumers(said, said.entry())) > 1,

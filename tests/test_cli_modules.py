@@ -125,6 +125,7 @@ def test_a_watched_module_has_a_folder_of_its_name(folder):
 REFUSED = {
     "pakage.train": ["there is no module 'pakage.train' that runs", "found: in pakage: no modules",
                      "change into the folder"],
+    "package.other": ["found: in package: deep, from_here, train", "next:  backprobe explain -m package."],
     "package.trian": ["there is no module 'package.trian'", "found: in package: deep, from_here, train",
                       "why:   a module is looked for in the current folder, then as by any import;",
                       "next:  backprobe explain -m package.train\n"],

@@ -3,43 +3,14 @@
 A form is a test that runs all programs of its file. Words behind the command go to pytest: ``-k block`` takes one form.
 """
 
-from __future__ import annotations
-
-import io
 import sys
-from collections import defaultdict
-from contextlib import redirect_stdout
 from pathlib import Path
 
-import pytest
+sys.path.insert(0, str(Path(__file__).parents[1]))  # what all tests share
 
-TESTS = Path(__file__).parents[1]
+from scored import show
+
 FILES = ("test_passes.py", "test_seeds_as_written.py", "test_none_reads.py")
 
-
-class Score:
-    """Keeps which programs passed, by the test that ran them."""
-
-    def __init__(self) -> None:
-        self.passed: dict[str, dict[str, bool]] = defaultdict(dict)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        file, _, test = report.location
-        form, _, program = test.removeprefix("test_").partition("[")
-        if program and (report.when == "call" or report.failed):
-            self.passed[f"{Path(file).stem.removeprefix('test_')}, {form}"][program.rstrip("]")] = report.passed
-
-    def __str__(self) -> str:
-        return "\n".join(line for form, passed in self.passed.items() for line in _lines(form, passed))
-
-
-def _lines(form: str, passed: dict[str, bool]) -> list[str]:
-    failing = [program for program, right in passed.items() if not right]
-    return [f"{form}: {len(passed) - len(failing)} of {len(passed)}", *(f"    {program}" for program in failing)]
-
-
 if __name__ == "__main__":
-    score = Score()
-    with redirect_stdout(io.StringIO()):
-        pytest.main([*(str(TESTS / file) for file in FILES), "--tb=no", *sys.argv[1:]], plugins=[score])
-    print(score)
+    show(FILES)

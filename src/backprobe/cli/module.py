@@ -80,7 +80,7 @@ def _refused(name: str, spec: ModuleSpec | None) -> BadOption:
     places = getattr(sys.modules.get(parent), "__path__", () if parent else [os.getcwd()])
     there = sorted(one.name for one in pkgutil.iter_modules(list(places)) if one.name[:1] != "_")
     found = f"in {parent or 'the current folder'}: {listed(there) or 'no modules'}"
-    close = there if parent == name else nearest(last, there)
+    close = there if parent == name else nearest(last, there) or (there if parent else [])
     meant = ".".join([*filter(None, [parent]), *close[:1]]) if close else ""
     if Path(name).is_file():
         found, meant = f"the file {name}, which runs without -m", ".".join(Path(name).with_suffix("").parts)

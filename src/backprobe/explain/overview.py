@@ -142,6 +142,13 @@ def _noted(record: Record) -> list[str]:
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
+    # The first line, which is of another program than the user's where a loop that TensorFlow compiles ran as Python.
+    counted = _counted(flow, missing, lost)
+    is_other = any(note.code == "dataset_loop" for note in flow.record.notes)
+    return say("line_by_line", counted=counted) if is_other else counted
+
+
+def _counted(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
     training = flow.record.training
     if training is not None:
         return heading_of(training)

@@ -552,6 +552,7 @@ SENTENCES = {
     # headings
     "overview": "{there} of {all} values with a gradient",
     "lost": "{count} with a history but no gradient",
+    "line_by_line": "where the program is run line by line: {counted}",
     "trained": "all {parameters} got a gradient",
     "cleared_of": "{lost} of {parameters} had no gradient when the optimizer stepped",
     "none_trained": "no parameter requires a gradient: {frozen} frozen (requires_grad=False)",

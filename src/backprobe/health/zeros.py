@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.findings.report import Finding
 from backprobe.health.precision import is_flushed
 from backprobe.health.record_arrays import RecordArrays
@@ -17,7 +18,7 @@ DERIVATIVE = "zero means: every number of the local partial is exactly 0"
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Report gradients that are zero though one that flows into them is not, and local partials that are zero."""
-    for note in (one for one in arrays.record.notes if one.code == "all_zero"):
+    for note in (one for one in arrays.record.notes if one.code == ALL_ZERO):
         line = next((arrays.entries[at].source for at in arrays.record.outputs), None)
         headline = f"{note.fields['gradients']} exactly 0"
         yield Finding("zero_gradient", "", headline, line, (ZERO, f"those of {note.fields['names']}"))

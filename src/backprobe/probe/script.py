@@ -15,6 +15,7 @@ from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.protocol import Backend
+from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.explain import explain
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
@@ -212,7 +213,7 @@ class Script:
         assert self.answer is not None
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
-        if report.of_kind("all_zero") and self.iterations < self.steps:  # the next batch may bring others
+        if report.of_kind(ALL_ZERO) and self.iterations < self.steps:  # the next batch may bring others
             return True
         if again and report.ok:
             self.answer = replace(self.answer, notes=(*self.answer.notes, CALLED_LATER))
@@ -226,7 +227,7 @@ class Script:
 
     def _taken(self, report: Report) -> bool:
         # A gradient of a function was explained. Is enough known?
-        if self.answer is None or not report.ok or self.answer.of_kind("all_zero"):
+        if self.answer is None or not report.ok or self.answer.of_kind(ALL_ZERO):
             self.answer = report
         return not report.ok
 

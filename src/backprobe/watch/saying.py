@@ -17,7 +17,7 @@ def stopped(folder: Path, failure: BaseException, acknowledged: int) -> str:
 
 
 def say(message: str) -> None:
-    """Warn, of the user's line that runs; where warnings are errors (``-W error``), write to standard error instead."""
+    """Warn at the program's line that runs; where warnings are errors (``-W error``), write to standard error."""
     above = enumerate(callers(sys._getframe(1)), 2)
     level = next((at for at, frame in above if package(frame.f_code.co_filename) is None), 2)
     try:

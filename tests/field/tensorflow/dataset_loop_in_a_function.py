@@ -1,4 +1,5 @@
 # from: https://github.com/tensorflow/tensorflow/issues/38453
+# says: where the program is run line by line: the only parameter got a gradient
 # says: loops over a dataset, and was run line by line here, which the program does not do
 # never: all 1 Variable
 import tensorflow as tf

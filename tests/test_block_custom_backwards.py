@@ -5,6 +5,7 @@ import torch
 from torch.autograd import Function
 
 import backprobe as bp
+from block_cases import case
 
 MIXER = torch.nn.Linear(3, 3)
 
@@ -83,6 +84,11 @@ def test_a_function_says_what_its_backward_calls(name):
     assert note in str(bp.explain(rec))
 
 
+@case(
+    "functions and modules that a custom `backward` calls",
+    "Inside a block",
+    "not recorded: it runs during the backward pass; a note names them",
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_block_says_it_too(name):
     program, function, names = PROGRAMS[name]
