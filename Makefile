@@ -137,7 +137,7 @@ test-browser: $(READY)
 
 # the libraries that train models, and some that few people use: in an environment of their own, since `make test` needs
 # none of them
-LIBRARIES := diffrax dm-haiku gpytorch jax opacus snntorch tensordict torch_geometric torchopt
+LIBRARIES := diffrax dm-haiku entmax gpytorch jax opacus peft snntorch tensordict torch_geometric torchopt
 test-integrations: $(READY) .venv-integrations/.ready
 	KERAS_BACKEND=torch .venv-integrations/bin/pytest -W default tests/integrations
 	KERAS_BACKEND=tensorflow $(BIN)/pytest -W default tests/integrations/test_keras.py
