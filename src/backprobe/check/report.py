@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from backprobe.findings.plain import plain
-from backprobe.findings.report import Finding, Report
+from backprobe.findings.report import Finding, Report, plain
 
 
 @dataclass(frozen=True, repr=False)

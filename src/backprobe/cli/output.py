@@ -76,15 +76,15 @@ def show(found: object, data: Any = None) -> None:
 
 
 def _write(report: Report, path: Path, root: Path) -> None:
-    context = click.get_current_context()
+    context, ran = click.get_current_context(), sys.exc_info()[0] is None
     program = context.params["program"]
-    place = program if (root / program).exists() else program.rpartition(":")[0]
-    log = sarif(report, str(context.info_name), backprobe.__version__, root, context.meta.get(PLACE, place))
+    place = context.meta.get(PLACE) or (program if (root / program).exists() else program.rpartition(":")[0])
+    log = sarif(report, str(context.info_name), backprobe.__version__, root, place, ran=ran)
     try:
         write_whole(path, json.dumps(log, indent=2).encode())
     except OSError as error:
-        raise unwritable("the SARIF file", path, error, asked=f"--sarif {path}", call="--sarif {}",
-                         smaller="another disk") from error  # fmt: skip
+        said = {"asked": f"--sarif {path}", "call": "--sarif {}", "smaller": "another disk"}
+        raise unwritable("the SARIF file", path, error, **said) from error
 
 
 @contextmanager
@@ -96,26 +96,17 @@ def alone() -> Iterator[None]:
     if not is_asked("json"):
         yield
         return
-    meta, out = click.get_current_context().meta, sys.stdout
+    meta, out, number, other = click.get_current_context().meta, sys.stdout, *map(number_of, (sys.stdout, sys.stderr))
+    kept = None if number is None or other is None else os.dup(number)
     try:
-        with _elsewhere(number_of(out), number_of(sys.stderr)), redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr):
+            if number is not None and other is not None:  # what C prints, and other processes
+                out.flush()
+                os.dup2(other, number)
             yield
     finally:
+        if number is not None and kept is not None:
+            os.dup2(kept, number)
+            os.close(kept)
         if DOCUMENT in meta:
             print(meta[DOCUMENT], file=out, flush=True)
-
-
-@contextmanager
-def _elsewhere(number: int | None, other: int | None) -> Iterator[None]:
-    # What C and other processes write into the first of two streams of the system goes into the second.
-    if number is None or other is None:
-        yield
-        return
-    sys.stdout.flush()
-    kept = os.dup(number)
-    os.dup2(other, number)
-    try:
-        yield
-    finally:
-        os.dup2(kept, number)
-        os.close(kept)

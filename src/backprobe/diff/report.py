@@ -13,8 +13,7 @@ from backprobe.diff.measure import Measure
 from backprobe.diff.pairs import Judged, Row
 from backprobe.diff.table import html_table, text_table
 from backprobe.findings.phrasing import plural
-from backprobe.findings.plain import plain
-from backprobe.findings.report import Finding, Report, in_lines
+from backprobe.findings.report import Finding, Report, in_lines, plain
 from backprobe.findings.wrapping import wrapped
 from backprobe.markup import element, numbered, shown
 from backprobe.record.entries import Record

@@ -5,12 +5,12 @@ A report prints as a numbered list, each finding with the file and line of its c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from backprobe.errors import UnknownAttribute, indented, labelled
-from backprobe.findings.plain import plain
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Html, element, facts, joined, numbered, shown
 from backprobe.record.brief import path, place
@@ -124,10 +124,7 @@ class Report:
     @property
     def data(self) -> NoReturn:
         """An old name: ``to_dict()`` has taken its place."""
-        raise UnknownAttribute(
-            "a report has no attribute 'data' any more", asked="report.data", why="every report is plain data by "
-            "the same name", next="report.to_dict()",
-        )  # fmt: skip
+        raise UnknownAttribute("'data' is 'to_dict' now", asked="report.data", next="report.to_dict()")
 
     def assert_ok(self, *, strict: bool = False) -> None:
         """Raise an AssertionError, whose text is the report, if anything was found: for a test.
@@ -191,6 +188,27 @@ def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]
                 replace(one, facts=facts, remedy="" if one.remedy == root.remedy else one.remedy)
             )
     return [(findings[at], beneath) for at, beneath in found.items()]
+
+
+def plain(value: Any) -> Any:
+    """A value as dicts and lists, with words for what JSON has no number for.
+
+    >>> plain({"steps": (1, 2), "error": math.inf})
+    {'steps': [1, 2], 'error': 'infinite'}
+    """
+    if isinstance(value, Source):
+        return {"file": value.file, "line": value.line, "text": value.text}
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, complex):
+        return {"real": plain(value.real), "imag": plain(value.imag)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+    return value
 
 
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:

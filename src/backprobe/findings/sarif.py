@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from backprobe.findings.report import Finding, Report
+from backprobe.findings.report import Report
 from backprobe.record.source import Source
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -16,51 +16,44 @@ ROOT = "%SRCROOT%"
 """Stands for the folder that relative addresses begin at."""
 
 
-def sarif(report: Report, verb: str, version: str, root: Path, place: str) -> dict[str, Any]:
+def sarif(report: Report, verb: str, version: str, root: Path, program: str, *, ran: bool = True) -> dict[str, Any]:
     """A report as the log of one run, whose files are relative to ``root`` where they lie in it.
 
-    A finding that no line is known of is shown at ``place``, the file or folder that the report is about: GitHub takes
-    none without a place. What it is a consequence of, and the lines along its chain, are related locations.
+    A finding without a line is shown at ``program``, the file or folder that the report is about: GitHub takes none
+    without a place. ``ran`` says whether the program came to its end.
     """
-    roots = {one.headline: one.source for one in report if not one.cause}
-    results = [
-        {"ruleId": one.kind, "level": "note" if one.cause in roots else one.level, "message": {"text": _said(one)},
-         "locations": [_location(one.source, root, place)],
-         "relatedLocations": [*_related(one, roots.get(one.cause), root)]}
-        for one in report
-    ]  # fmt: skip
-    rules = [
-        {"id": kind, "shortDescription": {"text": f"backprobe {verb}: {kind.replace('_', ' ')}"}}
-        for kind in dict.fromkeys(one.kind for one in report)
-    ]
+    causes = {one.headline: one.source for one in report if not one.cause}
+    results = []
+    for one in report:
+        words = [one.headline, *(f"{label}: {said}" for label, said in one._parts()[2:] if said)]
+        way = [(line, f"the path comes by {name!r}") for name, line in zip(one.chain, one.lines, strict=False)]
+        way.append((causes.get(one.cause), f"it follows from this: {one.cause}"))
+        results.append({
+            "ruleId": one.kind, "level": "note" if one.cause in causes else one.level,
+            "message": {"text": "\n".join(words)}, "locations": [_place(one.source, root, program)],
+            "relatedLocations": [
+                {**_place(line, root, program), "message": {"text": said}} for line, said in way if line is not None
+            ],
+        })  # fmt: skip
+    kinds = dict.fromkeys(one.kind for one in report)
+    rules = [{"id": kind, "shortDescription": {"text": f"{verb}: {kind.replace('_', ' ')}"}} for kind in kinds]
     notes = [{"level": "note", "message": {"text": note}} for note in report.notes]
     run = {
         "tool": {"driver": {"name": "backprobe", "version": version, "rules": rules}},
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
-        "originalUriBaseIds": {ROOT: {"uri": f"{root.as_uri()}/"}},
-        "columnKind": "unicodeCodePoints", "results": results,
+        "invocations": [{"executionSuccessful": ran, "toolExecutionNotifications": notes}],
+        "originalUriBaseIds": {ROOT: {"uri": f"{root.as_uri()}/"}}, "results": results,
     }  # fmt: skip
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _said(one: Finding) -> str:
-    seen = [f"seen: {fact}" for fact in one.facts]
-    return "\n".join([one.headline, *seen, *([f"next: {one.remedy}"] if one.remedy else [])])
-
-
-def _location(source: Source | None, root: Path, place: str, said: str = "") -> dict[str, Any]:
-    file = (root / (place if source is None else source.file)).absolute()
-    is_inside = file.is_relative_to(root)
-    address = {"uri": file.as_uri().removeprefix(f"{root.as_uri()}/"), **({"uriBaseId": ROOT} if is_inside else {})}
-    found: dict[str, Any] = {"artifactLocation": address}
-    if source is not None:
-        last = source.line + len(source.below)
-        found["region"] = {"startLine": source.line, "endLine": last, "snippet": {"text": source.statement}}
-    return {"physicalLocation": found, **({"message": {"text": said}} if said else {})}
-
-
-def _related(one: Finding, root_cause: Source | None, root: Path) -> list[dict[str, Any]]:
-    chain = zip(one.chain, one.lines, strict=False)
-    found = [(line, f"the path comes by {name!r}") for name, line in chain]
-    found += [(root_cause, f"it follows from this: {one.cause}")]
-    return [_location(line, root, "", said) for line, said in found if line is not None]
+def _place(source: Source | None, root: Path, program: str) -> dict[str, Any]:
+    # A line, or the program where there is none or it is in no file.
+    line = None if source is None or source.file[:1] == "<" else source
+    file = root / (program if line is None else line.file)
+    address = {"uri": file.as_uri()}
+    if file.is_relative_to(root):
+        address = {"uri": file.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": ROOT}
+    if line is None:
+        return {"physicalLocation": {"artifactLocation": address}}
+    lines = {"startLine": line.line, "endLine": line.line + len(line.below), "snippet": {"text": line.statement}}
+    return {"physicalLocation": {"artifactLocation": address, "region": lines}}

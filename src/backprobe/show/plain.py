@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.tensors import Arrays
-from backprobe.findings.plain import plain
+from backprobe.findings.report import plain
 from backprobe.record.brief import SMALL
 from backprobe.record.entries import Entry, GradStatus, Lost, Record, plain_text
 
