@@ -51,7 +51,8 @@ to_sarif = click.option("--sarif", type=click.Path(dir_okay=False), metavar="FIL
 
 def is_asked(option: str) -> Any:
     """Its value, if this option of the command was given."""
-    return click.get_current_context().meta.get(f"backprobe.{option}")
+    context = click.get_current_context(silent=True)
+    return context and context.meta.get(f"backprobe.{option}")
 
 
 def tell(text: str) -> None:

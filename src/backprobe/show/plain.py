@@ -37,7 +37,7 @@ def plain_value(value: Any, arrays: Arrays) -> dict[str, Any] | None:
     if isinstance(value, Lost):
         return None
     if not arrays.is_tensor(value):
-        return {"text": plain_text(value)}
+        return {"numbers": plain(value)} if isinstance(value, int | float | complex) else {"text": plain_text(value)}
     summary = arrays.summary(value)
     if summary is None:
         return None
