@@ -174,6 +174,45 @@ def test_a_command_is_quiet_and_its_status_tells(folder, command):
     assert (code, own, err) == (aloud[0], [], "")
 
 
+BEFORE = {  # what these documents have had since --json came; keys are added, and none goes
+    "diff f.py:well f.py:wrong": (
+        {"ok", "heading", "findings", "first", "first_backward", "pairs", "only_a", "only_b", "notes"},
+        {"findings": {"kind", "direction", "name", "other", "headline", "error", "excess", "floor", "matched", "facts",
+                      "source", "next", "measure"},
+         "pairs": {"name", "other", "matched", "value", "gradient"}},
+    ),
+    "diff still loud": (
+        {"ok", "heading", "first", "rows", "only_a", "only_b", "notes"},
+        {"first": {"step", "name", "other", "field", "numbers", "error", "excess", "headline", "facts"},
+         "rows": {"name", "other", "kind", "steps", "parts_at"}},
+    ),
+    "report loud": (
+        {"run", "steps", "skipped", "names", "alerts", "notes", "gaps"},
+        {"alerts": {"kind", "step", "name", "field", "number", "threshold", "headline", "facts", "remedy"}},
+    ),
+    "report loud --name lonely": ({"run", "name", "steps", "fields", "alerts", "notes"}, {}),
+    "report loud --step 1": ({"run", "step", "names"}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", BEFORE)
+def test_keys_stay(folder, command):
+    keys, within = BEFORE[command]
+    data = json.loads(invoked(*words(command, "--json", ""), *COMMANDS[command][0])[1])
+    assert data.keys() >= keys
+    for key, inner in within.items():
+        each = data[key] if isinstance(data[key], list) else [data[key]]
+        assert each and all(one.keys() >= inner for one in each)
+
+
+def test_a_gap_keeps_its_keys(folder):
+    with bp.open_run("still") as run:
+        assert run.report().to_dict()["gaps"] == [one.to_dict() for one in run.gaps]
+    assert bp.Gap("not_called", "w", "w", steps=(1, 2), kinds=("grad",)).to_dict().keys() >= {
+        "kind", "name", "kinds", "steps", "headline"
+    }  # fmt: skip
+
+
 def test_other_processes_and_c_do_not_write_into_the_document(folder):
     ran = subprocess.run([sys.executable, "-m", "backprobe", "explain", "--json", "cut.py"], capture_output=True,
                          text=True, timeout=120)  # fmt: skip

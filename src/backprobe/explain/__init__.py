@@ -71,15 +71,17 @@ def explain(recording: Any, name: Any = None) -> Report:
     for tensors of TensorFlow and JAX without a recording.
     """
     if isinstance(recording, Recording):
-        return _with_lines(_explain_recording(recording, name), recording.record)
-    return _explain_tensor(recording, name, sys._getframe(1))
+        report = _with_lines(_explain_recording(recording, name), recording.record)
+    else:
+        report = _explain_tensor(recording, name, sys._getframe(1))
+    return replace(report, complete=report.complete and not report.of_kind("unknown"))
 
 
 def _with_lines(report: Report, record: Record) -> Report:
-    # The report, whose findings know the lines of their chains. What is unknown was not judged.
+    # The report, whose findings know the lines of their chains.
     lines = {entry.name: entry.source for entry in record.entries}
     found = [replace(one, lines=tuple([lines.get(name) for name in one.chain])) for one in report]
-    return replace(report, findings=tuple(found), complete=report.complete and not report.of_kind("unknown"))
+    return replace(report, findings=tuple(found))
 
 
 def _explain_recording(recording: Recording, name: Any) -> Report:
