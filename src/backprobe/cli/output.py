@@ -66,6 +66,8 @@ def show(found: object, data: Any = None) -> None:
 
     A report and a recording have data of their own. Of None there is no text.
     """
+    if found is data is None:
+        return
     if is_asked("json"):
         if isinstance(found, Report | backprobe.Recording):
             data = found.to_dict() if isinstance(found, Report) else plain_record(found.record)

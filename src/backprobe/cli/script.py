@@ -107,21 +107,16 @@ def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[No
     try:
         yield
     except SystemExit:
-        _print(known())
+        show(known())
         raise
     except KeyboardInterrupt:
         tell("stopped by Ctrl-C; what is known so far:")
-        _print(known())
+        show(known())
         raise SystemExit(STOPPED) from None
     except Exception as error:
         if is_unread(error):
             raise SystemExit(UNREAD) from None
         show_error(error)
         found = known()
-        _print(found if isinstance(found, bp.Recording) else with_rebound(found, error))
+        show(found if isinstance(found, bp.Recording) else with_rebound(found, error))
         raise SystemExit(RAISED) from error
-
-
-def _print(found: bp.Report | bp.Recording | None) -> None:
-    if found is not None:
-        show(found)
