@@ -46,6 +46,13 @@ def several(x, w):
 def nan(x, w):
     return (x / 0 * 0 * w)
 
+def odd(x):
+    ragged = torch.nested.nested_tensor([x[:1], x], layout=torch.jagged)
+    sparse, empty, nowhere = x.detach().reshape(1, 2).to_sparse(), x[:0], torch.ones(2, device="meta")
+    flags, whole, half, pairs = x > 0, (x > 0).long(), x.bfloat16(), torch.complex(x, x)
+    held = [x * 2, 10**5000, None, True, float("inf")]
+    return (pairs.real * half.float()).sum() + empty.sum()
+
 def nothing(x):
     return x
 """
@@ -131,6 +138,12 @@ COMMANDS = {  # with what is read of each
     "probe f.py:nan": (GIVEN, lambda one: one["entries"][-1]["value"] == {
         "numbers": "NaN", "rms": one["entries"][-1]["value"]["rms"],
         "largest": one["entries"][-1]["value"]["largest"], "nonfinite": 1}),
+    "probe f.py:odd": (("x=[1.0, nan]",), lambda one: (
+        kept := {each["name"]: each["value"] for each in one["entries"]}
+    )["held.3"] == {"numbers": True} and kept["held.1"] == {"text": "an integer of 16610 bits"}
+        and kept["x"]["numbers"] == [1.0, "NaN"] and kept["held.4"] == {"numbers": "infinite"}
+        and kept["ragged"]["numbers"] is kept["nowhere"] is None
+        and kept["pairs"]["numbers"][0] == {"real": 1.0, "imag": 1.0} and kept["empty"]["numbers"] == []),
     "probe cut.py": ((), lambda one: one["outputs"] == ["loss"]),
     "derive f.py:well x u": (GIVEN, lambda one: one["value"]["numbers"] == 2.0 and one["agrees"] and one["paths"]),
     "draw f.py:well out.svg": (GIVEN, lambda one: one == {"drawing": "out.svg"}),

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import torch
 
 import backprobe as bp
 from backprobe.findings.report import Finding, Report
@@ -218,6 +217,12 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(folder):
     assert err.startswith("BadOption: Invalid value for '--sarif'")
 
 
+def test_a_file_that_cannot_be_written_is_said_after_what_was_found(folder):
+    code, out, err = invoked("explain", "f.py:ill", *GIVEN, "--sarif", "x" * 300)
+    assert code == 2 and "detach()" in out
+    assert err.startswith("BadOption: the SARIF file cannot be written to ") and "  next:  a shorter name" in err
+    assert not [*folder.glob(".backprobe-*")]
+
+
 def test_commands_without_lines_have_no_sarif(folder):
     assert "No such option '--sarif'" in refused(invoked("probe", "f.py:well", *GIVEN, "--sarif", "out.sarif"))
-    assert torch.is_grad_enabled()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
@@ -37,10 +36,11 @@ def plain_value(value: Any, arrays: Arrays) -> dict[str, Any] | None:
     if isinstance(value, Lost):
         return None
     if not arrays.is_tensor(value):
-        return {"numbers": plain(value)} if isinstance(value, int | float | complex) else {"text": plain_text(value)}
+        is_number = isinstance(value, float | complex) or (isinstance(value, int) and value.bit_length() < 64)
+        return {"numbers": plain(value)} if is_number else {"text": plain_text(value)}
     summary = arrays.summary(value)
     if summary is None:
         return None
-    numbers = plain(arrays.numbers(value).tolist()) if math.prod(arrays.describe(value).shape or ()) <= SMALL else None
-    return {"numbers": numbers, "rms": plain(summary.rms), "largest": plain(summary.largest),
-            "nonfinite": summary.nonfinite}  # fmt: skip
+    numbers = arrays.numbers(value) if summary.size <= SMALL else None
+    return {"numbers": None if numbers is None else plain(numbers.tolist()), "rms": plain(summary.rms),
+            "largest": plain(summary.largest), "nonfinite": summary.nonfinite}  # fmt: skip
