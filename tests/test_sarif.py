@@ -183,6 +183,14 @@ def test_a_file_elsewhere_has_its_whole_address(folder):
     }
 
 
+def test_a_program_at_the_root_of_a_file_system():
+    line = Source("/app/f.py", 3, "x = 1")
+    log = sarif(Report("one", (Finding("cut", "u", "u is cut", line),)), "explain", "1", Path("/"), "app/f.py")
+    assert [*VALIDATOR.iter_errors(log)] == []
+    assert log["runs"][0]["originalUriBaseIds"]["%SRCROOT%"]["uri"] == "file:///"
+    assert log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "app/f.py"
+
+
 def test_code_that_is_in_no_file_is_about_the_program(folder):
     line = Source("<string>", 3, "x = 1")
     log = sarif(Report("one", (Finding("cut", "u", "u is cut", line),)), "explain", "1", folder, "f.py")

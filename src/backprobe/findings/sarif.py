@@ -41,9 +41,13 @@ def sarif(report: Report, verb: str, version: str, root: Path, program: str, *, 
     run = {
         "tool": {"driver": {"name": "backprobe", "version": version, "rules": rules}},
         "invocations": [{"executionSuccessful": ran, "toolExecutionNotifications": notes}],
-        "originalUriBaseIds": {ROOT: {"uri": f"{root.as_uri()}/"}}, "results": results,
+        "originalUriBaseIds": {ROOT: {"uri": _folder(root)}}, "results": results,
     }  # fmt: skip
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _folder(root: Path) -> str:
+    return (root / "f").as_uri()[:-1]
 
 
 def _place(source: Source | None, root: Path, program: str) -> dict[str, Any]:
@@ -52,7 +56,7 @@ def _place(source: Source | None, root: Path, program: str) -> dict[str, Any]:
     file = root / (program if line is None else line.file)
     address = {"uri": file.as_uri()}
     if file.is_relative_to(root):
-        address = {"uri": file.as_uri().removeprefix(f"{root.as_uri()}/"), "uriBaseId": ROOT}
+        address = {"uri": file.as_uri().removeprefix(_folder(root)), "uriBaseId": ROOT}
     if line is None:
         return {"physicalLocation": {"artifactLocation": address}}
     lines = {"startLine": line.line, "endLine": line.line + len(line.below), "snippet": {"text": line.statement}}
