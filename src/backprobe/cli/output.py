@@ -69,8 +69,10 @@ def show(found: object, data: Any = None) -> None:
     if found is data is None:
         return
     if is_asked("json"):
-        if isinstance(found, Report | backprobe.Recording):
-            data = found.to_dict() if isinstance(found, Report) else plain_record(found.record)
+        if isinstance(found, Report):
+            data = found.to_dict()
+        elif isinstance(found, backprobe.Recording):
+            data = plain_record(found.record, found.outputs)
         click.get_current_context().meta[DOCUMENT] = json.dumps(data, allow_nan=False)
     elif found is not None and not is_asked("quiet"):
         echo(str(found))

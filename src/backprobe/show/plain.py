@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
@@ -11,7 +12,7 @@ from backprobe.record.brief import SMALL
 from backprobe.record.entries import Entry, GradStatus, Lost, Record, plain_text
 
 
-def plain_record(record: Record) -> dict[str, Any]:
+def plain_record(record: Record, outputs: Sequence[Entry]) -> dict[str, Any]:
     """The outputs, every entry in the order of execution, and the remarks. A large tensor has no ``numbers``."""
     arrays = load_arrays(record.backend)
     entries = [
@@ -20,9 +21,8 @@ def plain_record(record: Record) -> dict[str, Any]:
          "gradients": {key: _gradient(one.of_output(key), arrays) for key in one.by_output}}
         for one in record.entries
     ]  # fmt: skip
-    each = [one.outputs for one in record.by_output.values()] or [record.outputs]
-    outputs = [record.entries[at].name for at in dict.fromkeys(at for own in each for at in own)]
-    return {"outputs": outputs, "entries": entries, "notes": [str(note) for note in record.notes]}
+    notes = [str(note) for note in record.notes]
+    return {"outputs": [one.name for one in outputs], "entries": entries, "notes": notes}
 
 
 def _gradient(entry: Entry, arrays: Arrays) -> dict[str, Any]:
