@@ -28,7 +28,7 @@ def kinds(report):
 
 def well(report):
     """The report, which has to find nothing; a check has to judge something."""
-    assert report.ok is not False and getattr(report, "judged", True), str(report)
+    assert report.ok and getattr(report, "judged", True), str(report)
     return report
 
 

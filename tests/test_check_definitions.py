@@ -81,7 +81,7 @@ def test_what_is_meant_is_left_out():
     report = well(bp.check(f, skip=[Rounded])(x))
     assert report.judged == 4
     assert report.notes == ("Rounded: skipped as asked, 1 call",)
-    assert bp.check(f, skip=[Rounded.apply])(x).ok
+    bp.check(f, skip=[Rounded.apply])(x).assert_ok(strict=True)
 
 
 def test_a_function_of_the_users_is_left_out_whole():
@@ -91,7 +91,7 @@ def test_a_function_of_the_users_is_left_out_whole():
     def f(x):
         return inner(x) * 2
 
-    assert bp.check(f, skip=[inner])(torch.tensor(0.3)).ok
+    bp.check(f, skip=[inner])(torch.tensor(0.3)).assert_ok(strict=True)
 
 
 def test_what_is_left_out_must_be_called():

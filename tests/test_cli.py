@@ -357,7 +357,9 @@ NOT_IN_A_SHELL = {"create_graph", "session", "replace", "replace_grad"}
 
 def test_the_options_of_a_verb_are_those_of_the_api():
     def options(verb):
-        return {each.name for each in main.commands[verb].params if each.param_type_name == "option"} - {"m"}
+        own = {each.name for each in main.commands[verb].params if each.param_type_name == "option"}
+        assert own >= {"json", "quiet"} and ("sarif" in own) == (verb in ("explain", "check", "health"))
+        return own - {"m", "json", "quiet", "sarif"}
 
     def keywords(function):
         parameters = inspect.signature(function).parameters.values()
@@ -368,7 +370,7 @@ def test_the_options_of_a_verb_are_those_of_the_api():
     assert options("explain") - {"steps"} == options("health") == options("derive") == PROBING
     assert options("draw") == PROBING | (keywords(bp.draw) - {"path"})
     assert options("check") == keywords(bp.check) | {"strict"}
-    assert options("diff") == PROBING | keywords(bp.diff) | {"as_json", "strict"}
+    assert options("diff") == PROBING | keywords(bp.diff) | {"strict"}
     assert options("provoke") == keywords(bp.provoke) | keywords(bp.Provoke.__call__)
 
 

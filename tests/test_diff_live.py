@@ -177,7 +177,7 @@ def test_lower_precision_with_a_measured_floor_is_not_blamed_and_a_mistake_in_it
 
 def test_arrays_of_numpy_are_given_to_functions_and_models():
     linear = nn.Linear(4, 2)
-    assert bp.diff_live(linear, linear, of=torch.sum)(X.numpy()).ok
+    bp.diff_live(linear, linear, of=torch.sum)(X.numpy()).assert_ok(strict=True)
     report = bp.diff_live(lambda x: (x * 2).sum(), lambda x: (x * 3).sum(), backend="torch")(np.ones(3, np.float32))
     assert report.ok is False
 

@@ -37,7 +37,7 @@ def test_a_rename_is_about_all_names_that_begin_so():
     new.layers.load_state_dict(old.h.state_dict())
     a, b = bp.probe(old)(X), bp.probe(new)(X)
     report = bp.diff(a, b, rename={"h.*": "layers.*"})
-    assert report.ok and report.only_a == report.only_b == ()
+    assert report.ok and report.complete and report.only_a == report.only_b == ()
     matched = {row.a.name: (row.b.name, row.match.how) for row in report.rows}
     assert matched["h.1.weight"] == ("layers.1.weight", "by the rename 'h.*': 'layers.*'")
     new.layers[1].bias.data += 1
@@ -56,7 +56,7 @@ def test_other_names_are_matched_by_shape_and_place_and_the_report_says_so():
         return out
 
     report = bp.diff(recorded(f), recorded(g))
-    assert report.ok
+    assert report.ok and report.complete
     assert {row.a.name: row.b.name for row in report.rows} == {
         "x": "a", "w": "b", "u": "prod", "v": "sine", "y": "total", "loss": "out"
     }  # fmt: skip
@@ -77,7 +77,7 @@ def test_what_could_belong_to_several_has_no_partner():
         return (q + r).sum() / 2
 
     report = bp.diff(bp.probe(right)(X), bp.probe(other)(X))
-    assert report.only_a == ("p",) and report.only_b == ("q", "r") and report.ok is None and not report.findings
+    assert report.only_a == ("p",) and report.only_b == ("q", "r") and report.ok and not report.complete
     assert "only in the first, and not compared: 'p'" in report.notes
 
 
@@ -116,7 +116,8 @@ def test_layouts_turn_weights():
     x, kernel = torch.randn(4, 3), torch.randn(3, 2)
     a, b = bp.probe(right)(x, kernel), bp.probe(other)(x, kernel.T.contiguous())
     assert bp.diff(a, b).first.kind == "shape"
-    assert bp.diff(a, b, layout={"kernel": "T"}).ok and bp.diff(a, b, layout={"k*": (1, 0)}).ok
+    bp.diff(a, b, layout={"kernel": "T"}).assert_ok(strict=True)
+    bp.diff(a, b, layout={"k*": (1, 0)}).assert_ok(strict=True)
     image, filters = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)
 
     def conv(image, filters):
@@ -126,7 +127,7 @@ def test_layouts_turn_weights():
         return torch.conv2d(image, filters.permute(3, 2, 0, 1)).sum()
 
     a, b = bp.probe(conv)(image, filters), bp.probe(last)(image, filters.permute(2, 3, 1, 0).contiguous())
-    assert bp.diff(a, b, layout={"filters": (3, 2, 0, 1)}).ok
+    bp.diff(a, b, layout={"filters": (3, 2, 0, 1)}).assert_ok(strict=True)
     assert bp.diff(a, b, layout={"filters": "T"}).first.name == "filters"
 
 
@@ -164,7 +165,7 @@ def test_parameters_belong_together_by_the_path_of_their_module_whatever_they_ar
         getattr(getattr(b, name), leaf).data.copy_(getattr(a, name).weight.data)
     b.names = ("q", "k")
     report = bp.diff(bp.probe(a)(X), bp.probe(b)(X))
-    assert report.ok is True, str(report)
+    report.assert_ok(strict=True)
     assert {row.a.name: row.b.name for row in report.rows[:2]} == {"q.weight": f"q.{leaf}", "k.weight": f"k.{leaf}"}
     getattr(b.q, leaf).data.copy_(a.k.weight.data)
     assert bp.diff(bp.probe(a)(X), bp.probe(b)(X)).first.name == "q.weight"
@@ -195,7 +196,7 @@ def test_modules_of_other_names_belong_together_in_the_order_in_which_they_run()
     for name, other in zip(a.names, b.names, strict=True):
         getattr(b, other).load_state_dict(getattr(a, name).state_dict())
     report = bp.diff(bp.probe(a)(X), bp.probe(b)(X))
-    assert report.ok is True, str(report)
+    report.assert_ok(strict=True)
     b.y.weight.data += 1
     assert bp.diff(bp.probe(a)(X), bp.probe(b)(X)).first.name == "two.weight"
 
@@ -228,7 +229,7 @@ def test_renames_of_one_name_go_together_and_the_more_specific_wins(rename):
     a, b = Nested("h", "ln_1"), Nested("layers", "norm1")
     copied(a, b)
     report = bp.diff(bp.probe(a)(X), bp.probe(b)(X), rename=rename)
-    assert report.ok is True, str(report)
+    report.assert_ok(strict=True)
     how = {row.a.name: (row.b.name, row.match.how) for row in report.rows}["h.1.ln_1.weight"]
     assert how[0] == "layers.1.norm1.weight" and how[1].startswith("by the rename ")
 
@@ -381,7 +382,7 @@ def test_values_that_differ_by_rounding_alone_are_listed_and_not_said_to_agree()
     torch.manual_seed(0)
     x, w = torch.randn(8, 64), torch.randn(64, 8)
     report = bp.diff(bp.probe(one)(x, w), bp.probe(other)(x, w))
-    assert report.ok is True
+    report.assert_ok(strict=True)
     assert report.heading == "no difference in 3 values and 4 gradients; 1 value differs by no more than rounding"
     (note,) = report.notes
     assert note.startswith("differs by no more than rounding, though what goes in is equal bit for bit: 'u' (")
@@ -444,7 +445,7 @@ def test_each_program_of_diff_live_has_its_own_output():
         return u, u.sum()
 
     report = bp.diff_live(f, g, of=("loss", "1"))(X, W)
-    assert report.ok is not False and not report.findings, str(report)
+    assert report.ok and not report.findings, str(report)
     assert bp.diff_live(f, g, of=("loss", lambda result: 2 * result[1]))(X, W).findings
     text = message(bp.BadOption, lambda: bp.diff_live(f, g, of=("loss", "loss", "loss")))
     assert text.startswith("of is one output, or one for each program\n  asked: of=('loss', 'loss', 'loss')")
@@ -479,5 +480,5 @@ def test_a_convention_says_how_parameters_lie(convention):
     linear = nn.Linear(3, 3)
     a, b = (bp.probe(Model(layer))(X) for layer in (linear, Kernel(linear)))
     assert bp.diff(a, b).first.name == "layer.weight"
-    assert bp.diff(a, b, convention=convention).ok is True
-    assert bp.diff(b, a, convention=(convention, "pytorch")).ok is True
+    bp.diff(a, b, convention=convention).assert_ok(strict=True)
+    bp.diff(b, a, convention=(convention, "pytorch")).assert_ok(strict=True)

@@ -35,7 +35,7 @@ def trained(folder, *, seed=0, lr=0.1, steps=range(50), fault=None, model=None, 
 def test_a_training_agrees_with_the_same_one(tmp_path):
     a, b = trained(tmp_path / "a"), trained(tmp_path / "b")
     report = bp.diff(a, b)
-    assert report.ok is True and report.first is None and report.findings == ()
+    assert report.ok and report.complete and report.first is None and report.findings == ()
     assert report.heading.startswith("no difference in 50 steps of ")
     with bp.open_run(a) as first, bp.open_run(b) as second:
         assert bp.diff(first, second).ok and bp.diff(first, str(b)).ok
@@ -65,9 +65,9 @@ def test_a_fault_at_step_40_is_found_there(tmp_path):
     report = bp.diff(trained(tmp_path / "a"), trained(tmp_path / "b", fault=half))
     assert (report.first.step, report.first.name, report.first.field) == (40, "body.0.weight", "grad.rms")
     assert "in the steps before it was at most 0 × the floor" in report.first.facts
-    parts = {(row["name"], row["kind"]): row["parts_at"] for row in report.data["rows"]}
+    parts = {(row["name"], row["kind"]): row["parts_at"] for row in report.to_dict()["rows"]}
     assert parts["body.0.weight", "update"] == 40 and parts["embed", "value"] in (None, *range(41, 50))
-    json.dumps(report.data, allow_nan=False)
+    json.dumps(report.to_dict(), allow_nan=False)
     assert str(report).startswith(report.heading) and "body.0.weight" in report._repr_html_()
 
 
@@ -77,7 +77,7 @@ def test_a_nan_is_a_difference_in_counts_and_equal_where_both_have_it(tmp_path):
             model.head.weight.grad[0, 0] = torch.nan
 
     a, b = trained(tmp_path / "a", fault=spoilt), trained(tmp_path / "b", fault=spoilt)
-    assert bp.diff(a, b).ok
+    bp.diff(a, b).assert_ok(strict=True)
     first = bp.diff(trained(tmp_path / "c"), a).first
     assert (first.step, first.name) == (7, "head.weight") and first.field in ("grad.nan", "grad.finite")
 
@@ -88,8 +88,8 @@ def test_a_resumed_training_is_one_run(tmp_path):
     trained(tmp_path / "b", model=model, steps=range(20))
     trained(tmp_path / "b", model=model, steps=range(20, 50))
     report = bp.diff(trained(tmp_path / "a"), tmp_path / "b")
-    assert report.ok is True, str(report)
-    assert bp.diff(trained(tmp_path / "c", steps=range(30)), tmp_path / "b").ok is None
+    report.assert_ok(strict=True)
+    assert not bp.diff(trained(tmp_path / "c", steps=range(30)), tmp_path / "b").complete
 
 
 def test_renames_lead_to_the_other_names(tmp_path):
@@ -105,8 +105,8 @@ def test_renames_lead_to_the_other_names(tmp_path):
 
     a, b = trained(tmp_path / "a"), trained(tmp_path / "b", model=Renamed())
     report = bp.diff(a, b)
-    assert report.ok is None and "embed.weight" in report.only_a and "start.weight" in report.only_b
-    assert bp.diff(a, b, rename={"embed": "start", "body": "layers"}).ok is True
+    assert report.ok and not report.complete and "embed.weight" in report.only_a and "start.weight" in report.only_b
+    bp.diff(a, b, rename={"embed": "start", "body": "layers"}).assert_ok(strict=True)
     text = message(bp.NothingMatched, lambda: bp.diff(a, b, rename={"embed": "begin"}))
     assert "no name of the second run is 'begin" in text and "a.names and b.names, for all names of both" in text
 
@@ -123,7 +123,7 @@ def test_other_runs_measure_the_floor(tmp_path):
     a, b = trained(tmp_path / "a"), trained(tmp_path / "b", fault=jitter(0))
     noise = [trained(tmp_path / f"n{seed}", fault=jitter(seed)) for seed in (100, 200, 300)]
     assert bp.diff(a, b).ok is False
-    assert bp.diff(a, b, noise=noise).ok is True
+    bp.diff(a, b, noise=noise).assert_ok(strict=True)
     found = bp.diff(a, trained(tmp_path / "c", lr=0.11), noise=noise).first
     assert found.step == 0 and "floor: measured: 3 other runs" in found.facts
 
@@ -160,7 +160,7 @@ def test_each_process_logs_the_loss_of_its_part_and_their_mean_is_compared(tmp_p
     one, two, four = (in_processes(tmp_path / str(count), count) for count in (1, 2, 4))
     for a, b in ((one, two), (two, one), (two, four)):
         report = bp.diff(a, b)
-        assert report.findings == () and report.ok is None, str(report)
+        assert report.findings == () and report.ok and not report.complete, str(report)
         assert {row.pair.name for row in report.rows if row.pair.kind == "logged"} == {"loss"}
         assert not any("have" in note and "whole" in note for note in report.notes)
     first = bp.diff(one, in_processes(tmp_path / "wrong", 2, factor=2.0)).first
@@ -194,13 +194,14 @@ def test_a_logged_number_that_is_another_or_not_finite_is_a_difference(tmp_path,
     b = logged(tmp_path / "b", [1.0, second, 3.0])
     first = bp.diff(a, b).first
     assert (first.step, first.field, first.headline) == (1, "logged", said)
-    assert bp.diff(b, a).first.step == 1 and bp.diff(b, b).ok is True
+    assert bp.diff(b, a).first.step == 1
+    bp.diff(b, b).assert_ok(strict=True)
 
 
 def test_what_only_one_measured_of_a_name_is_said(tmp_path):
     a, b = (trained(tmp_path / name, steps=range(2), updates=updates) for name, updates in (("a", True), ("b", False)))
     report = bp.diff(a, b)
-    assert report.ok is None and report.findings == ()
+    assert report.ok and not report.complete and report.findings == ()
     (note,) = report.notes
     assert note.startswith("the update of '{embed,head}.{weight,bias}', ") and note.endswith(
         ": only in the first, and not compared"
@@ -225,7 +226,7 @@ def test_noise_of_another_training_is_refused(tmp_path):
 
 def test_steps_that_only_one_measured_are_said(tmp_path):
     report = bp.diff(trained(tmp_path / "a"), trained(tmp_path / "b", every=10))
-    assert report.ok is None and not report.findings
+    assert report.ok and not report.complete and not report.findings
 
 
 def test_of_two_paths_the_static_type_says_that_they_may_be_runs():

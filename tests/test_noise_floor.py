@@ -58,11 +58,11 @@ def test_it_finds_what_the_floor_by_dtype_does_not():
         return loss
 
     a, b = bp.probe(f)(X, W), bp.probe(g)(X, W)
-    assert bp.diff(a, b).ok
+    bp.diff(a, b).assert_ok(strict=True)
     found = bp.diff(a, b, noise=bp.noise_floor(f)(X, W)).first
     assert found.name == "v" and found.excess > 1
     assert found.floor == "measured: 4 runs with arguments and parameters moved by one ulp"
-    assert bp.diff(a, bp.probe(f)(X, W), noise=bp.noise_floor(f)(X, W)).ok
+    bp.diff(a, bp.probe(f)(X, W), noise=bp.noise_floor(f)(X, W)).assert_ok(strict=True)
 
 
 def test_a_model_is_copied_and_nothing_of_it_changes(leaves_nothing):
@@ -95,7 +95,7 @@ def test_a_lower_precision_has_the_floor_of_what_it_does_to_the_reference():
     assert (
         floor.origin == "4 runs with arguments and parameters moved by one ulp, and 4 in bfloat16" and floor.runs == 8
     )
-    assert bp.diff(a, bp.probe(f)(*lower), noise=floor).ok
+    bp.diff(a, bp.probe(f)(*lower), noise=floor).assert_ok(strict=True)
     assert bp.diff(a, bp.probe(wrong)(*lower), noise=floor).first.name == "v"
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     floor = bp.noise_floor(model, of=torch.sum, precision="bfloat16")(X)

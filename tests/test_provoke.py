@@ -134,7 +134,7 @@ def test_it_says_how_far_it_came():
         return torch.log(x + 0.5).sum()
 
     report = bp.provoke(f)(X, bounds=(0.0, 3.0))
-    assert report.ok is True
+    report.assert_ok(strict=True)
     assert report.heading.startswith("f did not break: 1 risky operation, ")
     assert report.notes == (
         f"`torch.log(x + 0.5)` (test_provoke.py:{f.__code__.co_firstlineno + 1}): smallest operand reached 0.5 "

@@ -109,15 +109,15 @@ def test_one_name_and_one_step(folder):
 
 def test_the_same_as_data(folder):
     with bp.open_run(folder) as run:
-        whole = json.loads(json.dumps(run.report().data))
+        whole = json.loads(json.dumps(run.report().to_dict()))
         assert whole["steps"] == list(range(6))
         assert whole["names"]["h.2"]["grad.rms"] == {"first": 1.0, "last": 1e4, "min": 1.0, "max": 1e4}
         assert [one["kind"] for one in whole["alerts"]] == ["nonfinite"]
         assert whole["alerts"][0]["step"] == 5
-        name = run.report(name="h.2").data
+        name = run.report(name="h.2").to_dict()
         assert name["fields"]["grad.rms"][-1] is None
         assert name["fields"]["grad.nan"] == [0, 0, 0, 0, 0, 2]
-        assert run.report(step=5).data["names"]["h.2"]["grad.nan"] == 2
+        assert run.report(step=5).to_dict()["names"]["h.2"]["grad.nan"] == 2
 
 
 def test_the_command(folder, monkeypatch):
@@ -161,7 +161,7 @@ def test_bad_input_says_what_to_type(folder, monkeypatch):
 def test_a_run_without_steps(tmp_path):
     with bp.open_run(written(tmp_path, [], [])) as run:
         assert str(run.report()).endswith("no loss was logged, so none was checked: run.log(loss=loss)")
-        assert run.report().data["steps"] == []
+        assert run.report().to_dict()["steps"] == []
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(folder, monkeypatch):

@@ -89,7 +89,7 @@ def test_a_comparison_closes_what_it_opened_and_no_more(tmp_path):
     a, b, c = (written(tmp_path / name) for name in "abc")
     damaged(c / "rank-0.sqlite")
     with bp.open_run(a) as given:
-        assert bp.diff(given, b).ok
+        bp.diff(given, b).assert_ok(strict=True)
         kept = message(bp.BadRun, lambda: bp.diff(given, b, noise=c))
         assert "cannot be read" in kept
         assert open_files(a)

@@ -16,6 +16,7 @@ SPECIAL = ("__call__", "__getitem__")  # the ones that are how an object is used
 # Fields for the library itself.
 HIDDEN = {
     "Entry": ("held_value", "held_grad", "why"),
+    "RunReport": ("about", "text", "numbers"),
     "Probe": ("target", "select", "of", "wrt", "cotangent", "options", "backend"),
 }
 

@@ -36,23 +36,23 @@ def composed(x: Any) -> Any:
     return y
 
 
-def run(into: Path) -> None:
-    """Print every part, and draw the circuits into a folder."""
+def run(into: Path) -> list[str]:
+    """Print every part, and draw the circuits into a folder: the files that were written."""
     _title("A toy graph: rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)")
     rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)
     echo(str(rec))
-    _draw(rec, into / "toy.svg")
+    drawn = _draw(rec, into / "toy.svg")
     _title("The chain rule through called functions: y = func2(func(x)), x = 1")
     rec = bp.probe(composed, partials=True)(x=1.0)
     echo(str(rec))
     echo("backward: " + ", ".join(f"{name} {rec[name].grad:g}" for name in rec.backward_order()))
-    _draw(rec, into / "composed.svg")
+    drawn += _draw(rec, into / "composed.svg")
     _title("Inside a GPT-2 (2 layers, random weights)")
     try:
         model, tokens = small_gpt2()
     except ModuleNotFoundError:
         echo("This part needs transformers: pip install transformers")
-        return
+        return drawn
     attention = "transformer.h.0.attn"
     patterns = [
         "transformer.h.*.attn", f"{attention}:query_states", f"{attention}/eager_attention_forward:attn_weights"
@@ -61,11 +61,11 @@ def run(into: Path) -> None:
     echo("         of='loss')(tokens, labels=tokens)\n")
     echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
     rec = bp.probe(model, of="loss", partials=True)(tokens, labels=tokens)
-    _draw(rec, into / "gpt2-depth-1.svg", depth=1)
-    _draw(rec, into / "gpt2-depth-2.svg", depth=2)
+    drawn += _draw(rec, into / "gpt2-depth-1.svg", depth=1)
+    return drawn + _draw(rec, into / "gpt2-depth-2.svg", depth=2)
 
 
-def _draw(rec: bp.Recording, path: Path, **options: Any) -> None:
+def _draw(rec: bp.Recording, path: Path, **options: Any) -> list[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -77,8 +77,9 @@ def _draw(rec: bp.Recording, path: Path, **options: Any) -> None:
         bp.draw(rec, path, **options)
     except bp.NotInstalled as error:
         echo(f"no circuit: {error.headline}; {error.next}")
-    else:
-        echo(f"the circuit: {path}")
+        return []
+    echo(f"the circuit: {path}")
+    return [str(path)]
 
 
 def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:

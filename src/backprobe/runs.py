@@ -195,23 +195,25 @@ class Run:
         if step is not None:
             found = self.at(step)
             rows: Mapping[str, Mapping[str, float]] = found if full is None else {full: found[full]}
-            heading = repr(found).removeprefix("<backprobe.Step").removesuffix(">")
+            heading = f"step{repr(found).removeprefix('<backprobe.Step').removesuffix('>')}"
             return RunReport(
-                f"step {found.step} of {folder!r}",
-                lambda: one_step(f"step{heading}", rows),
-                lambda: {"run": folder, **data.of_step(found.step, rows)},
-            )
-        if full is not None:
+                heading, about=f"step {found.step} of {folder!r}", text=lambda: one_step(heading, rows),
+                numbers=lambda: {"run": folder, **data.of_step(found.step, rows)},
+            )  # fmt: skip
+        alerts, gaps = self.alerts, self.gaps
+        if full is None:
             return RunReport(
-                f"{full!r} in {folder!r}",
-                lambda: one_name(reader, full, alerts_of(full, self.alerts)),
-                lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(alerts_of(full, self.alerts))},
-            )
+                alerts.heading, alerts.findings, alerts.notes, about=folder, complete=alerts.complete,
+                text=lambda: overview(reader, str(self), alerts, gaps),
+                numbers=lambda: {"run": folder, **data.of_run(reader), **data.of_report(alerts),
+                                 "gaps": [one.to_dict() for one in gaps]},
+            )  # fmt: skip
+        of_name = alerts_of(full, alerts)
         return RunReport(
-            folder,
-            lambda: overview(reader, str(self), self.alerts, self.gaps),
-            lambda: {"run": folder, **data.of_run(reader), **data.of_report(self.alerts), **data.of_gaps(self.gaps)},
-        )
+            of_name.heading, of_name.findings, of_name.notes, about=f"{full!r} in {folder!r}",
+            complete=of_name.complete, text=lambda: one_name(reader, full, of_name),
+            numbers=lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(of_name)},
+        )  # fmt: skip
 
     def plot(self, field: str = "grad.rms") -> Any:
         """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.

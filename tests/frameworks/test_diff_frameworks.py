@@ -46,7 +46,7 @@ def recorded(name, *, w=W, program=None):
 @pytest.mark.parametrize("b", PROGRAMS)
 def test_one_program_in_two_frameworks_agrees(a, b):
     report = bp.diff(recorded(a), recorded(b))
-    assert report.ok is True, str(report)
+    report.assert_ok(strict=True)
     assert [row.a.name for row in report.rows] == ["x", "w", "b", "h", "a", "loss"]
 
 
@@ -89,7 +89,7 @@ def test_a_transposed_weight_has_a_layout(other):
 
     b = recorded(other, w=np.ascontiguousarray(W.T), program=transposed)
     assert bp.diff(recorded("torch"), b).first.kind == "shape"
-    assert bp.diff(recorded("torch"), b, layout={"w": "T"}).ok
+    bp.diff(recorded("torch"), b, layout={"w": "T"}).assert_ok(strict=True)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -97,7 +97,7 @@ def test_a_floor_is_measured_in_each_framework(name):
     floor = bp.noise_floor(PROGRAMS[name])(*map(ARRAYS[name], (X, W, B)))
     assert floor.values["x"].largest > 0 < floor.gradients["w"].rms
     for other in PROGRAMS:
-        assert bp.diff(recorded(name), recorded(other), noise=floor).ok is True
+        bp.diff(recorded(name), recorded(other), noise=floor).assert_ok(strict=True)
     lower = bp.noise_floor(PROGRAMS[name], precision="bfloat16")(*map(ARRAYS[name], (X, W, B)))
     assert lower.gradients["w"].rms > 100 * floor.gradients["w"].rms
 

@@ -76,7 +76,7 @@ def test_rows_are_those_of_a_recording(tmp_path):
                 assert "grad.rms" not in found[name]
         params = jax.tree.map(lambda one, by: one - 0.1 * by, params, jax.grad(loss_fn)(params, batch))
     assert run.series("loss", "logged")[1] == pytest.approx(run.series("return", "value.sum")[1])
-    assert run.alerts.ok is not False
+    assert run.alerts.ok
     assert "/layer#2" in str(run.report())
 
 

@@ -43,7 +43,7 @@ def alerts(reader: RunReader, until: int | None = None) -> Report:
     notes = [NO_UPDATES] * (not history.updates.rows) + [NO_LOSS] * (history.loss is None)
     checked = f"{plural(len(history.all_steps), 'step')} of {plural(len({row.name for row in history.rows}), 'name')}"
     heading = plural(len(found), "alert") if found else "no alerts"
-    return Report(f"{heading}: {checked} were checked", tuple(found), tuple(notes))
+    return Report(f"{heading}: {checked} were checked", tuple(found), tuple(notes), complete=not notes)
 
 
 __all__ = ["Alert", "Gap", "alerts"]

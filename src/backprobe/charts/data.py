@@ -9,7 +9,6 @@ from typing import Any
 import numpy
 
 from backprobe.alerts.alert import Alert
-from backprobe.alerts.gap import Gap
 from backprobe.charts.single import FIELDS
 from backprobe.charts.spark import ends
 from backprobe.findings.report import Report
@@ -18,25 +17,7 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 
 def of_report(report: Report) -> dict[str, Any]:
     """The alerts."""
-    return {"alerts": [_alert(one) for one in report.findings if isinstance(one, Alert)], "notes": list(report.notes)}
-
-
-def of_gaps(report: Report) -> dict[str, Any]:
-    """The gaps."""
-    return {
-        "gaps": [
-            {"kind": one.kind, "name": one.name, "kinds": list(one.kinds), "steps": list(one.steps),
-             "headline": one.headline}
-            for one in report.findings if isinstance(one, Gap)
-        ]
-    }  # fmt: skip
-
-
-def _alert(one: Alert) -> dict[str, Any]:
-    return {
-        "kind": one.kind, "step": one.step, "name": one.name, "field": one.field, "number": plain(one.number),
-        "threshold": one.threshold, "headline": one.headline, "facts": list(one.facts), "remedy": one.remedy,
-    }  # fmt: skip
+    return {"alerts": [{**one.to_dict(), "number": plain(one.number)} for one in report if isinstance(one, Alert)]}
 
 
 def of_run(reader: RunReader) -> dict[str, Any]:

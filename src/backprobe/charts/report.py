@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+from backprobe.findings.report import Report
 from backprobe.markup import element, shown
 
 
-class RunReport:
-    """A run, a name or a step of it, to be printed; ``data`` is the same and more as plain data, for ``json.dumps``."""
+@dataclass(frozen=True, repr=False, eq=False)
+class RunReport(Report):
+    """A run, a name or a step of it, to be printed, with the alerts as its findings; a step has none."""
 
-    def __init__(self, about: str, text: Callable[[], str], data: Callable[[], dict[str, Any]]) -> None:
-        self._about, self._text, self._data = about, text, data
+    about: str = ""
+    text: Callable[[], str] = field(default=str)
+    numbers: Callable[[], dict[str, Any]] = field(default=dict)
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """Texts, numbers, lists and dicts; a number that is not finite is None."""
-        return self._data()
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data; ``alerts`` are the findings. A number of a series that is not finite is None."""
+        return {**super().to_dict(), **self.numbers()}
 
     def __str__(self) -> str:
-        return self._text()
+        return self.text()
 
     def __repr__(self) -> str:
-        return f"<backprobe.RunReport of {self._about}>"
+        return f"<backprobe.RunReport of {self.about}>"
 
     def _repr_html_(self) -> str:
         return shown(element("pre", str(self)))
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))

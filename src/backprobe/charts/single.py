@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy
 
@@ -31,7 +32,7 @@ def one_name(reader: RunReader, name: str, report: Report) -> str:
 def alerts_of(name: str, report: Report) -> Report:
     """The alerts that name it."""
     about = [one for one in report.findings if one.name == name or any(repr(name) in fact for fact in one.facts)]
-    return Report(plural(len(about), "alert"), tuple(about), report.notes)
+    return replace(report, heading=plural(len(about), "alert"), findings=tuple(about))
 
 
 def _series(reader: RunReader, name: str, field: str) -> Iterator[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from backprobe.findings.report import Finding, Report
+from backprobe.findings.report import Finding, Report, plain
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,6 +19,8 @@ class WrongDerivative(Finding):
     input: str = ""
     error: float = 0.0
 
+    level: ClassVar[str] = "error"
+
 
 @dataclass(frozen=True, repr=False)
 class CheckReport(Report):
@@ -26,17 +29,15 @@ class CheckReport(Report):
     ``judged`` counts the calls whose derivative was compared with differences, ``error`` is the largest difference
     among those that are right, along a random direction and relative to what was compared. ``unjudged`` is what could
     not be checked, or not in every respect, a sentence each; they are among the ``notes``, with what was done so that
-    the others could be. ``ok`` is False if anything is wrong, True if every call was judged and is right, else None.
-    Calls are compared one by one, and the program as a whole is not.
+    the others could be. ``complete`` is True if every call was judged. Calls are compared one by one, and the program
+    as a whole is not.
     """
 
     judged: int = 0
     error: float = 0.0
     unjudged: tuple[str, ...] = ()
 
-    @property
-    def ok(self) -> bool | None:
-        """Is the derivative of every call right? None where nothing is wrong, and not all was judged."""
-        if self.findings:
-            return False
-        return True if self.judged and not self.unjudged else None
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, with ``judged``, ``error`` and ``unjudged`` besides what every report has."""
+        own = {"judged": self.judged, "error": plain(self.error), "unjudged": list(self.unjudged)}
+        return {**super().to_dict(), **own}

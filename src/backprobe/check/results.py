@@ -170,7 +170,8 @@ class CheckResults:
         if not checked and not notes:
             nothing = "no call computed anything that depends on a differentiated value"
             notes = (f"{nothing}; {remedy}" if remedy else nothing,)
-        return CheckReport(heading, findings, notes, checked, self.error, unjudged)
+        complete = bool(checked and not unjudged)
+        return CheckReport(heading, findings, notes, checked, self.error, unjudged, complete=complete)
 
     def _finding(
         self, site: CallSite, one: Input | None, is_second: bool, found: Sequence[WrongCall], entered: dict[str, int]

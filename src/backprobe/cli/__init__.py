@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 import backprobe as bp
+from backprobe.backends.discover import load_arrays
 from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
+from backprobe.cli.output import is_asked, show, tell, to_sarif
 from backprobe.cli.placement import ScriptVerb
 from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.cli.watched import the_run, watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
-from backprobe.show.printing import echo
+from backprobe.show.plain import plain_value
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -83,13 +85,14 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
     if path is not None and programs.is_saved(program):
         programs.refuse_beside_recording([program], words, {"save": path})
     recording = recorded(program, words, **options)
-    echo(str(recording))
+    show(recording)
     if path is not None:
         recording.save(path, overwrite=overwrite)
 
 
 @main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
+@to_sarif
 @probing
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Of a script: look at N iterations, up to the "
               "first with something missing or an error; 2 by default.")  # fmt: skip
@@ -148,6 +151,7 @@ def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Repor
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; "
               "may be repeated.")  # fmt: skip
 @click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several.")
+@to_sarif
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be checked.")
 def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: str | None, strict: bool) -> NoReturn:
     """Compare each derivative with finite differences.
@@ -184,6 +188,7 @@ def provoke(
 @main.command(cls=ScriptVerb)
 @click.argument("program", metavar="PROGRAM")
 @probing
+@to_sarif
 def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     """Look for dead units and vanishing or exploding gradients.
 
@@ -232,7 +237,7 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
     if drawn["contributions"]:
         programs.refuse_without_partials(program, recording)
     bp.draw(recording, path, **drawn)
-    echo(f"the circuit: {path}")
+    show(f"the circuit: {path}", {"drawing": path})
 
 
 @main.command(cls=ScriptVerb)
@@ -260,7 +265,9 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     of, words = ((), words) if programs.is_script(program) else _first_name(words)
     recording = of_one(program, words, name, *of, by_default="true", **options)
     programs.refuse_without_partials(program, recording)
-    echo(str(bp.derive(recording, name, *of)))
+    derivation = bp.derive(recording, name, *of)
+    value = plain_value(derivation.value, load_arrays(recording.record.backend))
+    show(derivation, {**vars(derivation), "value": value})
 
 
 @main.command(short_help="Compare two recordings: where do they first disagree?")
@@ -275,9 +282,8 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
               "what rounding does; may be repeated.")  # fmt: skip
 @click.option("--convention", metavar="NAME", help="How B's parameters lie: pytorch, equinox, flax, keras or "
               "haiku; by default their names tell.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
-def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict: bool, **options: Any) -> NoReturn:
+def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **options: Any) -> NoReturn:
     """Compare a reference A with B: where they first disagree, forward and backward.
 
     \b
@@ -289,8 +295,7 @@ def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict:
 
     The exit status is 1 if something differs; with --strict also if some could not be compared.
     """
-    report = compared(first, second, words, **options)
-    _answer(report, strict, json.dumps(report.data, indent=2) if as_json else None)
+    _answer(compared(first, second, words, **options), strict)
 
 
 @main.command(cls=ScriptVerb, short_help="Run a script, and record what its models do.")
@@ -323,8 +328,7 @@ def watch(script: str, words: tuple[str, ...], into: str | None, append: bool, *
 @click.argument("run", metavar="RUN")
 @click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
 @click.option("--step", type=int, metavar="N", help="All names at this step.")
-@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def report(run: str, name: str | None, step: int | None, as_json: bool) -> NoReturn:
+def report(run: str, name: str | None, step: int | None) -> NoReturn:
     """Show the run of a watched training: what goes wrong, and its modules over the steps.
 
     \b
@@ -338,9 +342,8 @@ def report(run: str, name: str | None, step: int | None, as_json: bool) -> NoRet
     """
     with bp.open_run(the_run(run)) as opened:
         shown = opened.report(name, step)
-        data = shown.data
-        echo(json.dumps(data) if as_json else str(shown))
-        sys.exit(int(bool(data.get("alerts"))))
+        show(shown)
+        sys.exit(int(not shown.ok))
 
 
 @main.command()
@@ -351,7 +354,9 @@ def demo(into: str) -> None:
     installed("torch", extra="torch", asked="backprobe demo")
     from backprobe import demo as shown  # imports PyTorch, which no other command needs
 
-    shown.run(Path(into))
+    with redirect_stdout(None) if is_asked("quiet") else nullcontext():
+        drawings = shown.run(Path(into))
+    show(None, {"drawings": drawings})
 
 
 def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -360,9 +365,9 @@ def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
     return words[:count], words[count:]
 
 
-def _answer(report: bp.Report, strict: bool = False, text: str | None = None) -> NoReturn:
-    # Print a report, or this text of it, and exit with whether something was found.
-    echo(str(report) if text is None else text)
-    if report.ok is None and not strict and INTERRUPTED not in click.get_current_context().meta:
-        echo("not everything could be checked; with --strict the exit status would be 1", err=True)
-    sys.exit(int(bool(report.findings) or (strict and not report.ok)))
+def _answer(report: bp.Report, strict: bool | None = None) -> NoReturn:
+    # Print a report, and exit with whether something was found; None for ``strict`` where the command has no --strict.
+    show(report)
+    if report.ok and not report.complete and strict is False and INTERRUPTED not in click.get_current_context().meta:
+        tell("not everything could be checked; with --strict the exit status would be 1")
+    sys.exit(int(not report.ok or bool(strict and not report.complete)))

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 
+from backprobe.cli.output import PLACE, tell
 from backprobe.cli.program import asked, is_module, similar_file
 from backprobe.cli.stopping import loading
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 from backprobe.record.names import nearest
-from backprobe.show.printing import echo
 
 PLACED = "backprobe.placed"
 """In a command's context: a line on the script's words that are spelled like options of ours."""
@@ -34,8 +34,9 @@ def main_program(program: str) -> tuple[str, ModuleSpec | None]:
         next = asked(similar_file(program) or "train.py") + function
         raise BadOption(f"there is no script {program!r}", asked=asked(program), next=next)
     if PLACED in context.meta and is_first():
-        echo(context.meta.pop(PLACED), err=True)
-    return (program, None) if spec is None else (str(spec.origin), spec)
+        tell(context.meta.pop(PLACED))
+    context.meta[PLACE] = program if spec is None else str(spec.origin)
+    return context.meta[PLACE], spec
 
 
 def is_first() -> bool:

@@ -17,12 +17,12 @@ import backprobe as bp
 from backprobe.backends.discover import BACKENDS
 from backprobe.cli.arguments import arguments, literal
 from backprobe.cli.call import called_with
+from backprobe.cli.output import tell
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import INTERRUPTED
 from backprobe.cli.stopping import loading
 from backprobe.errors import BadOption, NoBackend
 from backprobe.record.names import nearest
-from backprobe.show.printing import echo
 
 T = TypeVar("T")
 IMPORTED = "backprobe.imported"
@@ -123,7 +123,7 @@ def so_far(kind: type[T]) -> Iterator[list[T]]:
             raise
         made.append(found)
         click.get_current_context().meta[INTERRUPTED] = True
-        echo("stopped by Ctrl-C; what is known so far:", err=True)
+        tell("stopped by Ctrl-C; what is known so far:")
 
 
 def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from backprobe.cli.output import is_asked
 from backprobe.show.printing import echo
 
 FIRST = 10.0
@@ -19,7 +20,7 @@ def progress(doing: Callable[[], str], first: float = FIRST) -> Iterator[None]:
 
     Lines of their own, and few, so that what the program itself prints stays readable.
     """
-    if not sys.stderr.isatty():
+    if is_asked("quiet") or not sys.stderr.isatty():
         yield
         return
     over = threading.Event()

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import click
 
+from backprobe.cli.output import alone, shared
 from backprobe.cli.program_error import REFUSED, shown
 from backprobe.cli.spelling import for_shell
 from backprobe.cli.stopping import UNREAD, is_unread
@@ -41,7 +42,11 @@ class Refusal(click.ClickException):
 
 
 class Verb(click.Command):
-    """A command whose bad input is refused with one of our errors."""
+    """A command whose bad input is refused with one of our errors, and which has the options that all have."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self.params += shared()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         typed = ctx.meta[TYPED] = spelled(self.name, *args)
@@ -59,7 +64,8 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            result = super().invoke(ctx)
+            with alone():
+                result = super().invoke(ctx)
         except BackprobeError as error:
             if not _is_own(error):
                 error.asked = ctx.meta[TYPED]

@@ -12,8 +12,10 @@ import click
 
 import backprobe as bp
 from backprobe.cli.module import main_program
+from backprobe.cli.output import show, tell
 from backprobe.cli.program import asked
-from backprobe.cli.program_error import RAISED, show
+from backprobe.cli.program_error import RAISED
+from backprobe.cli.program_error import show as show_error
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED, TYPED
 from backprobe.cli.stopping import UNREAD, is_unread
@@ -24,7 +26,6 @@ from backprobe.health.missing import LACKING
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
-from backprobe.show.printing import echo
 
 
 def judged(
@@ -106,21 +107,16 @@ def _ending(known: Callable[[], bp.Report | bp.Recording | None]) -> Iterator[No
     try:
         yield
     except SystemExit:
-        _print(known())
+        show(known())
         raise
     except KeyboardInterrupt:
-        echo("stopped by Ctrl-C; what is known so far:", err=True)
-        _print(known())
+        tell("stopped by Ctrl-C; what is known so far:")
+        show(known())
         raise SystemExit(STOPPED) from None
     except Exception as error:
         if is_unread(error):
             raise SystemExit(UNREAD) from None
-        show(error)
+        show_error(error)
         found = known()
-        _print(found if isinstance(found, bp.Recording) else with_rebound(found, error))
+        show(found if isinstance(found, bp.Recording) else with_rebound(found, error))
         raise SystemExit(RAISED) from error
-
-
-def _print(found: bp.Report | bp.Recording | None) -> None:
-    if found is not None:
-        echo(str(found))

@@ -20,7 +20,8 @@ def is_unread(error: BaseException) -> bool:
     """Did an error come up because nobody reads our output, as in ``| head``? What is left of it is dropped then."""
     if not isinstance(error, BrokenPipeError):
         return False
-    closed = [number for number in map(_number, (sys.stdout, sys.stderr)) if number is not None and _is_closed(number)]
+    numbers = map(number_of, (sys.stdout, sys.stderr))
+    closed = [number for number in numbers if number is not None and _is_closed(number)]
     for number in closed:  # else Python would try again when it ends, and print that it failed
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
@@ -28,7 +29,8 @@ def is_unread(error: BaseException) -> bool:
     return bool(closed)
 
 
-def _number(stream: Any) -> int | None:
+def number_of(stream: Any) -> int | None:
+    """The system's number of a stream; None where it has none."""
     try:
         found: int = stream.fileno()
     except (AttributeError, OSError, ValueError):  # none, one in memory, one that is closed

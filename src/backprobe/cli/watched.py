@@ -10,8 +10,9 @@ from typing import Any, NoReturn
 
 import backprobe as bp
 from backprobe.cli.module import is_first, main_program
+from backprobe.cli.output import show, tell
 from backprobe.cli.program import asked
-from backprobe.cli.program_error import show
+from backprobe.cli.program_error import show as show_error
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
@@ -42,7 +43,7 @@ def watched(
             raise
         status = UNREAD if is_unread(error) else 1
         if status == 1:
-            show(error)
+            show_error(error)
     if is_first():
         _say(script)
     sys.exit(status)
@@ -68,11 +69,15 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
 
 def _say(script: ScriptWatch) -> None:
     # What was watched, on standard error.
+    runs = []
     for run in script.runs:
         with bp.open_run(run.folder) as opened:
-            steps = plural(len(opened.steps), "step")
-        echo(f"watched {run.folder.name} for {steps}: backprobe report {run.folder}", err=True)
-    for error in script.refused:
-        echo(f"not watched: {error}", err=True)
-    if not script.runs and not script.refused:
-        echo("nothing was watched: no optimizer of PyTorch has parameters of a model that was called", err=True)
+            steps = len(opened.steps)
+        runs.append({"folder": str(run.folder), "steps": steps})
+        tell(f"watched {run.folder.name} for {plural(steps, 'step')}: backprobe report {run.folder}")
+    refused = [str(error) for error in script.refused]
+    for said in refused:
+        echo(f"not watched: {said}", err=True)
+    if not runs and not refused:
+        tell("nothing was watched: no optimizer of PyTorch has parameters of a model that was called")
+    show(None, {"runs": runs, "refused": refused})

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.diff.measure import Measure
 from backprobe.diff.pairs import Judged, Row
 from backprobe.diff.table import html_table, text_table
 from backprobe.findings.phrasing import plural
-from backprobe.findings.report import Finding, Report, in_lines
+from backprobe.findings.report import Finding, Report, in_lines, plain
 from backprobe.findings.wrapping import wrapped
 from backprobe.markup import element, numbered, shown
 from backprobe.record.entries import Record
@@ -45,6 +45,10 @@ class Divergence(Finding):
     matched: str = ""
     measure: Measure | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as plain data; ``next`` is its remedy."""
+        return {**super().to_dict(), "next": self.remedy}
+
 
 @dataclass(frozen=True, repr=False)
 class DiffReport(Report):
@@ -58,8 +62,7 @@ class DiffReport(Report):
     these.
 
     ``rows`` are all pairs that were compared, ``only_a`` and ``only_b`` the printed names of entries without a partner.
-    ``ok`` is False if anything differs, True if everything has a partner and agrees, else None. ``data`` is the report
-    as plain data, for ``json.dumps``.
+    ``complete`` is True if everything has a partner and was compared.
     """
 
     first: Divergence | None = None
@@ -69,12 +72,6 @@ class DiffReport(Report):
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     record: Record | None = field(default=None, repr=False, compare=False)
-    is_whole: bool = field(default=True, repr=False)
-
-    @property
-    def ok(self) -> bool | None:
-        """Does everything agree? None where nothing differs, and not all could be compared."""
-        return False if self.findings else True if self.is_whole else None
 
     @property
     def drawable(self) -> Drawable | None:
@@ -84,16 +81,14 @@ class DiffReport(Report):
         blamed = [(one.name, one.direction) for one in self.findings if isinstance(one, Divergence)]
         return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed)
 
-    @property
-    def data(self) -> dict[str, Any]:
-        """The report as plain data: texts, numbers, lists and dicts. What is infinite is the text ``"infinite"``."""
-        found = [_plain(_divergence(one)) for one in self.findings if isinstance(one, Divergence)]
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data; ``first`` and ``first_backward`` are places in ``findings``, ``pairs`` the rows."""
         return {
-            "ok": self.ok, "heading": self.heading, "findings": found,
+            **super().to_dict(),
             "first": None if self.first is None else self.findings.index(self.first),
             "first_backward": None if self.first_backward is None else self.findings.index(self.first_backward),
-            "pairs": [_plain(_pair(row)) for row in self.rows],
-            "only_a": list(self.only_a), "only_b": list(self.only_b), "notes": list(self.notes),
+            "pairs": [plain(_pair(row)) for row in self.rows],
+            "only_a": list(self.only_a), "only_b": list(self.only_b),
         }  # fmt: skip
 
     def text(self, width: int = WIDTH) -> str:
@@ -150,15 +145,6 @@ def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int
         last = at
 
 
-def _divergence(one: Divergence) -> dict[str, Any]:
-    source = None if one.source is None else {"file": one.source.file, "line": one.source.line, "text": one.source.text}
-    return {
-        "kind": one.kind, "direction": one.direction, "name": one.name, "other": one.other, "headline": one.headline,
-        "error": one.error, "excess": one.excess, "floor": one.floor, "matched": one.matched, "facts": one.facts,
-        "source": source, "next": one.remedy, "measure": None if one.measure is None else asdict(one.measure),
-    }  # fmt: skip
-
-
 def _pair(row: Row) -> dict[str, Any]:
     return {"name": row.a.name, "other": row.b.name, "matched": row.match.how,
             "value": _judged(row.value), "gradient": _judged(row.gradient)}  # fmt: skip
@@ -168,14 +154,5 @@ def _judged(judged: Judged) -> dict[str, Any]:
     return {
         "differs": judged.kind, "excess": judged.excess, "why": judged.why,
         "floor": None if judged.floor is None else {"rms": judged.floor.rms, "largest": judged.floor.largest},
-        "measure": None if judged.measure is None else asdict(judged.measure),
+        "measure": judged.measure,
     }  # fmt: skip
-
-
-def _plain(value: Any) -> Any:
-    # The same with lists for tuples, and words for numbers that JSON does not have.
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return "infinite" if isinstance(value, float) and math.isinf(value) else value

@@ -94,7 +94,7 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
         first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
         only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record,
-        is_whole=not (alignment.only_a or alignment.only_b or unequal or uncompared or comparison.factor is None),
+        complete=not (alignment.only_a or alignment.only_b or unequal or uncompared or comparison.factor is None),
     )  # fmt: skip
 
 

@@ -39,39 +39,25 @@ class RunDiffReport(Report):
 
     ``first`` is where they part: the first step, and of that step what is computed first. None where they don't.
     ``rows`` has every pair of rows, with the first step at which it differs; ``only_a`` and ``only_b`` are the names
-    without a partner. ``ok`` is False if anything differs, True if everything has a partner and agrees, else None.
-    ``data`` is the report as plain data, for ``json.dumps``.
+    without a partner. ``complete`` is True if everything has a partner and was compared.
     """
 
     first: RunDivergence | None = None
     rows: Sequence[Compared] = field(default=(), repr=False)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
-    is_whole: bool = field(default=True, repr=False)
 
-    @property
-    def ok(self) -> bool | None:
-        """Do the trainings agree? None where nothing differs, and not all could be compared."""
-        return False if self.findings else True if self.is_whole else None
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The report as plain data: texts, numbers, lists and dicts. What is not finite is a text."""
-        one = self.first
-        first = None if one is None else {
-            "step": one.step, "name": one.name, "other": one.other, "field": one.field,
-            "numbers": [_number(number) for number in one.numbers], "error": _number(one.error),
-            "excess": _number(one.excess), "headline": one.headline, "facts": list(one.facts),
-        }  # fmt: skip
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data; ``rows`` are all pairs, each with the step at which it parts, or None."""
         rows = [
             {"name": row.pair.name, "other": row.pair.other, "kind": row.pair.kind, "steps": row.steps,
              "parts_at": None if row.parting is None else row.parting.step} for row in self.rows
         ]  # fmt: skip
+        first = None if self.first is None else self.first.to_dict()
         return {
-            "ok": self.ok, "heading": self.heading, "first": first, "rows": rows, "only_a": list(self.only_a),
-            "only_b": list(self.only_b), "notes": list(self.notes),
-        }  # fmt: skip
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "infinite"
+            **super().to_dict(),
+            "first": first,
+            "rows": rows,
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+        }

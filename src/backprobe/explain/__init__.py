@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -70,8 +71,17 @@ def explain(recording: Any, name: Any = None) -> Report:
     for tensors of TensorFlow and JAX without a recording.
     """
     if isinstance(recording, Recording):
-        return _explain_recording(recording, name)
-    return _explain_tensor(recording, name, sys._getframe(1))
+        report = _with_lines(_explain_recording(recording, name), recording.record)
+    else:
+        report = _explain_tensor(recording, name, sys._getframe(1))
+    return replace(report, complete=report.complete and not report.of_kind("unknown"))
+
+
+def _with_lines(report: Report, record: Record) -> Report:
+    # The report, whose findings know the lines of their chains.
+    lines = {entry.name: entry.source for entry in record.entries}
+    found = [replace(one, lines=tuple([lines.get(name) for name in one.chain])) for one in report]
+    return replace(report, findings=tuple(found))
 
 
 def _explain_recording(recording: Recording, name: Any) -> Report:
@@ -109,14 +119,14 @@ def _explain_whole(record: Record) -> Report:
     missing = with_zeros(flow, explain_all(flow), load_arrays(record.backend))
     if rules_of(record):
         zero = zero_by_rule(flow, load_arrays(record.backend))
-        missing = Report(missing.heading, missing.findings, (*missing.notes, *zero))
+        missing = replace(missing, notes=(*missing.notes, *zero))
     born = explain_nonfinite(record)
     if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer
         note = () if missing.ok else (say("see_names", heading=missing.heading),)
-        return Report(born.heading, born.findings, (*born.notes, *note))
+        return replace(born, notes=(*born.notes, *note))
     if born.ok:
         return missing
-    return Report(born.heading, (*born.findings, *missing.findings), (*born.notes, *missing.notes))
+    return replace(born, findings=(*born, *missing), notes=(*born.notes, *missing.notes))
 
 
 def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:

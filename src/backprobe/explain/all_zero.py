@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
 from backprobe.backends.zero_gradients import CODE
@@ -25,7 +26,7 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         parts = [report.heading, found.headline]
     elif training is not None and training.frozen:
         parts = [found.headline, say("frozen_parameters", count=training.frozen)]
-    return Report("; ".join(parts), (found, *report.findings), report.notes)
+    return replace(report, heading="; ".join(parts), findings=(found, *report))
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backprobe.backends.tensors import Arrays
 from backprobe.cuts.missing_edges import Dataflow
@@ -67,11 +67,8 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
     groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read), read.is_there))
     texts = listed(list(dict.fromkeys(read.one.text for read in reads)))
     heading = say("none_read", texts=texts, heading=report.heading)
-    return Report(
-        heading,
-        (*(_finding(record, group, report.findings, arrays) for group in groups), *report.findings),
-        report.notes,
-    )
+    found = [_finding(record, group, report.findings, arrays) for group in groups]
+    return replace(report, heading=heading, findings=(*found, *report))
 
 
 def _reads(record: Record) -> list[_Read]:

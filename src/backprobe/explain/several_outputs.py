@@ -26,10 +26,11 @@ def explain_outputs(record: Record) -> Report:
         return replace(missing, notes=(*reached, *missing.notes))
     heading = next(iter((born or every).values())).heading
     notes = (*dict.fromkeys(note for one in every.values() for note in one.notes), *reached)
+    complete = all(one.complete for one in every.values())
     if is_asked:  # that is the answer
         see = () if missing.ok else (say("see_names", heading=missing.heading),)
-        return Report(heading, tuple(_merged(every)), (*notes, *see))
-    return Report(heading, (*_merged(every), *missing.findings), (*notes, *missing.notes))
+        return Report(heading, tuple(_merged(every)), (*notes, *see), complete=complete)
+    return Report(heading, (*_merged(every), *missing), (*notes, *missing.notes), complete=complete)
 
 
 def explain_in_each(record: Record, name: str, explain: Callable[[Record], Report]) -> Report:

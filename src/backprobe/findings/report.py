@@ -5,11 +5,12 @@ A report prints as a numbered list, each finding with the file and line of its c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, ClassVar, NoReturn, TypeVar
 
-from backprobe.errors import indented, labelled
+from backprobe.errors import UnknownAttribute, indented, labelled
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Html, element, facts, joined, numbered, shown
 from backprobe.record.brief import path, place
@@ -28,7 +29,8 @@ class Finding:
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
     are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that.
+    finding beneath which this one is printed, because it follows from that. ``lines`` are the lines of the entries in
+    ``chain``, one for each, None where an entry has none; they are there in reports on a recording.
 
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
@@ -45,6 +47,14 @@ class Finding:
     remedy: str = ""
     fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     cause: str = ""
+    lines: tuple[Source | None, ...] = field(default=(), repr=False, compare=False)
+
+    level: ClassVar[str] = "warning"
+    """How grave it is, as SARIF says it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as plain data for ``json.dumps``: its fields by name, ``source`` as file, line and text."""
+        return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.compare}
 
     def __repr__(self) -> str:
         where = "" if self.source is None else f" ({place(self.source.file, self.source.line)})"
@@ -74,23 +84,47 @@ class Finding:
 class Report:
     """The answer to one question: what was found, the causes first, and in ``notes`` what could not be judged and why.
 
-    ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found. Printing a report shows each finding
-    with the file and line of its cause.
+    ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found, and ``complete`` whether all was
+    judged that the verb judges. A report is a collection of its findings: it has a length, and is true if there is one.
+    Printing it shows each finding with the file and line of its cause.
 
     >>> import torch, backprobe as bp
     >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "w")
-    >>> report.ok, report.heading
-    (True, "'w' has its gradient: nothing is missing")
+    >>> report.ok, report.complete, report.heading, len(report)
+    (True, True, "'w' has its gradient: nothing is missing", 0)
     """
 
     heading: str
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    complete: bool = field(default=True, kw_only=True)
 
     @property
-    def ok(self) -> bool | None:
-        """Was nothing found? None where that is not known: see ``bp.check``."""
+    def ok(self) -> bool:
+        """Was nothing found? Where ``complete`` is False, that is said of what was judged alone."""
         return not self.findings
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data for ``json.dumps``: texts, numbers, lists and dicts.
+
+        Every report has the keys ``ok``, ``complete``, ``heading``, ``findings`` and ``notes``; a number that is not
+        finite is a text: ``"NaN"``, ``"infinite"`` or ``"-infinite"``. ``--json`` prints it.
+        """
+        return {
+            "ok": self.ok, "complete": self.complete, "heading": self.heading,
+            "findings": [one.to_dict() for one in self.findings], "notes": list(self.notes),
+        }  # fmt: skip
+
+    @property
+    def data(self) -> NoReturn:
+        """An old name: ``to_dict()`` has taken its place."""
+        raise UnknownAttribute("'data' is 'to_dict' now", asked="report.data", next="report.to_dict()")
 
     def assert_ok(self, *, strict: bool = False) -> None:
         """Raise an AssertionError, whose text is the report, if anything was found: for a test.
@@ -103,10 +137,10 @@ class Report:
           `x.detach()` copies the values of 'x' but not its gradient history, so 'return' is disconnected
         ...
 
-        With ``strict`` also if not everything could be judged, where ``ok`` is None.
+        With ``strict`` also if not everything could be judged, where ``complete`` is False.
         """
         __tracebackhide__ = True  # pytest then shows the test's own line, and not this one
-        if self.ok is False or (strict and not self.ok):
+        if not self.ok or (strict and not self.complete):
             raise AssertionError(str(self))
 
     def of_kind(self, *kinds: str) -> Sequence[Finding]:
@@ -154,6 +188,27 @@ def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]
                 replace(one, facts=facts, remedy="" if one.remedy == root.remedy else one.remedy)
             )
     return [(findings[at], beneath) for at, beneath in found.items()]
+
+
+def plain(value: Any) -> Any:
+    """A value as dicts and lists, with words for what JSON has no number for.
+
+    >>> plain({"steps": (1, 2), "error": math.inf})
+    {'steps': [1, 2], 'error': 'infinite'}
+    """
+    if isinstance(value, Source):
+        return {"file": value.file, "line": value.line, "text": value.text}
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, complex):
+        return {"real": plain(value.real), "imag": plain(value.imag)}
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+    return value
 
 
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:

@@ -46,7 +46,8 @@ def health(recording: Recording) -> Report:
     checked = f"{plural(values, 'value')} and {plural(grads, 'gradient')} were checked"
     if not values and not grads:
         heading, checked = "nothing was checked", "no value or gradient has numbers that can be read"
-    return Report(f"{heading}: {checked}", tuple(found), tuple(arrays.notes))
+    complete = bool(values or grads) and not arrays.unchecked
+    return Report(f"{heading}: {checked}", tuple(found), (*arrays.unchecked, *arrays.remarks), complete=complete)
 
 
 __all__ = ["health"]

@@ -99,7 +99,7 @@ class RecordArrays:
         return 1.0 if not scales else scales[0] if len(scales) == 1 else None
 
     @property
-    def notes(self) -> list[str]:
+    def unchecked(self) -> list[str]:
         """What was not checked."""
         notes = []
         if self.scale is None:
@@ -111,7 +111,7 @@ class RecordArrays:
         unseen = 0 if training is None else training.count - seen
         if training is not None and unseen > 0:
             notes.append(UNSEEN.format(unseen, training.count))
-        return [*notes, *self.remarks]
+        return notes
 
 
 def rms(numbers: Any) -> float:

@@ -247,7 +247,8 @@ class Script:
             is_untrained = record.training is not None and bool(record.training.untrained)
             is_all = bool(none_ran) and not is_untrained and all(one.kind == NOT_RUN for one in report.findings)
             notes = (*report.notes, *([none_ran] if none_ran else ()))
-            self.last = Report(NOTHING_RAN.format(none_ran)) if is_all else replace(report, notes=notes)
+            nothing = Report(NOTHING_RAN.format(none_ran), complete=False)
+            self.last = nothing if is_all else replace(report, notes=notes)
         for one in report.of_kind("born")[: MOST - len(self.before)]:
             where = "" if one.source is None else f" ({place(one.source.file, one.source.line)})"
             self.before[BEFORE.format(one.headline, where)] = None

@@ -108,8 +108,8 @@ class ScriptGradients:
                 return self.judge(Recording(with_zeros(record, asked.wrt)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
                 found = _where_traced(error, self.backend)
-                return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found)
-        return Report(NOT_AGAIN.format(asked.asked, why))
+                return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found, complete=False)
+        return Report(NOT_AGAIN.format(asked.asked, why), complete=False)
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:

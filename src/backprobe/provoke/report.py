@@ -31,9 +31,13 @@ class Provocations(Report):
     """The report of ``bp.provoke``: an input for each operation that broke, and in ``notes`` how far the others came.
 
     ``risky`` counts the operations that were searched, ``steps`` all inputs that were tried. ``ok`` is True where
-    nothing broke: that does not prove that nothing can.
+    nothing broke: that does not prove that nothing can. ``complete`` is True if every risky operation was searched.
     """
 
     findings: tuple[Provocation, ...] = ()
     risky: int = 0
     steps: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, with ``risky`` and ``steps`` besides what every report has."""
+        return {**super().to_dict(), "risky": self.risky, "steps": self.steps}

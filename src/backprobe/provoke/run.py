@@ -157,14 +157,20 @@ class _Provoking:
             "provoked", first.name, text.say("example_breaks"), first.source, (first.headline,), (), first.remedy,
             args=args, kwargs=kwargs, broken=self.program.broken(row) or "result", explained=explained,
         )  # fmt: skip
-        return Provocations(text.say("broke_at_example", name=self.name), (one,), tuple(self._notes()))
+        heading = text.say("broke_at_example", name=self.name)
+        return Provocations(heading, (one,), tuple(self._notes()), complete=False)
 
     def _report(self, notes: Sequence[str]) -> Provocations:
         risky = len({risk.place for risk in self.risks})
         still = [one for one in self.outcomes if one.risk.place not in self.found]
         notes = [*map(text.how_far, still), *notes, *self._notes()]
         heading = text.heading(self.name, len(self.found), risky, self.taken, bool(self.unsearched))
-        return Provocations(heading, tuple(self.found.values()), tuple(notes), risky=risky, steps=self.taken)
+        searched = [one for one in still if one.nearest is not None]
+        is_searched = len(searched) == sum(risk.place not in self.found for risk in self.risks)
+        return Provocations(
+            heading, tuple(self.found.values()), tuple(notes), risky=risky, steps=self.taken,
+            complete=is_searched and not self.unsearched,
+        )  # fmt: skip
 
     def _notes(self) -> list[str]:
         raised = [

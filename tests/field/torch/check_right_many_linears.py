@@ -20,5 +20,5 @@ for seed in range(6):
     torch.manual_seed(seed)
     net, x = Net([64, 16, 3][seed % 3]), torch.randn(5, 8)
     report = bp.check(net)(x)
-    assert report.ok is True, (seed, str(report))
+    report.assert_ok(strict=True)
     assert "kink" not in str(report), (seed, str(report))

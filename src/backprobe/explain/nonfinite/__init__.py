@@ -37,7 +37,8 @@ def explain_nonfinite(record: Record) -> Report:
     except FAILING as error:
         if isinstance(error, BackprobeError):
             raise
-        return Report(say("births_unjudged"), tuple(_unexplained(known)), (say("failed", error=first_line(error)),))
+        said = (say("failed", error=first_line(error)),)
+        return Report(say("births_unjudged"), tuple(_unexplained(known)), said, complete=False)
 
 
 def _explained(record: Record, known: Evidence) -> Report:
@@ -54,7 +55,7 @@ def _explained(record: Record, known: Evidence) -> Report:
     is_late = not known.was_asked and _clean(known) != say("unread")
     notes = [*forward.notes(forward.origins.keys() - harming), *known.unjudged, *([say("late")] if is_late else [])]
     if not births:
-        return Report(_clean(known), (), tuple(notes))
+        return Report(_clean(known), (), tuple(notes), complete=_clean(known) != say("unread"))
     began = Graph.of(record).positions.get(births[0].name, 0)
     births = diverging.explained(births, diverging.losses(known, began), record.framework)
     places, healed = hung(_grouped(births)), _grouped(list(forward.healed(harming)))

@@ -59,7 +59,7 @@ class EarlierIterations:
         if findings == list(report.findings):
             return report
         places = [one for one in findings if one.kind not in ("propagated", "healed")]
-        return Report(heading(places), tuple(findings), report.notes)
+        return replace(report, heading=heading(places), findings=tuple(findings))
 
     def _born(self, found: Finding, known: Evidence, at: int | None) -> Finding:
         if found.kind == "unknown":
