@@ -6,7 +6,12 @@ from contextlib import contextmanager
 
 from click.testing import CliRunner
 
+import prepared
 from backprobe.cli import main
+
+
+DISTRIBUTED = "torch._dynamo torch.distributed.fsdp torch.distributed.tensor.parallel torch.distributed.pipelining"
+"""What programs of several processes import, which takes three times as long as PyTorch alone."""
 
 
 def invoked(*words, **settings):
@@ -34,6 +39,12 @@ def python(*words, **settings):
     """Exit code, standard output and standard error of a Python of its own, in which a warning is an error."""
     command = [sys.executable, "-W", "error", *map(str, words)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def forked(*words, imported="torch", **settings):
+    """What ``python`` gives, of a process that has imported a framework when it begins: see ``prepared``."""
+    ran = prepared.run(imported, "-W", "error", *words, **settings)
     return ran.returncode, ran.stdout, ran.stderr
 
 

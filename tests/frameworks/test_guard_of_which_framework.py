@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands import python
+from commands import forked
 
 PROGRAM = """
 {imports}
@@ -49,7 +49,7 @@ def ran(folder, imports, functions, before, block):
     script = folder / "program.py"
     lines = {"before": indented(before, 4), "block": indented(block, 8)}
     script.write_text(PROGRAM.format(imports=imports, functions=functions, **lines))
-    code, out, errors = python("-W", "always", script)
+    code, out, errors = forked("-W", "always", script)
     assert code == 0, errors
     return out.strip(), [line for line in errors.splitlines() if "UserWarning: bp." in line]
 
