@@ -9,7 +9,6 @@ from click.testing import CliRunner
 import prepared
 from backprobe.cli import main
 
-
 DISTRIBUTED = "torch._dynamo torch.distributed.fsdp torch.distributed.tensor.parallel torch.distributed.pipelining"
 """What programs of several processes import, which takes three times as long as PyTorch alone."""
 

@@ -56,7 +56,7 @@ def _read(file):
 
 
 def start(framework, *words, cwd=None, env=None, timeout=120):
-    """Start ``python WORDS`` where the framework is imported: a file, or -m or -c and what follows; first -W filters."""
+    """Start ``python WORDS`` where the framework is imported: -W filters, then a file, -m or -c."""
     return Started(framework, words, cwd, env, timeout)
 
 
@@ -137,7 +137,7 @@ def _ended(words):
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
         if isinstance(error.code, str):
             print(error.code, file=sys.stderr)
-    except BaseException as error:  # noqa: BLE001: as Python shows it
+    except BaseException as error:  # noqa: BLE001 -- it is shown as Python shows it
         trace = error.__traceback__
         while trace and trace.tb_frame.f_code.co_filename in (__file__, runpy.__file__, "<frozen runpy>"):
             trace = trace.tb_next
