@@ -51,7 +51,7 @@ def forked(*words, imported="torch", **settings):
 
 
 def in_a_fork(work):
-    """The status that ``work`` returns in a fork of this process, which has imported PyTorch alone, and what it prints."""
+    """The status that ``work`` returns in a fork of this process, which runs PyTorch alone, and what it prints."""
     streams = [tempfile.TemporaryFile() for _ in range(2)]
     child = os.fork()
     if child == 0:

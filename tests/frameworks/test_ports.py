@@ -5,9 +5,13 @@ from ports import PORTS
 
 import backprobe as bp
 from backprobe.record.graph import Graph
+from sampled import without
 
 STATISTICS = ("mean", "var", "moving_mean", "moving_variance")
 """Buffers of batch norms, which recordings of PyTorch do not have."""
+
+HEAVY = ("nnx-separate", "nnx-lstm", "nnx-batch-norm", "equinox-attention", "equinox-cnn", "equinox-lstm")
+"""Each takes seconds to compile."""
 
 
 def without_partner(report, *recordings):
@@ -19,7 +23,7 @@ def without_partner(report, *recordings):
     return [name for name in found if name.rpartition(".")[2] not in STATISTICS]
 
 
-@pytest.mark.parametrize("name", PORTS)
+@pytest.mark.parametrize("name", without(PORTS, *HEAVY))
 def test_an_exact_port_does_not_differ(name):
     port = PORTS[name]
     a, b = port.record(False)
@@ -29,7 +33,7 @@ def test_an_exact_port_does_not_differ(name):
     assert report.ok is (True if port.is_whole else None), str(report)
 
 
-@pytest.mark.parametrize("name", PORTS)
+@pytest.mark.parametrize("name", without(PORTS, *HEAVY))
 def test_a_planted_fault_is_named_first(name):
     port = PORTS[name]
     report = bp.diff(*port.record(True))

@@ -105,7 +105,13 @@ def looped(params, x):
 
 
 @pytest.mark.parametrize(
-    "function, dtype", [(loss_fn, jnp.float32), (normed, jnp.float32), (normed, jnp.bfloat16), (looped, jnp.float32)]
+    "function, dtype",
+    [
+        (loss_fn, jnp.float32),
+        (normed, jnp.float32),
+        pytest.param(normed, jnp.bfloat16, marks=pytest.mark.sweep),
+        (looped, jnp.float32),
+    ],
 )
 def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, function, dtype):
     params, batch = jax.tree.map(lambda one: one.astype(dtype), (made(3, 6), BATCHES[0]))
