@@ -163,8 +163,8 @@ def _program(words):
     if words[0] == "-c":
         sys.argv, code = ["-c", *words[2:]], compile(words[1], "<string>", "exec", dont_inherit=True)
     else:
-        sys.argv, main.__file__ = words, words[0]
-        code = compile(Path(words[0]).read_bytes(), words[0], "exec", dont_inherit=True)
+        sys.argv, main.__file__ = words, os.path.abspath(words[0])
+        code = compile(Path(words[0]).read_bytes(), main.__file__, "exec", dont_inherit=True)
     exec(code, vars(main))
 
 
