@@ -20,6 +20,11 @@ def sampled(cases, *kept):
     return [pytest.param(case, id=case, marks=() if case in kept else pytest.mark.sweep) for case in cases]
 
 
+def every(step, cases):
+    """Names of cases as parameters; ``make test`` takes one of so many."""
+    return sampled(cases, *list(cases)[::step])
+
+
 def without(cases, *left):
     """Names of cases as parameters; ``make test`` takes all but those that are left."""
     return sampled(cases, *(case for case in cases if case not in left))

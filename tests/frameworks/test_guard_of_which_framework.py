@@ -3,6 +3,7 @@
 import pytest
 
 from commands import forked
+from sampled import sampled
 
 PROGRAM = """
 {imports}
@@ -63,7 +64,7 @@ GUARDED = {
 }
 
 
-@pytest.mark.parametrize("program", GUARDED)
+@pytest.mark.parametrize("program", sampled(GUARDED, "imported in the function", "imported above"))
 def test_what_jax_computes_is_guarded_beside_an_import_of_torch(tmp_path, program):
     assert ran(tmp_path, *GUARDED[program]) == (FOUND, [])
 
@@ -75,7 +76,7 @@ UNGUARDED = {
 }
 
 
-@pytest.mark.parametrize("program", UNGUARDED)
+@pytest.mark.parametrize("program", sampled(UNGUARDED, "beside values of torch"))
 def test_a_framework_that_comes_too_late_is_warned_of(tmp_path, program):
     out, warned = ran(tmp_path, *UNGUARDED[program])
     assert out == "silent jaxlib"
@@ -96,6 +97,6 @@ SILENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("program", SILENT)
+@pytest.mark.parametrize("program", sampled(SILENT, "torch alone", "a batch of jax in a step of torch"))
 def test_a_healthy_block_is_not_warned_of(tmp_path, program):
     assert ran(tmp_path, *SILENT[program]) == ("silent torch", [])
