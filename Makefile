@@ -179,4 +179,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(DEMO) $@
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache .jax_cache docs/_build
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
