@@ -9,12 +9,18 @@ PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
-  test-pythons test-jax-versions test-schemas test-operators test-site test-browser test-integrations test-gpu
+  sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site test-browser \
+  test-integrations test-gpu
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
 
-test: lint types contract unit
+# Each part is one process, and two run at once, the longest first: with two processes for a part, each would import the
+# frameworks and collect all tests. On a machine of more cores: make test WORKERS="-n 4".
+test: lint contract
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-frameworks unit-torch types
+	@echo "Left out: the rest of the sweeps (make test-sweeps), more samples of PyTorch's operators (make test-operators)," \
+	  "the site, a browser, other libraries, other Pythons (.ci/run), a GPU (make test-gpu)"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -26,16 +32,25 @@ types: $(READY)
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
-# With one framework imported, numbers belong to it: the tests of all frameworks have processes of their own, beside those
-# of PyTorch alone, so that no core waits for the last test of a group.
+# With one framework imported, numbers belong to it: the tests of all frameworks have a process of their own.
 unit: $(READY)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-torch unit-frameworks
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-frameworks unit-torch
 
 unit-torch: $(READY)
-	$(BIN)/pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
+	$(BIN)/pytest $(WORKERS) -m "not gpu and not sweep" --ignore=tests/frameworks
 
 unit-frameworks: $(READY)
-	$(BIN)/pytest $(PARALLEL) tests/frameworks
+	$(BIN)/pytest $(WORKERS) -m "not sweep" tests/frameworks
+
+# what `make test` has left out of sweeps, and more of the programs that are drawn: see tests/sampled.py
+test-sweeps: $(READY)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target sweeps-frameworks sweeps-torch
+
+sweeps-torch: $(READY)
+	SWEEPS=1 $(BIN)/pytest -m "not gpu and (sweep or drawn)" --ignore=tests/frameworks --ignore=tests/test_operators.py
+
+sweeps-frameworks: $(READY)
+	SWEEPS=1 $(BIN)/pytest -m "sweep or drawn" tests/frameworks
 
 # every schema that is used again compared with its log, read anew: see docs/design/017-tracing.md
 test-schemas: $(READY)

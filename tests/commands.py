@@ -1,12 +1,19 @@
 """Commands, run in this process or as a Python of its own, and what they print."""
 
+import os
 import subprocess
 import sys
+import tempfile
+import traceback
 from contextlib import contextmanager
 
 from click.testing import CliRunner
 
+import prepared
 from backprobe.cli import main
+
+DISTRIBUTED = "torch._dynamo torch.distributed.fsdp torch.distributed.tensor.parallel torch.distributed.pipelining"
+"""What programs of several processes import, which takes three times as long as PyTorch alone."""
 
 
 def invoked(*words, **settings):
@@ -35,6 +42,37 @@ def python(*words, **settings):
     command = [sys.executable, "-W", "error", *map(str, words)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
     return ran.returncode, ran.stdout, ran.stderr
+
+
+def forked(*words, imported="torch", **settings):
+    """What ``python`` gives, of a process that has imported a framework when it begins: see ``prepared``."""
+    ran = prepared.run(imported, "-W", "error", *words, **settings)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def in_a_fork(work):
+    """The status that ``work`` returns in a fork of this process, which runs PyTorch alone, and what it prints."""
+    streams = [tempfile.TemporaryFile() for _ in range(2)]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for at, stream in enumerate(streams, 1):
+                os.dup2(stream.fileno(), at)
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+            code = work()
+        except BaseException:  # noqa: BLE001 -- it is printed
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush(), sys.stderr.flush()
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    printed = []
+    for stream in streams:
+        with stream:
+            stream.seek(0)
+            printed.append(stream.read().decode())
+    return code, *printed
 
 
 def printed(ran, code=0):

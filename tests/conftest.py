@@ -1,7 +1,10 @@
 """Fixtures that files share; ``asked``, ``block_cases`` and ``programs`` have the programs that they share."""
 
+import compileall
 import gc
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,11 @@ import pytest
 # threads that wait for each other take most of the time; and a sum is the same on a machine of any number of cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 COMPARED = "COMPARE_SCHEMAS"
+# Bytecode of ours is kept, whatever the environment says, for the processes that tests start and the next run. That of
+# programs that tests write is not: one of the same second and size would be taken for the next.
+sys.dont_write_bytecode = False
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)
 
 
 def pytest_configure(config):
@@ -27,6 +35,7 @@ def pytest_configure(config):
 
 def pytest_collection_finish():
     """What is imported by now is not looked through whenever garbage is collected: it is millions of objects."""
+    sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()
 

@@ -62,7 +62,9 @@ ON_SOME_LISTS = (
 )
 """Operators on lists of tensors are alike: in `make test` those of one and of two lists, of lists and a number, with a
 result for each and without."""
-OPERATORS = {op.formatted_name: op for op in (*op_db, *ON_LISTS) if EVERY or op in op_db or op.name in ON_SOME_LISTS}
+OPERATORS = {
+    op.formatted_name: op for op in (*op_db, *(each for each in ON_LISTS if EVERY or each.name in ON_SOME_LISTS))
+}
 
 
 # the programs

@@ -34,6 +34,11 @@ OTHERS = ("WGAN-GP", "regression, targets of 200, SGD", "MLP, one by one", "VAE,
           "experts", "stochastic depth", "regression, LBFGS", "sines")  # fmt: skip
 
 
+def half(trainings):
+    """Every second of them in ``make test``."""
+    return [pytest.param(one, id=one.name, marks=[pytest.mark.sweep] * (at % 2)) for at, one in enumerate(trainings)]
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     before = torch.get_num_threads()
@@ -48,19 +53,15 @@ def test_a_fault_is_found_in_the_first_tenth(training):
     assert is_found(training, report), report
 
 
-@pytest.mark.parametrize(
-    "training", [one for one in VARIED_FAULTS if one.name in OTHER_FAULTS], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("training", half(one for one in VARIED_FAULTS if one.name in OTHER_FAULTS))
 def test_a_fault_of_another_kind_is_found_in_the_first_tenth(training):
     report = alerts(training)
     assert is_found(training, report), report
 
 
-@pytest.mark.parametrize(
-    "training",
-    [one for one in HEALTHY if one.name in SOME] + [one for one in VARIED_HEALTHY if one.name in OTHERS],
-    ids=lambda one: one.name,
-)
+@pytest.mark.parametrize("training", half(
+    one for one in (*HEALTHY, *VARIED_HEALTHY) if one.name in (SOME if one in HEALTHY else OTHERS)
+))  # fmt: skip
 def test_a_healthy_training_has_no_alert(training):
     report = alerts(training)
     assert report.ok, report

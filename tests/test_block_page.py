@@ -1,16 +1,14 @@
 """The tables of the docs about blocks are what the tests give."""
 
-import subprocess
-import sys
-
 import pytest
 
 import block_page
+from commands import in_a_fork
 
 
 def test_the_stored_tables_are_those_that_the_tests_give():
-    ran = subprocess.run([sys.executable, block_page.__file__, "--check"], capture_output=True, text=True)
-    assert ran.returncode == 0, f"run python tests/block_page.py\n{ran.stdout}{ran.stderr}"
+    code, out, errors = in_a_fork(lambda: block_page.main("--check"))
+    assert code == 0, f"run python tests/block_page.py\n{out}{errors}"
 
 
 def test_tables():

@@ -17,7 +17,7 @@ from traitlets.config import Config
 import backprobe as bp
 from asked import says
 from block_cases import Net, case, doubled, same
-from commands import printed, python
+from commands import forked, printed
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -150,7 +150,7 @@ print(Body.rec["w"].grad.tolist(), Body.rec["x"].grad.tolist())
 def test_blocks_at_module_level_and_in_class_bodies(x, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    assert printed(python(script)).splitlines() == [
+    assert printed(forked(script)).splitlines() == [
         "x [6.0, 6.0]", "u [3.0, 3.0]", "v [1.0, 1.0]", "/class Held:inside not_connected", "backward() 1.0",
         "[1.0, 1.0] [5.0, 5.0]",
     ]  # fmt: skip

@@ -1,11 +1,12 @@
 """Blocks where two processes train together: what a block says of a parameter is what backward left in ``.grad``."""
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import prepared
+from commands import DISTRIBUTED
 
 SCRIPT = Path(__file__).with_name("block_processes.py")
 TOGETHER = "Processes that train together"
@@ -27,15 +28,9 @@ def free_port():
 @case("only one rank probes, or prints its recording: no rank waits for another")
 def test_two_processes():
     port = free_port()
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen([sys.executable, SCRIPT, str(rank), port], **pipes) for rank in (0, 1)]
-    try:
-        ended = [process.communicate(timeout=240) for process in started]
-    finally:
-        for process in started:
-            process.kill()
+    started = [prepared.start(DISTRIBUTED, SCRIPT, rank, port, timeout=240) for rank in (0, 1)]
     cases = ("one_step", "micro_batches", "accumulated_before", "parameters_alone", "one_rank_probes",
              "one_rank_prints")  # fmt: skip
     expected = "".join(f"{kind} {name} ok\n" for kind in ("averaged", "sharded") for name in cases)
-    for out, errors in ended:
-        assert out == expected, out + errors
+    for ended in [process.ended() for process in started]:
+        assert ended.stdout == expected, ended.stdout + ended.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import in_folder, invoked, refused
+from sampled import sampled
 
 STEP = """\
 import json, os, pickle, sys
@@ -76,7 +77,7 @@ def state(out):
     return json.loads(next(line for line in out.splitlines() if line.startswith("{")))
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", sampled(MODULES, "package.train", "package", "spaces.lone"))
 def test_a_module_runs_as_python_runs_it(folder, module):
     words = [sys.executable, "-m", module, "--lr", "0.1", "-m", "x", "--", "--steps"]
     alone = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100)
@@ -244,6 +245,7 @@ for step in range(4):
 """
 
 
+@pytest.mark.sweep
 def test_torchrun_starts_the_command_line(folder):
     (folder / "processes.py").write_text(PROCESSES)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "backprobe"]

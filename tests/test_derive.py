@@ -155,20 +155,20 @@ def test_a_rule_of_many_terms_is_cut_in_the_middle():
 
 
 def chained(x):
-    for _ in range(2000):
+    for _ in range(300):
         x = x * 1.001
     return x
 
 
-def test_two_thousand_values_in_a_row():
+def test_three_hundred_values_in_a_row():
     derivation = derived(chained, double(1.0), name="x#0")
     assert head(derivation) == (
-        "∂x#2000/∂x#0 = ∂x#2000/∂x#1999 · ∂x#1999/∂x#1998 · ∂x#1998/∂x#1997 · ∂x#1997/∂x#1996 · ⋯ · "
+        "∂x#300/∂x#0 = ∂x#300/∂x#299 · ∂x#299/∂x#298 · ∂x#298/∂x#297 · ∂x#297/∂x#296 · ⋯ · "
         "∂x#4/∂x#3 · ∂x#3/∂x#2 · ∂x#2/∂x#1 · ∂x#1/∂x#0 = "
-        "1.001·1.001·1.001·1.001·⋯·1.001·1.001·1.001·1.001 = 7.38168"
+        "1.001·1.001·1.001·1.001·⋯·1.001·1.001·1.001·1.001 = 1.34966"
     )
     assert derivation.agrees
-    assert len(derivation.paths[0]) == 2001
+    assert len(derivation.paths[0]) == 301
 
 
 # how formulas are written

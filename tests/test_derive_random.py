@@ -20,8 +20,9 @@ from backprobe.derive.paths import paths
 from backprobe.derive.tree import named
 from backprobe.record.graph import Graph
 from random_programs.compare import load
+from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_DERIVATIONS", "200"))
+COUNT = int(os.environ.get("RANDOM_DERIVATIONS", count(200)))
 
 UNARY = [
     "torch.exp({})", "torch.log({a} * {a} + 1.5)", "{}.sin()", "torch.cos({})", "torch.tan({})", "torch.tanh({})",
@@ -94,6 +95,7 @@ def chain_of(rec, name):
     return Chain(graph, between, recorded=True)
 
 
+@drawn
 def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
     source = random.Random(2024)
     factors = stands = 0

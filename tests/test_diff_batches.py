@@ -1,12 +1,12 @@
 """One batch in several parts: micro-batches, and processes that train together. Parameters are compared, and agree."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import backprobe as bp
+import prepared
+from commands import DISTRIBUTED
 from diff_processes import batch, made
 
 PROCESS = Path(__file__).parent / "diff_processes.py"
@@ -48,12 +48,9 @@ def test_micro_batches_whose_loss_is_not_divided_are_found():
 def recorded(folder, *halves):
     """What two processes record, each of one half of the batch."""
     folder.mkdir()
-    pipes = {"stderr": subprocess.PIPE, "text": True}
-    started = [subprocess.Popen([sys.executable, PROCESS, str(rank), folder, str(half)], **pipes)
-               for rank, half in enumerate(halves)]  # fmt: skip
-    for process in started:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    started = [prepared.start(DISTRIBUTED, PROCESS, rank, folder, half) for rank, half in enumerate(halves)]
+    for ended in [process.ended() for process in started]:
+        assert ended.returncode == 0, ended.stderr
     return folder
 
 

@@ -3,8 +3,6 @@
 import doctest
 import importlib
 import re
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import torch
 
 import backprobe
+import prepared
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -61,7 +60,7 @@ def run_readme():
 def test_every_block_of_the_readme_runs_and_shows_what_it_says(tmp_path):
     """In a process of its own, since it imports all frameworks."""
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_docs; test_docs.run_readme()"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    ran = prepared.run("tensorflow", "-c", code, cwd=tmp_path, timeout=600)
     assert ran.returncode == 0, ran.stderr
 
 

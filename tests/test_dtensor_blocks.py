@@ -1,13 +1,12 @@
 """DTensors: nothing is communicated for a probe, a guard or a watch, and one process may look alone."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from commands import python
+import prepared
+from commands import DISTRIBUTED, forked
 from dtensor_blocks import FORMS, PLACEMENTS
 from test_block_processes import free_port
 
@@ -18,7 +17,7 @@ PARTIAL = {name for name, placements in PLACEMENTS.items() if any(one.is_partial
 @pytest.fixture(scope="module")
 def found():
     """What ran under a fake process group, by placement and kind of net."""
-    code, out, errors = python("-W", "default", HERE / "dtensor_blocks.py")
+    code, out, errors = forked("-W", "default", HERE / "dtensor_blocks.py", imported=DISTRIBUTED)
     assert code == 0, errors
     return dict(map(json.loads, out.splitlines()))
 
@@ -51,14 +50,6 @@ def test_a_watch_has_rows_or_says_that_the_gradient_is_partial(found, placement)
 
 def test_one_process_looks_alone():
     port = free_port()
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = [
-        subprocess.Popen([sys.executable, HERE / "dtensor_processes.py", str(at), port], **pipes) for at in (0, 1)
-    ]
-    try:
-        ended = [process.communicate(timeout=240) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    for out, errors in ended:
-        assert out == "in_model ok\nin_block ok\nguarded ok\nwatched ok\n", out + errors
+    started = [prepared.start(DISTRIBUTED, HERE / "dtensor_processes.py", at, port) for at in (0, 1)]
+    for ended in [process.ended() for process in started]:
+        assert ended.stdout == "in_model ok\nin_block ok\nguarded ok\nwatched ok\n", ended.stdout + ended.stderr

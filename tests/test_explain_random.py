@@ -16,8 +16,9 @@ import backprobe as bp
 from random_programs.compare import load
 from random_programs.interpreter import ARGUMENTS
 from random_programs.statements import generate
+from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_PROGRAMS", "150"))
+COUNT = int(os.environ.get("RANDOM_PROGRAMS", count(150)))
 NOT_USED = {"unused", "other_call", "made_again", "not_tensor", "zero_derivative", "added_up"}
 
 
@@ -53,6 +54,7 @@ def programs():
     return chance, (generate(lambda count: chance.randrange(count) if count > 1 else 0) for _ in range(COUNT))
 
 
+@drawn
 def test_no_line_is_blamed_that_cuts_nothing(tmp_path):
     kinds = Counter()
     for at, program in enumerate(programs()[1]):
@@ -64,6 +66,7 @@ def test_no_line_is_blamed_that_cuts_nothing(tmp_path):
     assert kinds["unused"] > COUNT
 
 
+@drawn
 def test_a_line_that_cuts_is_found(tmp_path):
     chance, each = programs()
     cut_off = 0

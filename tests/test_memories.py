@@ -201,7 +201,7 @@ def test_a_function_class_that_takes_the_place_of_another_is_looked_at():
         return made
 
     known = custom_functions.are_users()
-    for _ in range(20):
+    for _ in range(4):
         made = installed()
         was = custom_functions.are_users()
         del made

@@ -19,8 +19,9 @@ from random_programs.partials import Judge, Seen, check_partials
 from random_programs.statements import generate
 from random_programs.stillness import local_blocks, plain_run
 from random_programs.views import generate_views
+from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_PARTIALS", "100"))
+COUNT = int(os.environ.get("RANDOM_PARTIALS", count(100)))
 
 
 def agreeing(generator, folder):
@@ -33,12 +34,14 @@ def agreeing(generator, folder):
     return seen
 
 
+@drawn
 def test_partials_agree_with_differences_of_one_value_at_a_time_on_random_programs(tmp_path):
     seen = agreeing(generate, tmp_path)
     assert seen.compared["blocks"] > 5 * COUNT
     assert seen.compared["sums over paths"] > 2 * COUNT
 
 
+@drawn
 def test_partials_agree_where_programs_write_through_views(tmp_path):
     seen = agreeing(generate_views, tmp_path)
     assert seen.compared["blocks"] > 3 * COUNT

@@ -17,10 +17,12 @@ from random_programs.expressions import INDEXES
 from random_programs.interpreter import ARGUMENTS, Interpreter
 from random_programs.names import Binding
 from random_programs.statements import generate
+from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_PROGRAMS", "500"))
+COUNT = int(os.environ.get("RANDOM_PROGRAMS", count(500)))
 
 
+@drawn
 def test_probe_agrees_with_finite_differences_on_random_programs(tmp_path):
     tally = Tally()
     check_many(generate, lambda program: check(program, tmp_path, tally), COUNT)

@@ -20,7 +20,7 @@ from asked import round_trip
 from backprobe.source.rebound_names import rebound_name
 from backprobe.source.scopes import Names, Text
 from block_cases import nothing_left
-from commands import in_folder, invoked, python
+from commands import forked, in_folder, invoked, python
 
 HEAD = "backprobe: raised while running"
 
@@ -783,7 +783,7 @@ def test_the_seed_as_a_script(folder):
 
 
 def test_the_seed_as_a_script_in_a_process_of_its_own(folder):
-    code, out, err = python("-m", "backprobe", "explain", "seed.py")
+    code, out, err = forked("-m", "backprobe", "explain", "seed.py")
     assert code == 3 and SAID in err and FOUND in out
 
 

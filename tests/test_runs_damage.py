@@ -18,7 +18,7 @@ import backprobe as bp
 from asked import message
 from backprobe.record.exponents import exponents
 from backprobe.storage.runs import layout
-from commands import printed, python
+from commands import forked, printed, python
 from written_runs import fill, matrix, rows, step, writer
 
 KILLED = str(Path(__file__).parent / "killed_writers.py")
@@ -45,7 +45,7 @@ def source(folder, every=1):
 
 @pytest.mark.parametrize("every", [1, 5])
 def test_nothing_that_was_acknowledged_is_lost_by_kill(tmp_path, every):
-    killing = python(KILLED, str(tmp_path), "25", str(every))
+    killing = forked(KILLED, str(tmp_path), "25", str(every))
     assert printed(killing) == "25 kills, nothing acknowledged lost\n"
 
 

@@ -179,6 +179,7 @@ def test_a_script_without_backward(script):
     assert "note: no backward() ran" in out
 
 
+@pytest.mark.sweep
 def test_what_was_born_without_backward_is_told_with_what_follows(script):
     out = printed(script(
         "import torch\nw = torch.ones(2, requires_grad=True)\n"

@@ -8,7 +8,7 @@ import torch
 
 import backprobe as bp
 from asked import message
-from commands import printed, python
+from commands import forked, printed
 from stored import BYTES, DATA, holding, listed, toy
 
 # where a recording is written
@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(mode, tmp_path):
     program.write_text(LIMITED)
     folder.mkdir()
     left = ["rec"] if mode == "overwrite" else []
-    found, next, after = printed(python(program, folder, mode)).strip().split("; ")
+    found, next, after = printed(forked(program, folder, mode)).strip().split("; ")
     assert found == "File too large"
     assert next == "make room on the disk, or save fewer values: bp.probe(f, ['loss', 'h.*'])"
     assert after == repr(left)

@@ -130,6 +130,7 @@ class Fourier(nn.Module):
         return torch.fft.fft(x)
 
 
+@pytest.mark.sweep
 def test_a_model_of_many_kinds_of_code_has_the_same_rows(tmp_path):
     bare = Compiled("a model", Many).train()
     watched = Compiled("a model", Many).train(tmp_path / "compiled")

@@ -11,7 +11,7 @@ import pytest
 
 import backprobe as bp
 from asked import message
-from commands import printed, python
+from commands import forked, printed
 from watched import Net, batches, disk_full, sgd, trained
 
 MOVED = "is no longer in it: it was deleted, moved or replaced"
@@ -174,7 +174,7 @@ ENDS = {
 @pytest.mark.parametrize("end", ENDS)
 def test_a_watch_that_is_never_closed_keeps_its_steps(tmp_path, end):
     lines = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n{OPEN}{ENDS[end]}\n"
-    assert printed(python("-c", lines, str(tmp_path))) == ""
+    assert printed(forked("-c", lines, str(tmp_path))) == ""
     with bp.open_run(tmp_path) as read:
         steps = list(range(4 if end == "in a function" else 3))
         assert read.steps.tolist() == read.series("loss", "logged")[0].tolist() == steps
@@ -184,7 +184,7 @@ def test_a_watch_that_is_never_closed_keeps_its_steps(tmp_path, end):
 
 def test_an_error_that_ends_the_interpreter_leaves_the_steps(tmp_path):
     lines = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n{OPEN}raise KeyError('of the program')\n"
-    code, _, errors = python("-c", lines, str(tmp_path))
+    code, _, errors = forked("-c", lines, str(tmp_path))
     assert (code, errors.splitlines()[-1]) == (1, "KeyError: 'of the program'")
     with bp.open_run(tmp_path) as read:
         assert read.steps.tolist() == [0, 1, 2]

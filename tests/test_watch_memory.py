@@ -7,6 +7,7 @@ import torch
 from memory import host_peak, peak
 
 import backprobe as bp
+from sampled import sampled
 
 WIDTH = 700  # a tensor of 2 MB, and 4 MB in double precision
 LIMIT = 1_000_000
@@ -55,12 +56,12 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", sampled(FORMS, "as it is", "far from zero"))
 def test_a_watched_step_takes_less_than_a_megabyte(tmp_path, form):
     assert sum(beyond(tmp_path, FORMS[form])) < LIMIT
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float64, marks=pytest.mark.sweep), torch.bfloat16], ids=str)
 def test_in_every_precision(tmp_path, dtype):
     assert sum(beyond(tmp_path, FORMS["far from zero"], dtype)) < LIMIT
 

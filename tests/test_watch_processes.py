@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 import backprobe as bp
-from commands import printed, python
+from commands import DISTRIBUTED, forked, printed
 from watch_processes import MICROBATCHES, STEPS, data, made, train
 
 SCRIPT = Path(__file__).parent / "watch_processes.py"
@@ -16,7 +16,7 @@ FIELDS = ("value.count", "value.rms", "value.max", "grad.rms", "grad.count", "pa
 
 def started(kind, world, folder):
     """The exit codes of processes that train together."""
-    ran = python("-W", "default", SCRIPT, kind, world, folder)
+    ran = forked("-W", "default", SCRIPT, kind, world, folder, imported=DISTRIBUTED)
     return json.loads(printed((ran[0], ran[1], "")) if ran[1] else ran[2])
 
 

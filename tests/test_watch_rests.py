@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.module import _global_forward_hooks
 
 import backprobe as bp
-from commands import printed, python
+from commands import forked, printed
 from watched import Net, batches, disk_full, sgd, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # of Dynamo's inputs
@@ -134,4 +134,4 @@ def test_a_pytorch_without_these_names_of_dynamo_is_watched(tmp_path):
     """They are not documented: see ``backends/torch/dynamo.py``."""
     tests = str(Path(__file__).parent)
     lacking = f"import sys\nsys.path.insert(0, {tests!r})\n{LACKING}"
-    assert printed(python("-c", lacking, str(tmp_path))) == "[0, 2]\n"
+    assert printed(forked("-c", lacking, str(tmp_path))) == "[0, 2]\n"

@@ -108,7 +108,10 @@ def test_the_exit_status_is_the_script_s(folder, name, status):
         assert len(run.steps) == 5
 
 
-@pytest.mark.parametrize("ends", ["", "sys.exit(7)"], ids=["to its end", "with a status of its own"])
+@pytest.mark.parametrize("ends", [
+    pytest.param("", id="to its end", marks=pytest.mark.sweep),
+    pytest.param("sys.exit(7)", id="with a status of its own"),
+])  # fmt: skip
 def test_processes_that_torchrun_starts_write_one_run(folder, ends):
     """Under the names of the model inside of DistributedDataParallel."""
     text = TRAIN.replace("optimizer =", "dist.init_process_group('gloo')\nddp = DDP(net)\noptimizer =")

@@ -1,10 +1,11 @@
 """Other libraries wrap functions of the frameworks before the first probe: records and programs stay what they are."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+import prepared
+from sampled import sampled
 
 WRAPPING = """
 import functools, json, sys, sysconfig
@@ -163,20 +164,21 @@ print(json.dumps([found, said]))
 """
 
 
-def told(program, kind, path):
+def told(framework, program, kind, path):
     path.write_text(WRAPPING + program + TOLD)
-    found = subprocess.run([sys.executable, path, kind], capture_output=True, text=True, check=False)
+    found = prepared.run(framework, path, kind)
     assert found.returncode == 0, found.stderr[-3000:]
     return json.loads(found.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("program", [
-    pytest.param(TORCH, id="torch"), pytest.param(TENSORFLOW, id="tensorflow", marks=pytest.mark.all_frameworks),
-    pytest.param(JAX, id="jax", marks=pytest.mark.all_frameworks),
+@pytest.mark.parametrize("kind", sampled(["closure", "decorated", "partial"], "partial"))
+@pytest.mark.parametrize(("framework", "program"), [
+    pytest.param("torch", TORCH, id="torch"),
+    pytest.param("tensorflow", TENSORFLOW, id="tensorflow", marks=pytest.mark.all_frameworks),
+    pytest.param("jax", JAX, id="jax", marks=pytest.mark.all_frameworks),
 ])  # fmt: skip
-def test_a_wrapper_around_a_function_of_a_framework_changes_no_record(program, tmp_path):
+def test_a_wrapper_around_a_function_of_a_framework_changes_no_record(framework, program, kind, tmp_path):
     path = tmp_path / "program.py"
-    bare = told(program, "bare", path)
+    bare = told(framework, program, "bare", path)
     assert all(len(record) > 2 for record in bare[0])
-    for kind in ("closure", "decorated", "partial"):
-        assert told(program, kind, path) == bare, kind
+    assert told(framework, program, kind, path) == bare

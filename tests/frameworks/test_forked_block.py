@@ -2,7 +2,7 @@
 
 import pytest
 
-from commands import python
+from commands import forked
 
 FORKED = """
 import os, signal
@@ -36,7 +36,7 @@ COMPUTED = {
 def test_a_child_that_leaves_a_block_does_not_differentiate(tmp_path, computed):
     script = tmp_path / "forks.py"
     script.write_text(FORKED.format(computed=computed))
-    code, out, errors = python("-W", "default", script)
+    code, out, errors = forked("-W", "default", script, imported="tensorflow")
     assert code == 0, errors
     left, _, child = out.partition("\n")
     assert left == "backward_not_run - the block was left by a forked process, which cannot differentiate it"

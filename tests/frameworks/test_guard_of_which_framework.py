@@ -2,7 +2,8 @@
 
 import pytest
 
-from commands import python
+from commands import forked
+from sampled import sampled
 
 PROGRAM = """
 {imports}
@@ -49,7 +50,7 @@ def ran(folder, imports, functions, before, block):
     script = folder / "program.py"
     lines = {"before": indented(before, 4), "block": indented(block, 8)}
     script.write_text(PROGRAM.format(imports=imports, functions=functions, **lines))
-    code, out, errors = python("-W", "always", script)
+    code, out, errors = forked("-W", "always", script)
     assert code == 0, errors
     return out.strip(), [line for line in errors.splitlines() if "UserWarning: bp." in line]
 
@@ -63,7 +64,7 @@ GUARDED = {
 }
 
 
-@pytest.mark.parametrize("program", GUARDED)
+@pytest.mark.parametrize("program", sampled(GUARDED, "imported in the function", "imported above"))
 def test_what_jax_computes_is_guarded_beside_an_import_of_torch(tmp_path, program):
     assert ran(tmp_path, *GUARDED[program]) == (FOUND, [])
 
@@ -75,7 +76,7 @@ UNGUARDED = {
 }
 
 
-@pytest.mark.parametrize("program", UNGUARDED)
+@pytest.mark.parametrize("program", sampled(UNGUARDED, "beside values of torch"))
 def test_a_framework_that_comes_too_late_is_warned_of(tmp_path, program):
     out, warned = ran(tmp_path, *UNGUARDED[program])
     assert out == "silent jaxlib"
@@ -96,6 +97,6 @@ SILENT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("program", SILENT)
+@pytest.mark.parametrize("program", sampled(SILENT, "torch alone", "a batch of jax in a step of torch"))
 def test_a_healthy_block_is_not_warned_of(tmp_path, program):
     assert ran(tmp_path, *SILENT[program]) == ("silent torch", [])

@@ -5,6 +5,7 @@ from textwrap import dedent
 import pytest
 
 from overlays import linked, run
+from sampled import sampled
 
 PROGRAMS = {
     "jax": """
@@ -59,7 +60,7 @@ def overlay(tmp_path_factory):
     return linked(tmp_path_factory.mktemp("overlay"))
 
 
-@pytest.mark.parametrize("library", PROGRAMS)
+@pytest.mark.parametrize("library", sampled(PROGRAMS, "jax", "keras"))
 def test_a_function_has_the_programs_entries_alone(overlay, tmp_path, library):
     file = tmp_path / "train.py"
     file.write_text(dedent(PROGRAMS[library]))

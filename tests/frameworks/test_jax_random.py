@@ -16,8 +16,9 @@ import pytest
 from jax_programs import Writer, flat, perturbations
 
 import backprobe as bp
+from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_JAX_PROGRAMS", "6"))
+COUNT = int(os.environ.get("RANDOM_JAX_PROGRAMS", count(6, 2)))
 FIRST = int(os.environ.get("RANDOM_JAX_FIRST", "0"))
 TOLERANCE = 1e-9
 
@@ -106,6 +107,7 @@ def directional(perturbed, x, w, zeros, wanted):
     assert np.allclose((there - back) / (2 * step), slope, 1e-4, 1e-4)
 
 
+@drawn
 @pytest.mark.supports(
     "loops, branches, batches, checkpoints and jit within each other: every value's gradient",
     "What only some frameworks have",

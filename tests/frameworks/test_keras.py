@@ -1,8 +1,5 @@
 """Keras 3 models on TensorFlow: what their layers return and their weights, by path; nothing of them altered."""
 
-import os
-import subprocess
-import sys
 import threading
 
 import keras
@@ -11,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import backprobe as bp
+import prepared
 from asked import round_trip
 
 X = np.linspace(-1, 1, 20, dtype="float32").reshape(4, 5)
@@ -478,7 +476,7 @@ model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="d")])
 
 def run_on(backend, framework, check):
     code = OTHER.format(backend=backend, framework=framework, check=check)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
+    done = prepared.run("torch", "-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()
 

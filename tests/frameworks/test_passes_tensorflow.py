@@ -1,7 +1,6 @@
 """Gradients that programs of TensorFlow take themselves, in sessions and with tapes: each against the program's own."""
 
 import re
-import subprocess
 import sys
 import textwrap
 
@@ -11,6 +10,7 @@ import tensorflow as tf
 from click.testing import CliRunner
 
 import backprobe as bp
+import prepared
 from asked import says
 from backprobe.cli import main
 
@@ -373,11 +373,9 @@ def test_partials_of_a_graph_come_from_a_copy(tmp_path):
     program = built(TWO.replace("tf.gradients(second, [w, b, u])", "first"), {"x:0": 3.0})
     head = "import tensorflow as tf\nv1 = tf.compat.v1\n"
     (tmp_path / "train.py").write_text(head + program + "print(graph.version)\n")
-    command = [sys.executable, "-m", "backprobe", "derive", "train.py", "w"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    done = prepared.run("tensorflow", "-m", "backprobe", "derive", "train.py", "w", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    alone = [sys.executable, "train.py"]
-    plain = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
+    plain = prepared.run("tensorflow", "train.py", cwd=tmp_path)
     assert done.stdout.splitlines()[0] == plain.stdout.splitlines()[0]  # as many operations
     assert "= 36" in done.stdout
 

@@ -5,9 +5,16 @@ from ports import PORTS
 
 import backprobe as bp
 from backprobe.record.graph import Graph
+from sampled import sampled
 
 STATISTICS = ("mean", "var", "moving_mean", "moving_variance")
 """Buffers of batch norms, which recordings of PyTorch do not have."""
+
+QUICK = (
+    "equinox-mlp", "keras-mlp", "keras-cnn", "keras-batch-norm", "keras-attention", "linen-cnn", "linen-batch-norm",
+    "nnx-mlp", "nnx-one-projection", "nnx-packed",
+)  # fmt: skip
+"""The others take seconds to compile, or are as these."""
 
 
 def without_partner(report, *recordings):
@@ -19,7 +26,7 @@ def without_partner(report, *recordings):
     return [name for name in found if name.rpartition(".")[2] not in STATISTICS]
 
 
-@pytest.mark.parametrize("name", PORTS)
+@pytest.mark.parametrize("name", sampled(PORTS, *QUICK))
 def test_an_exact_port_does_not_differ(name):
     port = PORTS[name]
     a, b = port.record(False)
@@ -29,7 +36,7 @@ def test_an_exact_port_does_not_differ(name):
     assert (report.ok, report.complete) == (True, port.is_whole), str(report)
 
 
-@pytest.mark.parametrize("name", PORTS)
+@pytest.mark.parametrize("name", sampled(PORTS, *QUICK))
 def test_a_planted_fault_is_named_first(name):
     port = PORTS[name]
     report = bp.diff(*port.record(True))

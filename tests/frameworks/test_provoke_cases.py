@@ -34,6 +34,9 @@ def are_finite(arrays):
     return all(np.isfinite(one).all() for one in arrays)
 
 
+pytestmark = pytest.mark.sweep
+
+
 def test_there_are_forty():
     assert len(EACH) == len({case.name for _, case in EACH}) == 40
 

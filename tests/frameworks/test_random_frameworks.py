@@ -10,10 +10,12 @@ from plain_programs import check, compare_statuses, expanded, generate, recordin
 
 from random_programs.compare import Tally
 from random_programs.drawn import check_many
+from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_PROGRAMS", "100"))
+COUNT = int(os.environ.get("RANDOM_PROGRAMS", count(100)))
 
 
+@drawn
 @pytest.mark.supports("random programs: all names, values and gradients, against finite differences", "Promises")
 def test_probe_agrees_with_finite_differences_on_random_programs(framework, tmp_path):
     tally = Tally()

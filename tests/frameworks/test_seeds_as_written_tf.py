@@ -1,11 +1,10 @@
 """The seeds' graphs of TensorFlow 1, as they are written but for their import, which switches a process to that."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
+import prepared
 from drawn import Drawn
 from notebook_cells import executed
 from passes.forms import with_block
@@ -30,7 +29,7 @@ def python(folder, text, *words):
     (folder / "seed.py").write_text(text)
     verb, *rest = words or ("",)
     command = ["-m", "backprobe", verb, "seed.py", *rest] if verb else ["seed.py"]
-    ran = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=120)
+    ran = prepared.run("tensorflow", *command, cwd=folder)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 

@@ -1,7 +1,6 @@
 """``bp.watch`` in JAX: statistics of a loss function's values and gradients, from inside the program's own ``jit``."""
 
 import os
-import subprocess
 import sys
 
 import equinox as eqx
@@ -13,6 +12,7 @@ import watch_jax_devices
 from flax import linen, nnx
 
 import backprobe as bp
+import prepared
 from asked import message
 from backprobe.backends.jax.statistics import exponents_from, magnitudes_of, real, row_from, rows_of
 from backprobe.record.exponents import exponents
@@ -105,7 +105,13 @@ def looped(params, x):
 
 
 @pytest.mark.parametrize(
-    "function, dtype", [(loss_fn, jnp.float32), (normed, jnp.float32), (normed, jnp.bfloat16), (looped, jnp.float32)]
+    "function, dtype",
+    [
+        (loss_fn, jnp.float32),
+        (normed, jnp.float32),
+        pytest.param(normed, jnp.bfloat16, marks=pytest.mark.sweep),
+        (looped, jnp.float32),
+    ],
 )
 def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, function, dtype):
     params, batch = jax.tree.map(lambda one: one.astype(dtype), (made(3, 6), BATCHES[0]))
@@ -254,8 +260,7 @@ def test_a_training_that_starts_again_goes_on(tmp_path):
 def test_eight_devices_give_the_statistics_of_one(tmp_path):
     """Sharded by data and by model."""
     settings = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    command = [sys.executable, watch_jax_devices.__file__, str(tmp_path)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, env=settings)
+    ran = prepared.run("jax", watch_jax_devices.__file__, tmp_path, env=settings)
     assert ran.stdout == "devices 8\n", ran.stderr
     one, eight = (bp.open_run(tmp_path / name) for name in ("one", "eight"))
     assert one.names == eight.names and one.fields == eight.fields

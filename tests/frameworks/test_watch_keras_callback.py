@@ -11,12 +11,14 @@ import tensorflow as tf
 import backprobe as bp
 from asked import message
 from backprobe.integrations.keras import WatchCallback
+from sampled import without
 
 X = np.random.default_rng(0).normal(size=(32, 3)).astype("float32")
 Y = X.sum(1, keepdims=True)
-MODES = pytest.mark.parametrize(
-    "compiled", [{"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}], ids=["eager", "graph", "xla"]
-)
+BY_CALL = [pytest.param({"run_eagerly": True}, id="eager"), pytest.param({"jit_compile": False}, id="graph")]
+XLA = {"jit_compile": True}
+MODES = pytest.mark.parametrize("compiled", [*BY_CALL, pytest.param(XLA, id="xla")])
+MODES_SAMPLED = pytest.mark.parametrize("compiled", [*BY_CALL, pytest.param(XLA, id="xla", marks=pytest.mark.sweep)])
 
 
 class TwoOptimizers(keras.Sequential):
@@ -78,7 +80,7 @@ def test_rows_are_those_of_a_loop(tmp_path, compiled):
     assert found.series("loss", "logged")[1][-1] == pytest.approx(plain.history["loss"][0])
 
 
-@MODES
+@MODES_SAMPLED
 def test_what_fit_can_be_asked(tmp_path, compiled):
     """Validation, an evaluation in a callback, early stopping, and ``fit`` twice with one callback."""
     asked = {"validation_data": (X, Y), "epochs": 4, "class_weight": {0: 1.0}, "data": (X, Y > 0)}
@@ -99,7 +101,7 @@ def test_what_fit_can_be_asked(tmp_path, compiled):
     assert run.series("val_loss", "logged")[0].tolist() == [3, 7]
 
 
-@MODES
+@MODES_SAMPLED
 def test_several_optimizers_in_a_train_step_of_ones_own(tmp_path, compiled):
     bare, model = made(TwoOptimizers, **compiled), made(TwoOptimizers, **compiled)
     fit(bare)
@@ -110,7 +112,7 @@ def test_several_optimizers_in_a_train_step_of_ones_own(tmp_path, compiled):
         assert run.series(name, "update.rms")[0].tolist() == [0, 1, 2, 3]
 
 
-@MODES
+@MODES_SAMPLED
 def test_gradients_that_accumulate_are_one_step(tmp_path, compiled):
     """``grad`` is what the optimizer uses: the mean of the batches of a step, clipped."""
 
@@ -159,8 +161,8 @@ def batches(fails):
     return tf.data.Dataset.from_generator(made, output_signature=signature)
 
 
-@MODES
-@pytest.mark.parametrize("way", ["callback", "interrupt", "data"])
+@MODES_SAMPLED
+@pytest.mark.parametrize("way", without(["callback", "interrupt", "data"], "interrupt", "data"))
 def test_a_fit_that_fails_leaves_the_model_as_it_was(tmp_path, compiled, way):
     error = {"callback": RuntimeError("no more"), "interrupt": KeyboardInterrupt(), "data": None}[way]
     models, call = (made(**compiled), made(**compiled)), vars(keras.layers.Layer)["__call__"]
