@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from backprobe.charts.presenter import Presenter
 from backprobe.conflicts import Conflicts
 from backprobe.errors import (
     AmbiguousName,
@@ -23,7 +24,7 @@ from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import nearest, of_graph, split, strip
-from backprobe.record.options import Option
+from backprobe.record.options import Option, check_folder
 from backprobe.record.passes import Pass
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.several import of_output
@@ -36,6 +37,8 @@ from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import Run
 
 NOT_KEPT = object()
+
+Entry.presenting = Presenter()
 
 
 class Index:
@@ -291,6 +294,36 @@ class Recording(Mapping[str, Entry]):
         Raises BadOption where something stands in the way, the disk is full, or the folder may not be written to.
         """
         save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
+
+    def to_dataframe(self) -> Any:
+        """A data frame of pandas, or of Polars where only that is installed: a row for each entry.
+
+        Its columns are name, status, reason, shape, dtype, device, op, file, line and code, and of value and gradient
+        the statistics that runs have, from ``value.count`` to ``grad.absmax``; those of complex numbers are of their
+        magnitudes. ``rec.to_dataframe().sort_values("grad.rms")`` has the smallest gradients first.
+
+        Raises NotInstalled, and BadOption for a recording of several outputs.
+        """
+        refuse_several(self, "rec.to_dataframe()", "rec.of({}).to_dataframe()")
+        from backprobe.show.frames import columns_of, frame
+
+        return frame(lambda: columns_of(self.record), "rec.to_dataframe()")
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the columns of ``to_dataframe`` as a CSV file, replacing one that is there when it is whole.
+
+        >>> import torch, backprobe as bp
+        >>> bp.probe(lambda x: (x * 3).sum())(torch.ones(2)).to_csv("/tmp/rec.csv")
+        >>> print(open("/tmp/rec.csv").read()[:54])
+        name,status,reason,shape,dtype,device,op,file,line,code
+
+        Raises BadOption where it cannot be written, and for a recording of several outputs.
+        """
+        check_folder(path, "path is a text", f"rec.to_csv({written(path)})", "rec.to_csv('rec.csv')")
+        refuse_several(self, "rec.to_csv(path)", "rec.of({}).to_csv(path)")
+        from backprobe.show.frames import columns_of, write_csv
+
+        write_csv(columns_of(self.record), path)
 
     def show(self, rows: int | None = 20) -> None:
         """Print the table with at most so many rows, half of them from its end; all with ``rows=None``.
