@@ -241,15 +241,13 @@ class Recording(Mapping[str, Entry]):
         ``weights`` are by key. An output without one, or whose weight is 0, is not part of the sum; without weights all
         are, as they are. The output is the entry ``total()``. Raises BadOption and UnknownName.
         """
-        record = self.record
+        record, asked = self.record, "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
             raise BadOption(
-                "the recording is of one output already",
-                asked="rec.total()" if weights is None else f"rec.total({written(weights)})", found=repr(self),
+                "the recording is of one output already", asked=asked, found=repr(self),
                 next="bp.probe(f, of=['ce', 'kl']), for several outputs",
             )  # fmt: skip
         found = weights_of(weights, record.by_output)
-        asked = "rec.total()" if weights is None else f"rec.total({written(weights)})"
         _refuse_batched(record, found, asked, "have no sum with others")
         return Recording(summed(record, found), self._result)
 
@@ -300,13 +298,11 @@ class Recording(Mapping[str, Entry]):
 
         Its columns are name, status, reason, shape, dtype, device, op, file, line and code, and of value and gradient
         the statistics that runs have, from ``value.count`` to ``grad.absmax``; those of complex numbers are of their
-        magnitudes. ``rec.to_dataframe().sort_values("grad.rms")`` has the smallest gradients first.
-
-        Raises NotInstalled, and BadOption for a recording of several outputs.
+        magnitudes. Raises NotInstalled, and BadOption for a recording of several outputs.
         """
-        refuse_several(self, "rec.to_dataframe()", "rec.of({}).to_dataframe()")
         from backprobe.show.frames import columns_of, frame
 
+        refuse_several(self, "rec.to_dataframe()", "rec.of({}).to_dataframe()")
         return frame(lambda: columns_of(self.record), "rec.to_dataframe()")
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -319,10 +315,10 @@ class Recording(Mapping[str, Entry]):
 
         Raises BadOption where it cannot be written, and for a recording of several outputs.
         """
-        check_folder(path, "path is a text", f"rec.to_csv({written(path)})", "rec.to_csv('rec.csv')")
-        refuse_several(self, "rec.to_csv(path)", "rec.of({}).to_csv(path)")
         from backprobe.show.frames import columns_of, write_csv
 
+        check_folder(path, "path is a text", f"rec.to_csv({written(path)})", "rec.to_csv('rec.csv')")
+        refuse_several(self, "rec.to_csv(path)", "rec.of({}).to_csv(path)")
         write_csv(columns_of(self.record), path)
 
     def show(self, rows: int | None = 20) -> None:

@@ -48,8 +48,8 @@ def plot(numbers: Matrix, heading: str, asked: str) -> Any:
         if count := int(found.sum()):
             at = numpy.flatnonzero(found) if is_line else numpy.empty(0)
             axes.plot(
-                at, numpy.full(at.size, HEIGHTS[name]), "x" if is_line else "s", color=ILL[name], clip_on=False,
-                label=f"{count:,} {name}", transform=axes.get_xaxis_transform(),
+                at, numpy.full(at.size, HEIGHTS[name]), "x" if is_line else "s", color=ILL[name],
+                clip_on=not is_line, label=f"{count:,} {name}", transform=axes.get_xaxis_transform(),
             )  # fmt: skip
     if not finite.all():
         figure.legend(loc="outside lower center", ncols=len(ILL))

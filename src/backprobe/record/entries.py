@@ -485,10 +485,7 @@ class Entry:
         A tensor of one axis is a line; one of several axes is a heat map, whose rows and columns each take some of the
         axes; one of more than 65,536 elements is a histogram. Of complex numbers it shows magnitudes. NaN and Inf have
         colours of their own and are counted.
-
-        >>> import torch, backprobe as bp
-        >>> rec = bp.probe(lambda x: (x * x).sum())(torch.ones(3, 4))
-        >>> rec["x"].plot("grad").savefig("/tmp/gradient.png")  # doctest: +SKIP
+        ``rec["u"].plot("grad").savefig("u.png")`` writes it.
 
         Raises NoGradient, Overwritten, NotInstalled, and BadOption where there are no numbers to draw.
         """
