@@ -159,7 +159,7 @@ test-integrations: $(READY) .venv-integrations/.ready
 
 .venv-integrations/.ready: pyproject.toml constraints.txt
 	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
-	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow matplotlib pytest \
+	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow pandas polars matplotlib pytest \
 	  tensorboard wandb mlflow-skinny $(LIBRARIES)
 	touch $@
 

@@ -320,6 +320,8 @@ def test_it_shows_itself_and_is_written_to_a_file(tmp_path):
     assert "prefers-color-scheme" not in shown  # a notebook has a theme of its own
     bp.draw(rec, str(tmp_path / "toy.PNG"))
     assert (tmp_path / "toy.PNG").read_bytes().startswith(b"\x89PNG")
+    bp.draw(rec, tmp_path / "toy.pdf")
+    assert (tmp_path / "toy.pdf").read_bytes().startswith(b"%PDF") and drawing.pdf().rstrip().endswith(b"%%EOF")
     assert repr(drawing) == "<backprobe.Drawing of 6 nodes and 5 edges>"
 
 
@@ -341,7 +343,7 @@ def test_without_partials_the_drawing_says_how_to_get_them():
         ({"depth": "2"}, "depth is a whole number from 1 on"),
         ({"apart": 0}, "apart is a whole number from 1 on"),
         ({"direction": "LR"}, "direction is one of right, down"),
-        ({"path": "toy.pdf"}, "a drawing is saved as .svg, .png or .html"),
+        ({"path": "toy.gif"}, "a drawing is saved as .svg, .pdf, .png or .html"),
         ({"path": "toy"}, "no ending"),
         ({"path": "/no/such/folder/toy.svg"}, "a path in a folder that exists"),
         ({"contributions": True}, "a recording without partials"),

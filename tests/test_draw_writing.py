@@ -10,7 +10,7 @@ import backprobe as bp
 from asked import message
 from test_watch_files import files_up_to
 
-KINDS = ["a.svg", "a.png", "a.html"]
+KINDS = ["a.svg", "a.pdf", "a.png", "a.html"]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from backprobe.charts.presenter import Presenter
 from backprobe.conflicts import Conflicts
 from backprobe.errors import (
     AmbiguousName,
@@ -23,7 +24,7 @@ from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import nearest, of_graph, split, strip
-from backprobe.record.options import Option
+from backprobe.record.options import Option, check_folder
 from backprobe.record.passes import Pass
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.several import of_output
@@ -36,6 +37,8 @@ from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import Run
 
 NOT_KEPT = object()
+
+Entry.presenting = Presenter()
 
 
 class Index:
@@ -238,15 +241,13 @@ class Recording(Mapping[str, Entry]):
         ``weights`` are by key. An output without one, or whose weight is 0, is not part of the sum; without weights all
         are, as they are. The output is the entry ``total()``. Raises BadOption and UnknownName.
         """
-        record = self.record
+        record, asked = self.record, "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
             raise BadOption(
-                "the recording is of one output already",
-                asked="rec.total()" if weights is None else f"rec.total({written(weights)})", found=repr(self),
+                "the recording is of one output already", asked=asked, found=repr(self),
                 next="bp.probe(f, of=['ce', 'kl']), for several outputs",
             )  # fmt: skip
         found = weights_of(weights, record.by_output)
-        asked = "rec.total()" if weights is None else f"rec.total({written(weights)})"
         _refuse_batched(record, found, asked, "have no sum with others")
         return Recording(summed(record, found), self._result)
 
@@ -291,6 +292,34 @@ class Recording(Mapping[str, Entry]):
         Raises BadOption where something stands in the way, the disk is full, or the folder may not be written to.
         """
         save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
+
+    def to_dataframe(self) -> Any:
+        """A data frame of pandas, or of Polars where only that is installed: a row for each entry.
+
+        Its columns are name, status, reason, shape, dtype, device, op, file, line and code, and of value and gradient
+        the statistics that runs have, from ``value.count`` to ``grad.absmax``; those of complex numbers are of their
+        magnitudes. Raises NotInstalled, and BadOption for a recording of several outputs.
+        """
+        from backprobe.show.frames import columns_of, frame
+
+        refuse_several(self, "rec.to_dataframe()", "rec.of({}).to_dataframe()")
+        return frame(lambda: columns_of(self.record), "rec.to_dataframe()")
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the columns of ``to_dataframe`` as a CSV file, replacing one that is there when it is whole.
+
+        >>> import torch, backprobe as bp
+        >>> bp.probe(lambda x: (x * 3).sum())(torch.ones(2)).to_csv("/tmp/rec.csv")
+        >>> print(open("/tmp/rec.csv").read()[:54])
+        name,status,reason,shape,dtype,device,op,file,line,code
+
+        Raises BadOption where it cannot be written, and for a recording of several outputs.
+        """
+        from backprobe.show.frames import columns_of, write_csv
+
+        check_folder(path, "path is a text", f"rec.to_csv({written(path)})", "rec.to_csv('rec.csv')")
+        refuse_several(self, "rec.to_csv(path)", "rec.of({}).to_csv(path)")
+        write_csv(columns_of(self.record), path)
 
     def show(self, rows: int | None = 20) -> None:
         """Print the table with at most so many rows, half of them from its end; all with ``rows=None``.

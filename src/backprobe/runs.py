@@ -247,6 +247,27 @@ class Run:
 
         return arrow.table(table(self._reader))
 
+    def to_dataframe(self, field: str | None = None) -> Any:
+        """A field of all names as a data frame of pandas, or of Polars where only that is installed: a row a step.
+
+        The steps are the index of pandas, or the first column: ``run.to_dataframe("grad.rms").plot(logy=True)``. Steps
+        in which no name has the field are left out. Without a field it is the long table of ``to_arrow``.
+
+        Raises BadOption and NotInstalled.
+        """
+        from backprobe.show.frames import frame
+
+        asked = "run.to_dataframe()" if field is None else f"run.to_dataframe({cut(written(field))})"
+        if field is None:
+            from backprobe.storage.runs.table import table
+
+            return frame(lambda: table(self._reader), asked)
+        from backprobe.storage.runs.table import wide
+
+        kind = self._kind(field, asked)
+        names = [name for name, one in self._reader.rows() if one == kind]
+        return frame(lambda: wide(self._reader, names, field), asked, index="step")
+
     # names
 
     def _kind(self, field: Any, asked: str) -> str:

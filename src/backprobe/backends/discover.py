@@ -34,6 +34,14 @@ def load_arrays(name: str) -> Arrays:
     return arrays
 
 
+def arrays_of(value: Any) -> Arrays | None:
+    """Those of a tensor's framework, or NumPy's; None for what is no tensor."""
+    known = [load_backend(name).arrays for name in BACKENDS if name in sys.modules]
+    if "numpy" in sys.modules:
+        known.append(load_arrays("numpy"))
+    return next((arrays for arrays in known if arrays.is_tensor(value)), None)
+
+
 def load_backend(name: str) -> Backend:
     """The backend of this name. Raises NoBackend."""
     if name not in BACKENDS:

@@ -217,7 +217,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
               help="Name a value that flows into N others beside each of them instead.")  # fmt: skip
 @click.option("--direction", metavar="WAY", help="right or down: the way in which values flow.")
 def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> None:
-    """Draw the circuit into PATH: .svg, .png or .html.
+    """Draw the circuit into PATH: .svg, .pdf, .png or .html.
 
     \b
     backprobe draw toy.py:f toy.svg x=3 w=2 b=1

@@ -13,7 +13,7 @@ from backprobe.backends.discover import load_arrays
 from backprobe.draw.circuit import View
 from backprobe.draw.fit import DIRECTIONS, Drawn, drawn
 from backprobe.draw.grouping import opened_by, with_those_around
-from backprobe.draw.layout import png
+from backprobe.draw.layout import pdf, png
 from backprobe.draw.page import page
 from backprobe.draw.shaded import ShadedCaptions
 from backprobe.draw.text import Captions
@@ -49,8 +49,8 @@ def draw(
     apart: int = 12,
     direction: str | None = None,
 ) -> Drawing:
-    """Draw a recording as a circuit; with ``path``, an ``.svg``, ``.png`` or ``.html``, write it there too. It shows
-    itself in a notebook.
+    """Draw a recording as a circuit; with ``path``, an ``.svg``, ``.pdf``, ``.png`` or ``.html``, write it there
+    too. It shows itself in a notebook.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -111,7 +111,7 @@ def draw(
 
 
 class Drawing:
-    """A drawn circuit: ``svg`` is its text, ``png()`` its picture, ``page`` the text of the page to explore it.
+    """A drawn circuit: ``svg`` is its text, ``png()`` and ``pdf()`` its pictures, ``page`` a page to explore it.
 
     ``save`` writes one of them.
 
@@ -142,14 +142,19 @@ class Drawing:
         """The drawing as the bytes of a PNG file."""
         return png(self._drawn.circuit, self._drawn.direction)
 
+    def pdf(self) -> bytes:
+        """The drawing as the bytes of a PDF file: one page of its size, on white."""
+        return pdf(self._drawn.circuit, self._drawn.direction)
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.svg``, ``.png`` or ``.html`` file, replacing one that is there when it is whole.
+        """Write an ``.svg``, ``.pdf``, ``.png`` or ``.html`` file, replacing one that is there when it is whole.
 
         Raises BadOption for another ending.
         """
         check_path(path)
         target, ending = Path(path), _ending(path)
-        data = self.png() if ending == ".png" else (self.page if ending == ".html" else self.svg).encode()
+        pictures = {".png": self.png, ".pdf": self.pdf}
+        data = pictures[ending]() if ending in pictures else (self.page if ending == ".html" else self.svg).encode()
         try:
             write_whole(target, data)
         except OSError as error:
@@ -191,9 +196,9 @@ def check_path(path: Any) -> None:
         found = kind(path) if not isinstance(path, str) else "the character NUL in it"
         raise BadOption("path is a text", asked=f"path={path!r}", found=found, next="path='circuit.svg'")
     target, ending = Path(path), _ending(path)
-    if ending not in (".svg", ".png", ".html"):
+    if ending not in (".svg", ".pdf", ".png", ".html"):
         raise BadOption(
-            "a drawing is saved as .svg, .png or .html", asked=f"path={str(path)!r}",
+            "a drawing is saved as .svg, .pdf, .png or .html", asked=f"path={str(path)!r}",
             found=f"the ending {ending!r}" if ending else "no ending",
             next=f"path={(target.stem or 'circuit') + '.svg'!r}",
         )  # fmt: skip

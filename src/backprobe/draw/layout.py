@@ -1,4 +1,4 @@
-"""A circuit laid out by Graphviz: SVG that reads in dark and light and in print, and PNG.
+"""A circuit laid out by Graphviz: SVG that reads in dark and light and in print, PDF, and PNG.
 
 Graphviz reads its labels: in an HTML-like one, text is escaped as XML and every backslash doubled, and no text of a
 program is ever a node's identifier, an attribute's name, or a label by itself.
@@ -53,6 +53,12 @@ def png(circuit: Circuit, direction: str) -> bytes:
     dots = min(dots, 72 * math.sqrt(MOST_PIXELS / math.prod(size)))
     graph.graph_attr["dpi"] = str(int(dots))
     drawn: bytes = graph.draw(format="png", prog="nop2")
+    return drawn
+
+
+def pdf(circuit: Circuit, direction: str) -> bytes:
+    """The drawing as PDF, on white."""
+    drawn: bytes = graph_of(circuit, direction).draw(format="pdf", prog="dot")
     return drawn
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-from backprobe.errors import NoGradient, Overwritten, UnknownName, labelled
+from backprobe.errors import BadOption, NoGradient, Overwritten, UnknownName, labelled
 from backprobe.markup import facts, shown
-from backprobe.record.brief import brief, path, sizes
+from backprobe.record.brief import path, sizes
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
 from backprobe.record.passes import Pass
@@ -281,6 +281,14 @@ def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownNam
     )  # fmt: skip
 
 
+class Presenting(Protocol):
+    """Tensors in words and in pictures: an entry does not know the framework of its own."""
+
+    def describe(self, tensor: Any) -> str: ...
+
+    def plot(self, tensor: Any, heading: str, asked: str) -> Any: ...
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Entry:
     """One named value of a recording and the gradient of the output with respect to it.
@@ -333,6 +341,7 @@ class Entry:
     replaced_grad: bool = False
     by_output: Mapping[str, Gradient] = field(default_factory=dict, repr=False)
     default_output: str | None = None
+    presenting: ClassVar[Presenting]
 
     @property
     def is_of_several(self) -> bool:
@@ -449,11 +458,11 @@ class Entry:
 
     def _parts(self) -> list[tuple[str, str]]:
         # What is known of it, each with its label.
-        held = self.held
-        value = f"lost: {held.reason}" if isinstance(held, Lost) else brief(held)
         return [
-            ("also", ", ".join(self.aliases)), ("value", value),
-            ("original", self._original_in_words() if self.replaced else ""), ("gradient", self._gradient_in_words()),
+            ("also", ", ".join(self.aliases)), ("value", self._in_words(self.held)),
+            ("original", self._in_words(self.held_original) if self.replaced else ""),
+            ("dtype", f"{self.dtype} on {self.device}" if self.dtype and self.device else self.dtype or ""),
+            ("gradient", self._gradient_in_words()),
             ("line", "" if self.source is None else str(self.source)),
             ("cause", "" if self.cause is None else str(self.cause)),
             ("inputs", ", ".join([edge.name for edge in self.inputs])),
@@ -463,11 +472,28 @@ class Entry:
         if self.by_output:
             return "\n".join(f"{key}: {self.of_output(key)._gradient_in_words()}" for key in self.by_output)
         missing = ": ".join(filter(None, (str(self.status), self.reason)))
-        return brief(self.held_grad) if self.status is GradStatus.OK else missing
+        return self._in_words(self.held_grad) if self.status is GradStatus.OK else missing
 
-    def _original_in_words(self) -> str:
-        held = self.held_original
-        return f"lost: {held.reason}" if isinstance(held, Lost) else brief(held)
+    def _in_words(self, held: Any) -> str:
+        if isinstance(held, Lost):
+            return f"lost: {held.reason}"
+        return plain_text(held) if self.status is GradStatus.NOT_TENSOR else self.presenting.describe(held)
+
+    def plot(self, kind: str = "value") -> Any:
+        """The value, or with ``kind="grad"`` the gradient, as a ``matplotlib`` figure.
+
+        A tensor of one axis is a line; one of several axes is a heat map, whose rows and columns each take some of the
+        axes; one of more than 65,536 elements is a histogram. Of complex numbers it shows magnitudes. NaN and Inf have
+        colours of their own and are counted.
+        ``rec["u"].plot("grad").savefig("u.png")`` writes it.
+
+        Raises NoGradient, Overwritten, NotInstalled, and BadOption where there are no numbers to draw.
+        """
+        asked = f"rec[{self.name!r}].plot({kind!r})"
+        if kind not in ("value", "grad"):
+            raise BadOption("kind is 'value' or 'grad'", asked=asked, next=f"rec[{self.name!r}].plot('grad')")
+        tensor = self.value if kind == "value" else self.grad
+        return self.presenting.plot(tensor, f"{'gradient of ' * (kind == 'grad')}{self.name}", asked)
 
     @property
     def grad_or_none(self) -> Any:

@@ -125,6 +125,22 @@ class Sweep:
         grids = {"effect": self.grid} | ({TITLES[-1]: self._laid(predicted)} if self.is_approximate else {})
         return maps(grids, self.names, self.axes, title)
 
+    def to_dataframe(self) -> Any:
+        """A data frame of pandas, or of Polars where only that is installed: a row for each run.
+
+        Its columns are name, ``axis_1`` for the index along axis 1 of a sweep along it, output, effect, and with
+        ``approximate=True`` approximation. Raises NotInstalled.
+        """
+        from backprobe.show.frames import frame
+
+        columns: dict[str, Any] = {"name": [run.name for run in self.runs]}
+        columns |= {f"axis_{axis}": [run.places[at] for run in self.runs] for at, axis in enumerate(self.axes)}
+        columns["output"] = [run.output for run in self.runs]
+        columns["effect"] = [run.output - self.output for run in self.runs]
+        if self.is_approximate:
+            columns["approximation"] = [run.approximation for run in self.runs]
+        return frame(lambda: columns, "sweep.to_dataframe()")
+
     @property
     def names(self) -> list[str]:
         """The names of the values, without indices."""

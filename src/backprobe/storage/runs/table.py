@@ -1,7 +1,8 @@
-"""A run as one long table, for Arrow and Parquet."""
+"""A run as tables: one long one with all numbers, and one of steps × names with one field."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -26,3 +27,20 @@ def table(reader: RunReader) -> dict[str, Any]:
     found |= {name: statistic(name, held) for name in STATISTICS}
     found["logged"] = numpy.where(found["kind"] == LOGGED, logged(held), numpy.nan)
     return found
+
+
+def wide(reader: RunReader, names: Sequence[str], field: str) -> dict[str, Any]:
+    """Columns of equal length: ``step``, and the field of each name, masked where it has no row in a step.
+
+    Where a name is ``step`` the first column has underscores below it.
+    """
+    steps, numbers = reader.field(names, field)
+    _, counts = reader.field(names, f"{field.partition('.')[0]}.count")
+    both = min(numbers.shape[1], counts.shape[1])  # a step may have been written in between
+    is_there = counts[:, :both] > 0
+    kept = is_there.any(axis=0)
+    step = "step"
+    while step in names:
+        step += "_"
+    columns = numpy.ma.array(numbers[:, :both], mask=~is_there)[:, kept]
+    return {step: steps[:both][kept], **dict(zip(names, columns, strict=True))}
