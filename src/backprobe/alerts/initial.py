@@ -35,12 +35,11 @@ def check(history: History) -> Iterator[Alert]:
         return
     middle, step = float(numpy.median([*gains.values()])), int(history.steps[0])
     headline = "the weights are {}: half of the layers have a gain {} {{number}}, as '{{name}}'"
+    seen = [Seen(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
     if middle > EXPLODED and _growth(history, gains) > GROWN:
-        seen = [Seen(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
         said = headline.format("large", "of at least")
         yield from alert("large_weights", seen, "param.rms", EXPLODED, said, [BY_LARGE, GAIN], REMEDY)
     elif 0 < middle < VANISHED:
-        seen = [Seen(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
         said = headline.format("small", "of at most")
         yield from alert("small_weights", seen, "param.rms", VANISHED, said, [BY_SMALL, GAIN], REMEDY)
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy
 
 from backprobe.alerts.alert import Alert
-from backprobe.charts.single import FIELDS
+from backprobe.charts.single import FIELDS, fields_of
 from backprobe.charts.spark import ends
 from backprobe.findings.report import Report
-from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.merged import LOGGED, RunReader
 
 
 def of_report(report: Report) -> dict[str, Any]:
@@ -41,10 +41,7 @@ def of_run(reader: RunReader) -> dict[str, Any]:
 
 def of_name(reader: RunReader, name: str) -> dict[str, Any]:
     """Every field of a name at every step that has it."""
-    kinds = [kind for other, kind in reader.rows() if other == name]
-    fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in ("count", *FIELDS)]
-    fields += [RATIO] * ({"update", "param"} <= set(kinds))
-    read = {field: reader.field([name], field) for field in fields}
+    read = {field: reader.field([name], field) for field in fields_of(reader, name, ("count", *FIELDS))}
     return {
         "name": name,
         "steps": next(iter(read.values()))[0].tolist(),

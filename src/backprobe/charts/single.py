@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy
@@ -20,13 +20,18 @@ SHOWN = ("value.rms", "grad.rms", "param.rms", RATIO, LOGGED)
 
 def one_name(reader: RunReader, name: str, report: Report) -> str:
     """What became of a name: its alerts, and each field as a line of columns, with its ends and its extremes."""
-    kinds = [kind for other, kind in reader.rows() if other == name]
-    fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in FIELDS]
-    fields += [RATIO] * ({"update", "param"} <= set(kinds))
+    fields = fields_of(reader, name, FIELDS)
     lines = [f"{'':<20} {'first':>8} {'magnitude over the steps':^{WIDE}} {'last':<8} {'most':<8}".rstrip()]
     lines += [line for field in fields for line in _series(reader, name, field)]
     said = list(alerted(report)) if report.findings else ["no alerts"]
     return "\n".join([name, *said, "", *lines])
+
+
+def fields_of(reader: RunReader, name: str, statistics: Sequence[str]) -> list[str]:
+    """The fields that a name has, of these statistics."""
+    kinds = [kind for other, kind in reader.rows() if other == name]
+    fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in statistics]
+    return fields + [RATIO] * ({"update", "param"} <= set(kinds))
 
 
 def alerts_of(name: str, report: Report) -> Report:

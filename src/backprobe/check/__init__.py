@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.discover import find_backend, find_program
 from backprobe.check.report import CheckReport, WrongDerivative
-from backprobe.errors import BadOption, Unsupported
+from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.request import name_of, repeatable
 from backprobe.record.brief import kind
-from backprobe.record.containers import leaves
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
@@ -93,24 +91,6 @@ class Check:
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
         from backprobe.check.run import run_check  # which imports NumPy, when there is something to compare
 
-        asked = f"bp.check({name_of(self.target)})"
-        if _is_graph(self.target, self.backend):
-            raise Unsupported(
-                "a graph cannot be checked", asked=asked, found="operations that a session runs, instead of calls",
-                why="each call is repeated on other numbers", next="bp.check(f)(x), with f the Python function",
-            )  # fmt: skip
-        refuse_uncallable(self.target, "check")
-        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
-        found.refuse(self.target, asked)
-        for value in values:
-            found.refuse_argument(value, asked)
+        why = "each call is repeated on other numbers"
+        found = repeatable(self.target, self.backend, (*args, *kwargs.values()), "check", "checked", why)
         return run_check(self.target, found, self.skip, args, kwargs)
-
-
-def _is_graph(target: Any, backend: str | None) -> bool:
-    # Is it a graph, whatever it would need to run?
-    try:
-        return find_program(backend, target, None) is not None
-    except BadOption:
-        return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from backprobe.backends.discover import BACKENDS, load_backend
 from backprobe.cli.program import asked
 from backprobe.errors import BadOption, NoBackend
+from backprobe.probe.script import imported
 from backprobe.source.derivative_calls import DerivativeCall, derivative_calls
 
 FORWARD = ("jvp", "jacfwd", "linearize", "hessian")
@@ -40,18 +41,11 @@ def _calls(file: str) -> list[DerivativeCall]:
     found: list[DerivativeCall] = []
     for name in BACKENDS:
         try:
-            derivatives = load_backend(name).derivatives if _imports(tree, name) else ()
+            derivatives = load_backend(name).derivatives if name in imported(tree) else ()
         except NoBackend:
             continue
         found += derivative_calls([tree], name, derivatives) if derivatives else []
     return found
-
-
-def _imports(tree: ast.Module, package: str) -> bool:
-    nodes = [*ast.walk(tree)]
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return any(name.partition(".")[0] == package for name in names)
 
 
 def _instead(file: str, call: DerivativeCall) -> str:

@@ -444,15 +444,19 @@ def flat_operation(node: ast.AST | None) -> str:
     return ""
 
 
+def calls_in(line: str) -> list[ast.Call]:
+    """The calls on a line."""
+    tree = parsed(line)
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+
+
 def called_in(line: str, names: Collection[str]) -> str:
     """The text of the only call of one of these functions on a line; empty where there is none, or several.
 
     >>> called_in("kept = net.state.assign(out) * 2", {"assign"})
     'net.state.assign(out)'
     """
-    tree = parsed(line)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    found = [ast.unparse(call) for call in calls if last_name(call.func) in names]
+    found = [ast.unparse(call) for call in calls_in(line) if last_name(call.func) in names]
     return found[0] if len(found) == 1 else ""
 
 
@@ -462,8 +466,7 @@ def argument_of(call: str) -> str:
     >>> argument_of("tf.Variable(model(x), trainable=False)")
     'model(x)'
     """
-    tree = parsed(call)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    calls = calls_in(call)
     return ast.unparse(calls[0].args[0]) if calls and calls[0].args else ""
 
 

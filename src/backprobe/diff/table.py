@@ -10,7 +10,7 @@ from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
 from backprobe.markup import Html, table
 from backprobe.markup import row as html_row
 from backprobe.record.entries import GradStatus
-from backprobe.show.columns import GAP, elided
+from backprobe.show.columns import GAP, elided, in_columns
 from backprobe.show.text import printable
 
 TITLES = ("name", "value", "× floor", "gradient", "× floor")
@@ -47,15 +47,11 @@ def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
     names = elided([one[0] for one in full], room)
     first = max(map(len, (TITLES[0], *names)))
     written = iter(names)
-    lines = [_line(TITLES, first, others)]
+    lines = [in_columns(TITLES, first, others).rstrip()]
     for one in shown:
-        lines.append(f"… {one:,} more" if isinstance(one, int) else _line((next(written), *one[1:]), first, others))
+        cut = isinstance(one, int)
+        lines.append(f"… {one:,} more" if cut else in_columns((next(written), *one[1:]), first, others).rstrip())
     return lines
-
-
-def _line(texts: Sequence[str], first: int, others: Sequence[int]) -> str:
-    numbers = [text.rjust(width) for text, width in zip(texts[1:], others, strict=True)]
-    return (" " * GAP).join([texts[0].ljust(first), *numbers]).rstrip()
 
 
 def html_table(rows: Sequence[Row | int]) -> Html:

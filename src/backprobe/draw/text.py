@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -124,25 +124,21 @@ class Captions:
         return f"not finite: the gradient of {listed(bad, 3)}"
 
     def value(self, at: int) -> str:
-        entry = self.record.entries[at]
-        if entry.status is GradStatus.NOT_TENSOR:
-            return plain_text(entry.held)
-        try:
-            held = entry.value
-        except Overwritten:
-            return "value overwritten"
-        return describe(held, self.arrays)
+        return self._value(at, lambda held: describe(held, self.arrays), "value overwritten")
 
     def brief_value(self, at: int) -> str:
         """The value where there is little room: of a large tensor its shape and rms."""
+        return self._value(at, self._brief, "overwritten")
+
+    def _value(self, at: int, text: Callable[[Any], str], overwritten: str) -> str:
         entry = self.record.entries[at]
         if entry.status is GradStatus.NOT_TENSOR:
             return plain_text(entry.held)
         try:
             held = entry.value
         except Overwritten:
-            return "overwritten"
-        return self._brief(held)
+            return overwritten
+        return text(held)
 
     def brief_gradient(self, at: int) -> str:
         """The gradient where there is little room: of a large one its rms, for its shape is the value's."""

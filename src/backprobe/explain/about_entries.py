@@ -14,9 +14,6 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 
-SAYING_ALL = ("partly_updated", "variable_read_unseen", "written_past_unsaved")
-"""Reasons beside which nothing is said of what was written."""
-
 COUNT = re.compile(r"#\d+")
 
 

@@ -10,7 +10,7 @@ import linecache
 import re
 from collections.abc import Iterable, Iterator
 
-from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.cutting_operations import calls_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import about, as_one, own_name
 from backprobe.findings.report import Finding, grouped
@@ -69,7 +69,5 @@ def _indent(text: str) -> int:
 
 def _loads(text: str, name: str) -> bool:
     # Does a statement load what has this name, as it is?
-    tree = parsed(text)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    given = [call.args[:1] for call in calls if ast.unparse(call.func).rpartition(".")[2] in LOADING]
+    given = [call.args[:1] for call in calls_in(text) if ast.unparse(call.func).rpartition(".")[2] in LOADING]
     return any(isinstance(one, ast.Name) and one.id == name for args in given for one in args)

@@ -67,6 +67,10 @@ class RecordArrays:
         (source,) = self.graph.inputs[at]
         return source if self.entries[source].shape == self.entries[at].shape else None
 
+    def has_gradient(self, at: int) -> bool:
+        """Is there a gradient that is not zero everywhere?"""
+        return self.grads[at] is not None and bool(self.grads[at].any())
+
     def begins(self, at: int) -> bool:
         """Is it a parameter, an argument or another leaf: a value that is computed from no other?"""
         entry, is_given = self.entries[at], not self.graph.inputs[at] and not self.entries[at].reads

@@ -82,7 +82,7 @@ def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
     # The other input of a consumer that is zero, and is trained: their product has no derivative so far.
     is_zero = _is_zero(arrays.values[consumer])
     for other in arrays.graph.inputs[consumer]:
-        if other == at or not _has_gradient(arrays, other) or _is_added(arrays, other, at, consumer):
+        if other == at or not arrays.has_gradient(other) or _is_added(arrays, other, at, consumer):
             continue
         if (_is_zero(arrays.values[other]) or (is_zero and arrays.values[other] is None)) and _is_trained(
             arrays, other
@@ -104,14 +104,10 @@ def _is_zero(value: Any) -> bool:
     return value is not None and not value.any()
 
 
-def _has_gradient(arrays: RecordArrays, at: int) -> bool:
-    return arrays.grads[at] is not None and bool(arrays.grads[at].any())
-
-
 def _is_trained(arrays: RecordArrays, at: int) -> bool:
     # Is it a parameter, an argument or another leaf with a gradient, or computed from one?
     before = reached([at], lambda one: arrays.graph.inputs[one])
-    return any(arrays.begins(one) and _has_gradient(arrays, one) for one in before)
+    return any(arrays.begins(one) and arrays.has_gradient(one) for one in before)
 
 
 def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
@@ -178,7 +174,7 @@ def _beside(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int
     if at not in arrays.returned and not any(_has_zeros(arrays, one) for one in given - {*arrays.numbered[at]}):
         return []
     after = reached(consumers, lambda one: arrays.graph.consumers[one])
-    alike = [one for one in arrays.numbered[at] if _has_gradient(arrays, one)]
+    alike = [one for one in arrays.numbered[at] if arrays.has_gradient(one)]
     return [one for one in alike if one not in after and after.intersection(arrays.graph.consumers[one])]
 
 
@@ -191,7 +187,7 @@ def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> lis
 
 def _has_zeros(arrays: RecordArrays, at: int) -> bool:
     value = arrays.values[at]
-    return _has_gradient(arrays, at) and value is not None and bool(value.any()) and not value.all()
+    return arrays.has_gradient(at) and value is not None and bool(value.any()) and not value.all()
 
 
 def _is_not_selected(arrays: RecordArrays, at: int, consumer: int) -> bool:

@@ -38,7 +38,7 @@ def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
     is_active = value is not None and bool(((value.real > 0) & (value.real < LARGE)).any())
     if not all(_multiplies(call) or (is_active and _is_active(call)) for call in _called(entry)):
         return False
-    others = [one for one in arrays.graph.inputs[consumer] if one != at and _has_gradient(arrays, one)]
+    others = [one for one in arrays.graph.inputs[consumer] if one != at and arrays.has_gradient(one)]
     return _hides_one(entry) or any(_is_hidden_zero(arrays, one) for one in others)
 
 
@@ -65,15 +65,11 @@ def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
         return False
     before = reached([at], lambda one: arrays.graph.inputs[one])
     return any(
-        _has_gradient(arrays, one)
+        arrays.has_gradient(one)
         and arrays.entries[one].is_leaf is False
         and (not arrays.graph.inputs[one] or _hides_one(arrays.entries[one]))
         for one in before
     )
-
-
-def _has_gradient(arrays: RecordArrays, at: int) -> bool:
-    return arrays.grads[at] is not None and bool(arrays.grads[at].any())
 
 
 def _called(entry: Entry) -> Iterator[str]:

@@ -13,7 +13,7 @@ from backprobe.backends.refusals import refuse
 from backprobe.errors import NoBackend
 from backprobe.probe.cell_block import record_cell
 from backprobe.probe.cell_output import OfCell
-from backprobe.probe.cell_scope import CellScope, holds_tensor
+from backprobe.probe.cell_scope import CellScope, tensors_read
 from backprobe.probe.output import Output
 from backprobe.probe.request import Request
 from backprobe.probe.run import Run
@@ -86,8 +86,7 @@ class CellRun(OfCell, Run):
 
     def _tensors_read(self) -> dict[str, Any]:
         # What holds tensors among the names that the cell reads, in a frame of its own: a traceback keeps frames.
-        held = {name: self.cell.value(name) for name in self.cell.names.read}
-        return {name: value for name, value in held.items() if holds_tensor(value, self.tape)}
+        return tensors_read(self.cell, self.tape)
 
     def returned(self, result: Any) -> Any:
         """The last expression has had its name already."""

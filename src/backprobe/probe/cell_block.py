@@ -12,7 +12,7 @@ from backprobe.backends.facts import Root
 from backprobe.backends.protocol import Backend
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.cell_output import OfCell
-from backprobe.probe.cell_scope import CellScope, holds_tensor
+from backprobe.probe.cell_scope import CellScope, holds_tensor, tensors_read
 from backprobe.probe.output import Output
 from backprobe.probe.request import Request
 from backprobe.recording import Recording
@@ -127,8 +127,7 @@ class CellBlock(OfCell, PlainBlock):
         self.end = end  # the site of its last expression
 
     def read(self) -> dict[str, Any]:
-        held = {name: self.cell.value(name) for name in self.cell.names.read}
-        return {name: value for name, value in held.items() if holds_tensor(value, self.tape)}
+        return tensors_read(self.cell, self.tape)
 
     def begin(self, observer: FrameObserver, frame: FrameType, read: dict[str, Any]) -> None:
         scope = self.trace.use_root(partial(CellScope, self.cell, read))

@@ -71,5 +71,11 @@ class CellScope(Scope, ModuleListener):
         super().exit()
 
 
+def tensors_read(cell: Cell, tape: Tensors) -> dict[str, Any]:
+    """What holds tensors among the names that a cell reads."""
+    held = {name: cell.value(name) for name in cell.names.read}
+    return {name: value for name, value in held.items() if holds_tensor(value, tape)}
+
+
 def holds_tensor(value: Any, tape: Tensors) -> bool:
     return any(tape.is_tensor(leaf) for _, leaf in leaves(value))

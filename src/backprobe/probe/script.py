@@ -10,11 +10,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
-from backprobe.backends.protocol import Backend
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.explain import explain
 from backprobe.findings.phrasing import plural
@@ -51,12 +49,9 @@ OF = {"keras": "tensorflow", "equinox": "jax", "flax": "jax", "optax": "jax"}
 """Libraries, and the framework that a script which imports them uses."""
 
 
-def imported(source: bytes) -> set[str]:
-    """The packages that a script imports; none where it is not Python."""
-    try:
-        nodes = [*ast.walk(ast.parse(source))]
-    except (SyntaxError, ValueError):
-        return set()
+def imported(tree: ast.Module) -> set[str]:
+    """The packages that a script imports."""
+    nodes = [*ast.walk(tree)]
     named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     return {name.partition(".")[0] for name in named}
@@ -66,7 +61,10 @@ def frameworks_of(file: str, asked: str | None) -> list[str]:
     """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
     if asked is not None:
         return [asked]
-    own = {OF.get(name, name) for name in imported(Path(file).read_bytes())}
+    try:
+        own = {OF.get(name, name) for name in imported(ast.parse(Path(file).read_bytes()))}
+    except (SyntaxError, ValueError):
+        own = set()
     return sorted(LISTENING, key=lambda name: name not in own)
 
 
@@ -74,9 +72,6 @@ class ScriptBlock(Part):
     """One of the blocks that a script is recorded in, of which its writer knows nothing."""
 
     has_own_options = True
-
-    passed: Callable[[FrameType], None]
-    """Called with the frame that runs backward, when it has."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -125,9 +120,8 @@ class Script:
 
     def run(self) -> None:
         """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
-        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened,
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, ScriptBlock,
                             frameworks_of(self.file, self.probe.backend))  # fmt: skip
-        self.passed = loop.passed
         gradients = ScriptGradients(self.probe, self._taken, self.judge)
         loop.without_blocks = gradients.listen
         try:
@@ -160,11 +154,6 @@ class Script:
         # Was the script stopped with nothing found, and is there a command that looks at ``more``?
         assert self.answer is not None
         return bool(self.more and self.answer.ok) and self.iterations >= self.steps
-
-    def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
-        block = ScriptBlock(probe, backend, frame)
-        block.passed = self.passed
-        return block
 
     def _over(self, block: Part, error: BaseException | None) -> bool:
         # A part of the script is over. Is enough known?

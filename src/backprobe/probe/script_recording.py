@@ -6,9 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
-from types import FrameType
 
-from backprobe.backends.protocol import Backend
 from backprobe.probe.request import Request
 from backprobe.probe.script import ScriptBlock, frameworks_of
 from backprobe.probe.training_loop import Part, Stopped, TrainingLoop
@@ -29,8 +27,7 @@ class ScriptRecording:
     def run(self) -> None:
         """Run it. Its errors are raised here, also SystemExit with its status."""
         frameworks = frameworks_of(self.file, self.probe.backend)
-        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened, frameworks)
-        self.passed = loop.passed
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, ScriptBlock, frameworks)
         try:
             loop.run(self.arguments, self.spec)
         except Stopped:
@@ -40,11 +37,6 @@ class ScriptRecording:
         except SystemExit as error:
             if error.code:
                 raise
-
-    def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
-        block = ScriptBlock(probe, backend, frame)
-        block.passed = self.passed
-        return block
 
     def _over(self, block: Part, error: BaseException | None) -> bool:
         # A part of the script is over. Is it the second that takes gradients?

@@ -54,6 +54,8 @@ class Part(PlainBlock):
 
     iterations = 0  # of those that run backward, which it holds when it is over
     so_far = (0, 0)  # passes and captures at the end of the first of these
+    passed: Callable[[FrameType], None]
+    """Called with the frame that runs backward, when it has."""
 
     @property
     def passes(self) -> int:
@@ -167,6 +169,7 @@ class TrainingLoop:
             self.without_blocks(backend)
             return False
         block = self.opened(self.probe, backend, frame)
+        block.passed = self.passed
         block.enter()
         self.block, self.tracer, self.count = block, sys.gettrace(), self.count + 1
         return True

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.discover import find_backend, find_program
-from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.request import name_of, repeatable
 from backprobe.provoke.report import Provocation, Provocations
-from backprobe.record.containers import leaves
 from backprobe.record.options import Option
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
@@ -80,26 +77,7 @@ class Provoke:
     def _searched(self, example: tuple[Any, ...], keywords: dict[str, Any], bounds: Any, seed: int) -> Provocations:
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
-        asked = f"bp.provoke({name_of(self.target)})"
         Option("seed", int, 0, "0").check(seed)
-        if _is_graph(self.target, self.backend):
-            raise Unsupported(
-                "a graph cannot be provoked", asked=asked, found="operations that a session runs, instead of calls",
-                why="the program runs again and again, as Python runs it",
-                next="bp.provoke(f)(x), with f the Python function",
-            )  # fmt: skip
-        refuse_uncallable(self.target, "provoke")
-        values = [leaf for value in (*example, *keywords.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled="bp.provoke(f, {})")
-        found.refuse(self.target, asked)
-        for value in values:
-            found.refuse_argument(value, asked)
+        why = "the program runs again and again, as Python runs it"
+        found = repeatable(self.target, self.backend, (*example, *keywords.values()), "provoke", "provoked", why)
         return run_provoke(self.target, found, example, keywords, bounds, seed, self.steps)
-
-
-def _is_graph(target: Any, backend: str | None) -> bool:
-    # Is it a graph, whatever it would need to run?
-    try:
-        return find_program(backend, target, None) is not None
-    except BadOption:
-        return True

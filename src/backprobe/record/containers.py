@@ -191,8 +191,7 @@ def exchanged(
     if not changed:
         return value
     if isinstance(value, tuple):
-        new = [new for _, new in pairs]
-        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+        return _as_tuple(value, [new for _, new in pairs])
     _put(value, changed)
     undo.append(lambda: _put(value, [(new, old) for old, new in changed]))
     return value
@@ -265,8 +264,7 @@ def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
         return replace(value)
     pairs = [(item, refilled(item, replace, depth + 1)) for _, item in inside]
     if isinstance(value, tuple):
-        new = [new for _, new in pairs]
-        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+        return _as_tuple(value, [new for _, new in pairs])
     made = copy.copy(value)
     if isinstance(value, list):  # by position: one object may stand in several places, and be replaced by several
         list.__setitem__(made, slice(None), [new for _, new in pairs])
@@ -276,3 +274,7 @@ def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
     else:
         _put(made, [(old, new) for old, new in pairs if old is not new])
     return made
+
+
+def _as_tuple(like: tuple[Any, ...], items: list[Any]) -> Any:
+    return type(like)(*items) if hasattr(like, "_fields") else type(like)(items)

@@ -55,12 +55,12 @@ def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
     if isinstance(texts, str):
         return
     is_list = isinstance(texts, Sequence | set | frozenset) and not isinstance(texts, bytes)
-    other = next((text for text in texts if not isinstance(text, str)), "") if is_list else texts
-    if not isinstance(other, str):
-        raise BadOption(
-            f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
-            asked=f"{name}={written(texts)}", next=f"{name}={example}",
-        )  # fmt: skip
+    for other in texts if is_list else [texts]:  # no generator, since each block comes by here
+        if not isinstance(other, str):
+            raise BadOption(
+                f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
+                asked=f"{name}={written(texts)}", next=f"{name}={example}",
+            )  # fmt: skip
 
 
 def check_folder(path: Any, headline: str, asked: str, instead: str) -> None:

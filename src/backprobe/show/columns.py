@@ -170,3 +170,9 @@ def _common(names: Sequence[str]) -> int:
             break
         length += len(parts[0])
     return length + 1 if length else 0
+
+
+def in_columns(cells: Sequence[str], first: int, others: Sequence[int]) -> str:
+    """A line of a table whose columns have these widths."""
+    numbers = [text.rjust(width) for text, width in zip(cells[1:], others, strict=True)]
+    return (" " * GAP).join([cells[0].ljust(first), *numbers])

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from backprobe.markup import Html, row, table
-from backprobe.show.columns import GAP, elided
+from backprobe.show.columns import GAP, elided, in_columns
 
 MOST = 60  # rows
 WIDTH = 100  # columns of a table that is printed elsewhere than in a terminal
@@ -30,17 +30,12 @@ def text_table(titles: Cells, rows: Sequence[Cells], width: int) -> list[str]:
     room = max(width - sum(others) - GAP * len(others), LEAST)
     names = elided([cells[0] for cells in every], room)
     first = max(map(len, names))
-    lines = [_line(name, cells, first, others) for name, cells in zip(names, every, strict=True)]
+    lines = [in_columns((name, *cells[1:]), first, others) for name, cells in zip(names, every, strict=True)]
     return [*lines[: len(head) + 1], *([_more(left)] if left else []), *lines[len(head) + 1 :]]
 
 
 def _more(left: int) -> str:
     return f"… {left:,} more"
-
-
-def _line(name: str, cells: Cells, first: int, others: Sequence[int]) -> str:
-    numbers = [text.rjust(width) for text, width in zip(cells[1:], others, strict=True)]
-    return (" " * GAP).join([name.ljust(first), *numbers])
 
 
 def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:

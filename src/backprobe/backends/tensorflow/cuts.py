@@ -66,12 +66,11 @@ class Cuts:
 
     def flow(self, operation: str, flowing: tuple[int, ...], position: int, made: int) -> None:
         """This operation made a value that tapes follow; some have no derivative all the same."""
-        if is_flat(operation):
-            severed = Severed(operation, CutBy.NO_DERIVATIVE, "", flowing, position, users_place())
-            self.closed.update({(made, given): severed for given in flowing})
-        elif operation in ZERO:
-            severed = Severed(operation, CutBy.ZERO_DERIVATIVE, "", flowing, position, users_place())
-            self.zero.update({(made, given): severed for given in flowing})
+        flat = is_flat(operation)
+        if flat or operation in ZERO:
+            by, edges = (CutBy.NO_DERIVATIVE, self.closed) if flat else (CutBy.ZERO_DERIVATIVE, self.zero)
+            severed = Severed(operation, by, "", flowing, position, users_place())
+            edges.update({(made, given): severed for given in flowing})
 
     def leave(self, number: int, position: int) -> None:
         """The numbers of a value that is followed were taken out of TensorFlow, as by ``numpy()`` or ``float()``."""

@@ -19,7 +19,7 @@ from backprobe.backends.random_states import OF_PYTHON, Kept
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.model_plans import structure_of
-from backprobe.backends.tensorflow.operation_log import DRAWN
+from backprobe.backends.tensorflow.operation_log import hearing_draws
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager, read, variable_of
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import quote
@@ -98,13 +98,7 @@ class TensorflowGuardedCall(PassedCall):
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        drawn: list[str] = []
-
-        def operation(kind: Any, *rest: Any, **named: Any) -> None:
-            name = kind.decode() if isinstance(kind, bytes) else str(kind)
-            drawn.extend([name] if name.startswith(DRAWN) else [])
-
-        with self.state.restored(), private.hearing_operations(operation, lambda *flow: None):
+        with self.state.restored(), hearing_draws() as drawn:
             yield
         if drawn:
             raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))

@@ -23,6 +23,7 @@ from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_ch
 from backprobe.backends.tensorflow.private import (
     OwnGradient,
     dtype_number,
+    hearing_operations,
     identity_of,
     is_followed_by_a_tape,
     is_stopped,
@@ -459,3 +460,16 @@ def _named(kind: Any) -> tuple[str, str | None]:
     name = kind.decode() if isinstance(kind, bytes) else str(kind)
     compiled = COMPILED.fullmatch(name)
     return name, compiled[1] if compiled else None
+
+
+@contextmanager
+def hearing_draws() -> Iterator[list[str]]:
+    """The operations that draw random numbers within this context, by name."""
+    drawn: list[str] = []
+
+    def operation(kind: Any, *rest: Any, **named: Any) -> None:
+        name = kind.decode() if isinstance(kind, bytes) else str(kind)
+        drawn.extend([name] if name.startswith(DRAWN) else [])
+
+    with hearing_operations(operation, lambda *flow: None):
+        yield drawn

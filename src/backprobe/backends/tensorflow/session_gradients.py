@@ -125,8 +125,12 @@ def _names(given: Any) -> tuple[str, ...]:
 
 def _by_name(call: GraphPass) -> GraphPass:
     # The same with names in the place of tensors, so that it keeps no graph alive.
-    found = {name: _name(gradient) for name, gradient in call.found.items()}
-    outputs, sources, given = ([*map(_name, part)] for part in (call.outputs, call.sources, call.given))
+    return _changed(call, _name)
+
+
+def _changed(call: GraphPass, change: Callable[[Any], Any]) -> GraphPass:
+    found = {name: change(gradient) for name, gradient in call.found.items()}
+    outputs, sources, given = ([*map(change, part)] for part in (call.outputs, call.sources, call.given))
     return GraphPass(outputs, sources, given, found, call.weighted, call.line)
 
 
@@ -146,6 +150,4 @@ def _with_tensors(graph: Any, stored: GraphPass) -> GraphPass:
             return tf.IndexedSlices(*map(tensor, name))
         return None if name is None else graph.get_tensor_by_name(name)
 
-    found = {name: tensor(gradient) for name, gradient in stored.found.items()}
-    outputs, sources, given = ([*map(tensor, part)] for part in (stored.outputs, stored.sources, stored.given))
-    return GraphPass(outputs, sources, given, found, stored.weighted, stored.line)
+    return _changed(stored, tensor)

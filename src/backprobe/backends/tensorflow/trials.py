@@ -13,7 +13,7 @@ from backprobe.backends.held_values import held_by
 from backprobe.backends.random_states import OF_PYTHON, put_back
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.layers import is_layer
-from backprobe.backends.tensorflow.operation_log import DRAWN
+from backprobe.backends.tensorflow.operation_log import hearing_draws
 from backprobe.backends.tensorflow.tensors import is_eager, is_tensor, plain, read, variable_of
 from backprobe.backends.trials import Ran, Trials, seed_python
 from backprobe.record.containers import leaves
@@ -57,13 +57,7 @@ class TensorflowTrials(Trials):
         if self.draws is not None:
             yield
             return
-        drawn: list[str] = []
-
-        def operation(kind: Any, *rest: Any, **named: Any) -> None:
-            name = kind.decode() if isinstance(kind, bytes) else str(kind)
-            drawn.extend([name] if name.startswith(DRAWN) else [])
-
-        with private.hearing_operations(operation, lambda *flow: None):
+        with hearing_draws() as drawn:
             yield
         self.draws = bool(drawn)
 

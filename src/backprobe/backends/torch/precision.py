@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprobe.backends.torch.tensors import is_floating
-from backprobe.record.containers import leaves
+from backprobe.backends.torch.tensors import floating
 
 
 class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch has no type for it
@@ -28,17 +27,13 @@ class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch h
         self, operation: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = operation(*args, **(kwargs or {}))
-        given, made = _floating((args, kwargs)), _floating(result)
+        given, made = floating((args, kwargs)), floating(result)
         if any(_epsilon(tensor) <= DOUBLE for tensor in given):
             self.epsilon = max([self.epsilon, *map(_epsilon, made)])
         return result
 
 
 DOUBLE = torch.finfo(torch.float64).eps
-
-
-def _floating(value: Any) -> list[Tensor]:
-    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
 def _epsilon(tensor: Tensor) -> float:

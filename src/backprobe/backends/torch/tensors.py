@@ -15,6 +15,7 @@ from backprobe.backends.facts import Description
 from backprobe.backends.numpy import check_bounds, nested_text
 from backprobe.backends.summaries import stride
 from backprobe.errors import NotSaved
+from backprobe.record.containers import leaves
 
 
 def here(tensor: Tensor) -> Tensor:
@@ -127,6 +128,11 @@ def is_zero(tensor: Tensor) -> bool:
             return tensor.untyped_storage().nbytes() > 0 and not bool(tensor.any())
     except (RuntimeError, NotImplementedError):  # of a dtype without that operation, or under vmap
         return False
+
+
+def floating(result: Any) -> list[Tensor]:
+    """The floating tensors in a value."""
+    return [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
 def is_floating(tensor: Tensor) -> bool:

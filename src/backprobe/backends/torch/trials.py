@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from backprobe.backends.random_states import put_back
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.recheck import generators, random_states
-from backprobe.backends.torch.tensors import is_floating
+from backprobe.backends.torch.tensors import floating
 from backprobe.backends.trials import Ran, Trials, seed_python
 from backprobe.record.containers import leaves
 
@@ -98,11 +98,6 @@ class TorchTrials(Trials):
             finally:
                 for module, name, own, _ in self.buffers:
                     module._buffers[name] = own
-
-
-def floating(result: Any) -> list[Tensor]:
-    """The floating tensors in what a program returned."""
-    return [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
 def _real(tensor: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from backprobe.explain.nonfinite.states import State, of_numbers
 from backprobe.explain.nonfinite.terms import Term
 
 Array = Any
-PASSING = frozenset({"item", "detach", "clone", "contiguous", "data", "stop_gradient", "identity"})
 
 
 def _is_written_out(term: Term) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from backprobe.cuts import cutting_operations
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
-from backprobe.explain.nonfinite.statements import computed, parts_of
+from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
 from backprobe.record.names import split, strip
@@ -94,7 +94,7 @@ def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[s
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
     spelled = {f"{operation(call)}()" for call in calls}
     returned = {read.at for read in entry.reads if read.spelled.endswith("()") and read.spelled not in spelled}
-    own = [call for call in calls if _is_dotted(call.func) and _is_of_program(ast.unparse(call.func), parts)]
+    own = [call for call in calls if is_dotted(call.func) and _is_of_program(ast.unparse(call.func), parts)]
     objects = [call for call in own if f"{operation(call)}()" not in parts]
     return {ast.unparse(objects[0]): returned.pop()} if len(objects) == len(returned) == 1 else {}
 
@@ -207,7 +207,7 @@ def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Wal
     if isinstance(node, ast.Call) and not held:  # a read spells what a function that was followed returned as func()
         held = _held(f"{operation(node)}()", parts)
     yield node, held
-    if not held and not _is_dotted(node):
+    if not held and not is_dotted(node):
         for child in _inside(node, parts):
             yield from walk(child, parts)
 
@@ -225,7 +225,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
 def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
     # The arguments of a call, and before them the object of a method: ``torch.sqrt`` mentions no value.
     match call.func:
-        case ast.Attribute(value=owner) if not _is_dotted(owner) or _held(ast.unparse(owner), parts):
+        case ast.Attribute(value=owner) if not is_dotted(owner) or _held(ast.unparse(owner), parts):
             return [owner, *call.args]
     return call.args
 
@@ -241,16 +241,9 @@ def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
     found, unknown = list[int](), dict[str, None]()
     for node, held in walked:
         found += held
-        if not held and _is_dotted(node):
+        if not held and is_dotted(node):
             unknown[ast.unparse(node)] = None
     return found, list(unknown)
-
-
-def _is_dotted(node: ast.AST) -> bool:
-    # Is it a name, or attributes of one?
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 def _held(text: str, parts: Parts) -> list[int]:

@@ -31,7 +31,7 @@ class Computed:
     def names(self) -> set[str]:
         """The names and attributes that it mentions."""
         trees = [tree for tree in (self.value, self.target) if tree is not None]
-        return {ast.unparse(node) for tree in trees for node in ast.walk(tree) if _is_name(node)}
+        return {ast.unparse(node) for tree in trees for node in ast.walk(tree) if is_dotted(node)}
 
 
 def computed(entry: Entry) -> Computed | None:
@@ -130,7 +130,8 @@ def _called(entry: Entry) -> set[str]:
     return {strip(name).rpartition(":")[2] for name in (entry.name, *entry.aliases)}
 
 
-def _is_name(node: ast.AST) -> bool:
+def is_dotted(node: ast.AST) -> bool:
+    """Is it a name, or attributes of one?"""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.operation_names import MODULES
+from backprobe.explain.nonfinite.statements import is_dotted
 from backprobe.source.sites import operation as operation_of
 
 ALSO = {
@@ -41,7 +42,6 @@ DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
 ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape", "size", "ndim"})
 UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}
 """The methods of JAX's ``x.at[index]``, and the operation that each computes there."""
-BUILTINS = ("abs", "float", "max", "min", "len", "range")
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
 """Classes of layers that are one operation."""
 
@@ -236,7 +236,7 @@ class _Reader:
             and name not in ("abs", "float", "max", "min")
         ):
             return ""
-        if isinstance(call.func, ast.Attribute) and not self._is_of_library(call) and _is_dotted(call.func.value):
+        if isinstance(call.func, ast.Attribute) and not self._is_of_library(call) and is_dotted(call.func.value):
             return known_as(name) if ast.unparse(call.func.value) in self.parts else ""
         return known_as(name)
 
@@ -245,7 +245,7 @@ class _Reader:
         made = self.called.get(call, "")
         if _last(made) in LAYERS:
             return True
-        if not isinstance(call.func, ast.Attribute) or not _is_dotted(call.func.value):
+        if not isinstance(call.func, ast.Attribute) or not is_dotted(call.func.value):
             return False
         owner = ast.unparse(call.func.value)
         is_known = owner.partition(".")[0] in MODULES or (made not in ("", "?") and bool(call.args or call.keywords))
@@ -285,12 +285,6 @@ def _last(call: str) -> str:
     return call.rpartition(".")[2].removesuffix("_v2")
 
 
-def _is_dotted(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
-
-
 def _orders(node: ast.expr) -> list[list[ast.Call]]:
     # The calls in the orders in which a program may come to them: layers after what they are given, or before it.
     return [list(_calls(node, are_layers_last)) for are_layers_last in (True, False)]
@@ -302,7 +296,7 @@ def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
             yield from _calls(one, are_layers_last)
         return
     yield from _calls(node.func, are_layers_last)
-    is_last = are_layers_last and _is_dotted(node.func) and _root(node) not in MODULES
+    is_last = are_layers_last and is_dotted(node.func) and _root(node) not in MODULES
     if not is_last:
         yield node
     for part in (*node.args, *node.keywords):
@@ -314,7 +308,7 @@ def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
 def _is_consistent(called: Mapping[ast.Call, str]) -> bool:
     # Are the functions of a library those that the calls spell, and its classes those that they do not?
     return all(
-        not (_is_dotted(call.func) and _root(call) in MODULES) if _last(made)[:1].isupper()
+        not (is_dotted(call.func) and _root(call) in MODULES) if _last(made)[:1].isupper()
         else known_as(operation_of(call)) == known_as(_last(made))
         for call, made in called.items() if made not in ("", "?")
     )  # fmt: skip
