@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from backprobe.backends.facts import Options
 from backprobe.errors import BackprobeError, BadOption
@@ -16,11 +16,12 @@ from backprobe.probe.several_outputs import Asked, Of, asked_of, refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
 from backprobe.record.options import Option, check_options, check_texts
+from backprobe.record.typed import Strategy, Values
 from backprobe.tracing.exchanging import Exchange
 
-VALUES = ("alias", "copy")
+VALUES = get_args(Values)
 OPTIONS = (
-    Option("strategy", str, ("edges", "retain_grad", "hooks", "separate"), "'edges'"),
+    Option("strategy", str, get_args(Strategy), "'edges'"),
     Option("values", str, VALUES, "'alias'"),
     Option("partials", bool | str, (True, False, "full")),
     Option("nonfinite"),

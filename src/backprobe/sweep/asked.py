@@ -9,22 +9,24 @@ from backprobe.errors import BadOption
 from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import kind, written
 from backprobe.record.options import Option
+from backprobe.record.typed import P
 from backprobe.recording import Recording
+from backprobe.sweep.result import Sweep
 
 
 @dataclass(frozen=True, repr=False)
-class Asked:
+class Asked(Waiting[P, Sweep]):
     """The target of a sweep, which of its values are replaced, and by what."""
 
-    target: Any
     select: Any
     of: Any
     replace: Any
     axis: Any
     approximate: bool
-    backend: str | None
+    verb = "sweep"
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -46,6 +48,9 @@ class Asked:
             raise BadOption(
                 "axis is the number of an axis, or several", asked=f"axis={written(self.axis)}", next="axis=1"
             )
+
+    def _asked(self) -> list[tuple[str, str]]:
+        return [("select", written(self.select))]
 
     @property
     def axes(self) -> tuple[Any, ...]:
