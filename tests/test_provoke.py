@@ -279,8 +279,26 @@ def test_one_tensor_given_twice_is_two_arguments():
 )
 def test_bad_input(args, words, error, message):
     with pytest.raises(error, match=message) as raised:
-        bp.provoke(log_of)(*args, **words)
+        bp.provoke(log_of, **words)(*args)
     assert raised.value.next
+
+
+@pytest.mark.parametrize("option", ["bounds", "seed"])
+def test_an_option_in_the_place_of_an_argument(option):
+    """Where it was given in version 0.1."""
+    with pytest.raises(
+        bp.BadOption, match=f"{option} is an option of bp.provoke, and not an argument of log_of"
+    ) as told:
+        bp.provoke(log_of)(X, **{option: 1})
+    assert told.value.next == f"bp.provoke(log_of, {option}=...)(...)"
+
+
+def test_arguments_that_are_called_as_options():
+    def f(bounds, seed):
+        return torch.log(bounds * seed).sum()
+
+    finding = only(bp.provoke(f, bounds={"bounds": (-1.0, 3.0), "seed": None}, seed=1)(X, seed=torch.ones(3)))
+    assert torch.equal(finding.kwargs["seed"] if finding.kwargs else finding.args[1], torch.ones(3))
 
 
 @pytest.mark.parametrize(
@@ -461,8 +479,8 @@ def test_how_it_prints():
         "quotient breaks at 1 of 1 risky operation", "  `1 / (x.sum() - 3)` gives NaN or Inf",
         f"    at:    {only(report).source.file.removeprefix(str(__import__('os').getcwd()) + '/')}:{line}",
     ]  # fmt: skip
-    assert repr(bp.provoke(quotient)) == "<Provoke of quotient>"
-    assert "Provoke of quotient" in bp.provoke(quotient)._repr_html_()
+    assert repr(bp.provoke(quotient)) == "<bp.provoke of quotient>"
+    assert "bp.provoke of quotient" in bp.provoke(quotient)._repr_html_()
     assert math.isclose(only(report).change, 0.375, abs_tol=0.13)
 
 

@@ -322,7 +322,7 @@ class Entry(Generic[T]):
     inputs: tuple[Edge, ...]
     reads: tuple[Read, ...]
     held_value: Any = field(repr=False, metadata=KEPT)
-    held_grad: T = field(repr=False, metadata=KEPT)
+    held_grad: Any = field(repr=False, metadata=KEPT)
     axes: tuple[str, ...] = ()
     indirect: tuple[IndirectInput, ...] = ()
     cause: Source | None = None
@@ -385,7 +385,8 @@ class Entry(Generic[T]):
             raise self._several("grad")
         if self.status is not GradStatus.OK:
             raise self.no_gradient()
-        return self.held_grad
+        held: T = self.held_grad
+        return held
 
     def no_gradient(self, key: str | None = None) -> NoGradient:
         """The error about a gradient that is not there; of the output with this key, where there are several."""
