@@ -16,7 +16,7 @@ from backprobe.backends.discover import BACKENDS
 from backprobe.record.typed import Generic
 
 ROOT = Path(__file__).parent.parent
-PROGRAMS = sorted((ROOT / "typing_tests").glob("*_*.py"))
+PROGRAMS = sorted(path for path in (ROOT / "typing_tests").glob("*.py") if path.stem != "__init__")
 
 
 def f(x, w):
@@ -113,3 +113,14 @@ def test_every_framework_and_every_kind_of_mistake_is_in_them():
     codes = {code for one in text.values() for code in re.findall(r"type: ignore\[([\w-]+)\]", one)}
     assert codes == {"arg-type", "assignment", "attr-defined", "call-arg", "call-overload", "operator"}
     assert all("assert_type" in one or "type: ignore" in one for one in text.values())
+
+
+def test_the_tables_of_the_page_are_what_the_checkers_read():
+    page, read = (ROOT / "docs" / "types.md").read_text(), (ROOT / "typing_tests" / "everyday.py").read_text()
+    rows = re.findall(r"^\| `(.+?)` \| (.+?) \|$", page, re.M)
+    right = [f"assert_type({line}, {known.strip('`')})" for line, known in rows if known[0] == "`" and known[-1] == "`"]
+    wrong = [line for line, known in rows if not (known[0] == "`" and known[-1] == "`")]
+    lines = read.replace("|", "\\|").splitlines()
+    assert right == [line for line in lines if line.startswith("assert_type")]
+    assert wrong == [line.partition("  # type: ignore")[0] for line in lines if "type: ignore" in line]
+    assert (len(right), len(wrong)) == (21, 9)

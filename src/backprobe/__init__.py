@@ -143,14 +143,10 @@ __all__ = [
 ]
 
 
-_REMOVED = {
-    "Check": "CheckReport",
-    "DiffRuns": "DiffReport",
-    "NoiseRuns": "NoiseFloor",
-    "Provoke": "Provocations",
+_REMOVED = {  # since version 0.1, each with the one to use
+    "Check": "CheckReport", "DiffRuns": "DiffReport", "NoiseRuns": "NoiseFloor", "Provoke": "Provocations",
     "SweepRuns": "Sweep",
-}
-"""Names that were public in version 0.1, each with the one to use."""
+}  # fmt: skip
 
 
 def __dir__() -> list[str]:
@@ -159,11 +155,10 @@ def __dir__() -> list[str]:
 
 if not typing.TYPE_CHECKING:  # else every name would have a type
 
-    def __getattr__(name: str) -> typing.NoReturn:
-        """Raises UnknownAttribute for a name that is no longer public, and RemovedName where it is imported."""
+    def __getattr__(name):
         if name not in _REMOVED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-        # ``from backprobe import`` would write a message of its own in the place of an AttributeError's
+        # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
         is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
         raise (RemovedName if is_import else UnknownAttribute)(
             f"bp.{name} is no longer public", asked=f"bp.{name}", why="it only waits for a call",

@@ -69,7 +69,7 @@ class DiffRuns(Waiting[..., DiffReport]):
         return f"bp.diff_live({name_of(self.target)}, {name_of(self.port)}"
 
     def _about(self) -> str:
-        return f"{name_of(self.target)} and {name_of(self.port)}"
+        return f"{super()._about()} and {name_of(self.port)}"
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> DiffReport:
         with spelled_as(r"^bp\.probe\([^,)]+", self._call):

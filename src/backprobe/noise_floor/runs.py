@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from backprobe.backends.discover import find_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.variations import Call, Variation, varied_call
@@ -18,7 +17,7 @@ from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.probe.waiting import Waiting
-from backprobe.record.containers import leaves, refilled
+from backprobe.record.containers import refilled
 from backprobe.record.options import Option, check_options
 from backprobe.record.typed import P
 from backprobe.recording import Recording
@@ -59,8 +58,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
     def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
         from backprobe.diff.noise import measured  # which imports NumPy
 
-        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled="bp.noise_floor(f, {})")
+        found = self._found(args, kwargs, "measured", "its arguments and parameters are moved, and it runs again")
         runs = Runs(self, found, args, kwargs)
         variations = [Variation(seed) for seed in range(self.runs)]
         if self.precision is not None:

@@ -23,17 +23,17 @@ class Waiting(Generic[P, R]):
     target: Any
     backend: Any
     verb: ClassVar[str]
+    options: ClassVar[str] = ""
+    """Those without which the verb cannot be called, as messages have them."""
 
     def __repr__(self) -> str:
-        return (
-            f"<bp.{self.verb} of {', '.join([self._about(), *(f'{name}={value}' for name, value in self._asked())])}>"
-        )
+        return f"<{', '.join([self._about(), *map('='.join, self._asked())])}>"
 
     def _repr_html_(self) -> str:
-        return shown(facts(f"bp.{self.verb} of {self._about()}", self._asked()))
+        return shown(facts(self._about(), self._asked()))
 
     def _about(self) -> str:
-        return name_of(self.target)
+        return f"bp.{self.verb} of {name_of(self.target)}"
 
     def _asked(self) -> list[tuple[str, str]]:
         return []
@@ -47,24 +47,23 @@ class Waiting(Generic[P, R]):
         raise NotImplementedError
 
     def _found(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], refused: str, why: str) -> Backend:
-        # The backend of a program whose calls are repeated. Raises BadOption, NoBackend and Unsupported.
-        asked = f"bp.{self.verb}({name_of(self.target)})"
-        if self._is_graph():
+        # The backend of a program that runs again and again. Raises BadOption, NoBackend and Unsupported.
+        asked = f"bp.{self.verb}({name_of(self.target)}{self.options})"
+        try:
+            is_graph = find_program(self.backend, self.target, None) is not None
+        except BadOption:  # a session is missing
+            is_graph = True
+        if is_graph:
             raise Unsupported(
                 f"a graph cannot be {refused}", asked=asked, found="operations that a session runs, instead of calls",
-                why=why, next=f"bp.{self.verb}(f)(x), with f the Python function",
+                why=why, next=f"bp.{self.verb}(f{self.options})(x), with f the Python function",
             )  # fmt: skip
-        refuse_uncallable(self.target, self.verb)
+        refuse_uncallable(self.target, self.verb, self.options)
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled=f"bp.{self.verb}(f, {{}})")
+        found = find_backend(
+            self.backend, [self.target, *values], spelled=f"bp.{self.verb}(f{self.options}, {{}})"
+        )  # fmt: skip
         found.refuse(self.target, asked)
         for value in values:
             found.refuse_argument(value, asked)
         return found
-
-    def _is_graph(self) -> bool:
-        # Is it a graph, whatever it would need to run?
-        try:
-            return find_program(self.backend, self.target, None) is not None
-        except BadOption:
-            return True

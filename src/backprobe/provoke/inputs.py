@@ -47,7 +47,11 @@ class Inputs:
         self.trials, self.arrays = trials, arrays
         name = name_of(getattr(named, "__self__", named))  # the forward of a model goes by the model's name
         signature = inspect.signature(function)
-        self._refuse_moved(name, {*kwargs} - {*signature.parameters})
+        for option in {"bounds", "seed"} & {*kwargs} - {*signature.parameters}:  # where they were before
+            raise BadOption(
+                f"{option} is an option of bp.provoke, and not an argument of {name}",
+                asked=f"bp.provoke({name})(..., {option}=...)", next=f"bp.provoke({name}, {option}=...)(...)",
+            )  # fmt: skip
         self.bound = bound(signature, name, "provoke", args, kwargs)
         self.held = refilled(dict(self.bound.arguments), trials.given)
         names = _names(named, args, kwargs) if function is not named else {}
@@ -113,15 +117,6 @@ class Inputs:
             if numbers is not None:
                 found[one.span] = numpy.asarray(numbers, float).reshape(-1)
         return found
-
-    @staticmethod
-    def _refuse_moved(name: str, unknown: set[str]) -> None:
-        # Raise BadOption for options where they were given before version 0.2.
-        for option in sorted(unknown & {"bounds", "seed"}):
-            raise BadOption(
-                f"{option} is an option of bp.provoke, and not an argument of {name}",
-                asked=f"bp.provoke({name})(..., {option}=...)", next=f"bp.provoke({name}, {option}=...)(...)",
-            )  # fmt: skip
 
     # bounds
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backprobe.backends.discover import BackendName, find_backend, find_program
-from backprobe.errors import Unsupported
-from backprobe.probe.request import spelled_as
+from backprobe.backends.discover import BackendName
 from backprobe.probe.waiting import Waiting
-from backprobe.record.containers import leaves
 from backprobe.record.typed import P
 from backprobe.recording import Recording
 from backprobe.sweep.asked import Asked
@@ -63,24 +60,4 @@ def sweep(
     KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one
     number, BadOption for a recording without one of the values, or with another shape of it, and what ``probe`` raises.
     """
-    return SweepRuns(target, backend, select, of, replace, axis, approximate)
-
-
-class SweepRuns(Asked[P]):
-    """A function or model ready for a sweep."""
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
-        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
-            return self._swept(args, kwargs)
-
-    def _swept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
-        from backprobe.sweep.runs import Runs  # which imports NumPy
-
-        if find_program(self.backend, self.target, None) is not None:
-            raise Unsupported(
-                "a graph cannot be swept", asked=self.call, why="its values were fixed when it was made",
-                next="bp.sweep(f, ...)(x), with f the Python function",
-            )  # fmt: skip
-        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled="bp.sweep(f, 'u', replace=..., {})")
-        return Runs(self, found, args, kwargs).run()
+    return Asked(target, backend, select, of, replace, axis, approximate)

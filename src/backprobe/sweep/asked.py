@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import kind, written
@@ -19,7 +19,7 @@ from backprobe.sweep.result import Sweep
 
 @dataclass(frozen=True, repr=False)
 class Asked(Waiting[P, Sweep]):
-    """The target of a sweep, which of its values are replaced, and by what."""
+    """The target of a sweep, which of its values are replaced, and by what: ready to be called."""
 
     select: Any
     of: Any
@@ -27,6 +27,7 @@ class Asked(Waiting[P, Sweep]):
     axis: Any
     approximate: bool
     verb = "sweep"
+    options = ", 'u', replace=..."
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -63,3 +64,10 @@ class Asked(Waiting[P, Sweep]):
     def call(self) -> str:
         """The call, as messages have it."""
         return f"bp.sweep({name_of(self.target)}, {written(self.select)}, ...)"
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
+        from backprobe.sweep.runs import Runs  # which imports NumPy
+
+        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
+            found = self._found(args, kwargs, "swept", "its values were fixed when it was made")
+            return Runs(self, found, args, kwargs).run()
