@@ -38,3 +38,19 @@ bp.provoke(loss, steps="many")  # type: ignore[arg-type]
 bp.provoke(loss)(x, "w")  # type: ignore[arg-type]
 bp.jacobian(loss, "u")(x)  # type: ignore[call-arg]
 bp.hvp(loss, "u", [1.0])("x", w)  # type: ignore[arg-type]
+
+# those that take recordings and runs
+rec, run = bp.probe(loss)(x, w), bp.open_run("folder")
+assert_type(bp.diff(rec, "saved"), bp.DiffReport)
+assert_type(bp.diff(run, "folder"), bp.RunDiffReport)
+assert_type(bp.explain(rec).findings, tuple[bp.Finding, ...])
+assert_type(bp.names(loss)[0], str)
+assert_type(bp.load("folder", to="numpy").notes, tuple[str, ...])
+bp.draw(rec, direction="down")
+run.histogram("0.weight", "update")
+
+bp.diff(rec, run)  # type: ignore[call-overload]
+bp.draw(rec, direction="up")  # type: ignore[arg-type]
+bp.load("folder", to="nunpy")  # type: ignore[arg-type]
+bp.names(loss, backend="pytorch")  # type: ignore[arg-type]
+run.histogram("0.weight", "gradient")  # type: ignore[arg-type]
