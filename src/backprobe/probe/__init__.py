@@ -44,7 +44,7 @@ def probe(
     nonfinite: bool = False,
     backend: BackendName | None = None,
     session: Any = None,
-) -> Any:
+) -> Probe[..., Any, Any]:
     """Make a function or model that, called with its arguments, returns a ``Recording``; or a block of code.
 
     >>> import torch, backprobe as bp
