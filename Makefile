@@ -26,8 +26,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# the package by mypy, and what users see of it, in typing_tests, by both
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo

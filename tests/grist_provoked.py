@@ -30,7 +30,7 @@ def harmless(bug):
 def is_provoked(bug, folder):
     """Is the line that carries the bug among those that are provoked?"""
     f = function(as_function(bug), folder, IMPORTS[bug.framework])
-    report = bp.provoke(f)(*tensors(bug), bounds=BOUNDS)
+    report = bp.provoke(f, bounds=BOUNDS)(*tensors(bug))
     lines = [linecache.getline(one.source.file, one.source.line) for one in report.findings if one.source is not None]
     return any("# born" in line for line in lines)
 

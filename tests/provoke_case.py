@@ -24,11 +24,11 @@ class Case:
 
     def provoked(self, make):
         """The report on the bug; ``make`` makes a tensor of nested lists."""
-        return bp.provoke(self.broken)(*map(make, self.example), bounds=self.bounds)
+        return bp.provoke(self.broken, bounds=self.bounds)(*map(make, self.example))
 
     def unprovoked(self, make):
         """The report on its twin."""
-        return bp.provoke(self.stable)(*map(make, self.example), bounds=self.bounds)
+        return bp.provoke(self.stable, bounds=self.bounds)(*map(make, self.example))
 
     def finding(self, report):
         """What was found at the operation; None where that is nothing."""

@@ -371,7 +371,7 @@ def test_the_options_of_a_verb_are_those_of_the_api():
     assert options("draw") == PROBING | (keywords(bp.draw) - {"path"})
     assert options("check") == keywords(bp.check) | {"strict"}
     assert options("diff") == PROBING | keywords(bp.diff) | {"strict"}
-    assert options("provoke") == keywords(bp.provoke) | keywords(bp.Provoke.__call__)
+    assert options("provoke") == keywords(bp.provoke)
 
 
 @pytest.mark.parametrize("verb", ["probe", "explain", "check", "provoke", "health", "draw", "derive", "diff"])

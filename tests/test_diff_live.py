@@ -199,7 +199,7 @@ def test_options_and_targets_are_checked_as_those_of_a_probe():
     with pytest.raises(LookupError, match="mine") as caught:
         bp.diff_live(f, raising)(torch.tensor(1.0))
     assert "while running raising" in caught.value.__notes__[0]
-    assert repr(bp.diff_live(f, linear := nn.Linear(1, 1))) == f"<DiffRuns of <lambda> and {type(linear).__name__}>"
+    assert repr(bp.diff_live(f, linear := nn.Linear(1, 1))) == f"<bp.diff_live of <lambda> and {type(linear).__name__}>"
 
 
 def test_a_line_that_got_the_firsts_values_has_the_floor_of_one_operation():

@@ -83,7 +83,7 @@ WRONG = {
     "a module as backend": lambda: bp.probe(toy, backend=torch)(1.0, 2.0),
     "select= an empty list": lambda: bp.probe(toy, []),
     "replace_grad= a text": lambda: bp.probe(toy, replace_grad={"u": "zero"})(1.0, 2.0),
-    "bounds= a number": lambda: bp.provoke(toy)(1.0, 2.0, bounds=3),
+    "bounds= a number": lambda: bp.provoke(toy, bounds=3)(1.0, 2.0),
     "open= where there are no boxes": lambda: bp.draw(rec(), open="q"),
     "an author that is a number": lambda: bp.stamp(3),
     "one argument of two": lambda: bp.check(toy)(one()),

@@ -20,21 +20,21 @@ SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
     "Alert", "Gap", "RunReport",
-    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Check", "CheckReport",
+    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "CheckReport",
     "Conflict", "Conflicts",
     "Derivation", "DiffReport", "Divergence", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus",
     "BackwardOp", "NoBackend",
     "NoGradient", "NoSource", "Nonfinite", "NotFinite", "NotInstalled", "NotSaved", "NothingMatched",
     "NothingToDifferentiate", "Overwritten",
     "BadRun", "Histogram", "Run", "RunDiffReport", "RunDivergence", "Step", "UnknownStep", "Watch", "open_run", "watch",
-    "IndirectInput", "Pass", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
+    "IndirectInput", "Pass", "PathSums", "Probe", "Provocation", "Provocations", "RemovedName",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownAttribute", "UnknownName",
     "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
-    "DiffRuns", "diff_live",
+    "diff_live",
     "Names", "names",
-    "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "NoiseRuns", "probe", "provoke", "stamp",
-    "Sweep", "SweepRuns", "sweep",
+    "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "probe", "provoke", "stamp",
+    "Sweep", "sweep",
 }  # fmt: skip
 
 
@@ -133,6 +133,37 @@ def test_the_public_names_are_exactly_these():
     assert visible == PUBLIC | {"load_ipython_extension", "unload_ipython_extension"}
 
 
+def test_what_an_editor_offers_is_what_is_public():
+    """Neither modules, which are there once something imports them, nor what was public before."""
+    from backprobe import notebook
+
+    assert set(dir(bp)) == PUBLIC | {"__version__"}
+    assert dir(bp) == sorted(bp.__all__ + ["__version__"])
+    assert bp.notebook is notebook
+
+
+@pytest.mark.parametrize(("name", "instead"), [
+    ("Check", "CheckReport"), ("DiffRuns", "DiffReport"), ("NoiseRuns", "NoiseFloor"), ("Provoke", "Provocations"),
+    ("SweepRuns", "Sweep"),
+])  # fmt: skip
+def test_a_name_that_is_no_longer_public_says_what_to_use(name, instead):
+    with pytest.raises(bp.UnknownAttribute, match=f"next:  bp.{instead}, which the call returns"):
+        getattr(bp, name)
+    with pytest.raises(bp.RemovedName, match=f"bp.{name} is no longer public(?s:.)*next:  bp.{instead}"):
+        exec(f"from backprobe import {name}")
+    assert not hasattr(bp, name)
+    assert hasattr(bp, instead)
+
+
+def test_a_name_that_never_was_public_is_as_python_says():
+    with pytest.raises(AttributeError, match=r"module 'backprobe' has no attribute 'prob'") as caught:
+        bp.prob
+    assert type(caught.value) is AttributeError
+    assert (caught.value.name, caught.value.obj) == ("prob", bp)  # by which Python adds: Did you mean: 'probe'?
+    with pytest.raises(ImportError, match="cannot import name 'prob' from 'backprobe'"):
+        exec("from backprobe import prob")
+
+
 def documented(module):
     """Every public class and function of a module, and their public members, by dotted name."""
     for name in module.__all__:
@@ -202,8 +233,8 @@ def test_errors_are_one_tree_and_also_the_builtin_that_fits():
     assert {name for name, value in errors.items() if not issubclass(value, bp.BackprobeError)} == set()
     assert set(errors) == {
         name for name in PUBLIC
-        if name not in ("BackwardOp", "NoiseFloor", "NoiseRuns", "Nonfinite")
-        and (name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("StaleSource", "StrategyRefused"))
+        if name not in ("BackwardOp", "NoiseFloor", "Nonfinite")
+        and (name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("RemovedName", "StaleSource", "StrategyRefused"))
     }  # fmt: skip
     builtin = (
         ValueError,

@@ -36,7 +36,7 @@ def only(report):
 
 
 def test_a_provocation_is_an_input_at_which_the_program_breaks():
-    report = bp.provoke(log_of)(X, bounds=(-1.0, 3.0))
+    report = bp.provoke(log_of, bounds=(-1.0, 3.0))(X)
     finding = only(report)
     assert finding.headline == "`torch.log(x)` gives NaN or Inf"
     assert finding.source.line == log_of.__code__.co_firstlineno + 1
@@ -60,7 +60,7 @@ def test_a_gradient_that_breaks_alone_is_a_provocation_too():
 
 
 def test_the_change_is_small():
-    finding = only(bp.provoke(log_of)(X, bounds=(-100.0, 100.0)))
+    finding = only(bp.provoke(log_of, bounds=(-100.0, 100.0))(X))
     assert torch.equal(finding.args[0][1:], X[1:])
     assert -0.5 < finding.args[0][0] <= 0
     assert finding.change < 0.005
@@ -68,7 +68,7 @@ def test_the_change_is_small():
 
 def test_a_divisor_comes_to_zero_exactly_from_either_side():
     for start in (X * 0.1, X * 4):
-        (x,) = only(bp.provoke(quotient)(start, bounds=(-10.0, 10.0))).args
+        (x,) = only(bp.provoke(quotient, bounds=(-10.0, 10.0))(start)).args
         assert x.sum() == 3
 
 
@@ -78,7 +78,7 @@ def test_a_power_may_break_at_both_ends():
 
     largest = torch.finfo(torch.float32).max ** (1 / 3)
     for low, high in ((0.0, 1e13), (-1e13, 2.0)):
-        (x,) = only(bp.provoke(f)(X, bounds=(low, high))).args
+        (x,) = only(bp.provoke(f, bounds=(low, high))(X)).args
         assert x.abs().max() >= 0.999 * largest
 
 
@@ -86,7 +86,7 @@ def test_operations_inside_of_one_expression_are_told_apart():
     def f(p):
         return (torch.log(p) + torch.log(1 - p)).sum()
 
-    report = bp.provoke(f)(torch.tensor([0.3, 0.6]), bounds=(0.0, 1.0))
+    report = bp.provoke(f, bounds=(0.0, 1.0))(torch.tensor([0.3, 0.6]))
     assert [one.headline for one in report.findings] == [
         "`torch.log(p)` gives NaN or Inf", "`torch.log(1 - p)` gives NaN or Inf",
     ]  # fmt: skip
@@ -98,7 +98,7 @@ def test_behind_a_clip_the_end_is_found_where_the_program_still_reads_it():
     def f(x):
         return torch.sqrt(torch.exp(torch.clamp(x, -110, 80))).sum()
 
-    finding = only(bp.provoke(f)(X, bounds=(-200.0, 80.0)))
+    finding = only(bp.provoke(f, bounds=(-200.0, 80.0))(X))
     assert finding.broken == "gradient"
     assert -110 < finding.args[0].min() < -103
 
@@ -121,7 +121,7 @@ def test_in_a_loop_the_turn_that_is_nearest_is_searched():
             total = total + torch.log(x)
         return total
 
-    finding = only(bp.provoke(f)([torch.tensor(2.0), torch.tensor(0.5)], bounds=(-1.0, 3.0)))
+    finding = only(bp.provoke(f, bounds=(-1.0, 3.0))([torch.tensor(2.0), torch.tensor(0.5)]))
     first, second = finding.args[0]
     assert (first, second <= 0) == (2.0, True)
 
@@ -133,7 +133,7 @@ def test_it_says_how_far_it_came():
     def f(x):
         return torch.log(x + 0.5).sum()
 
-    report = bp.provoke(f)(X, bounds=(0.0, 3.0))
+    report = bp.provoke(f, bounds=(0.0, 3.0))(X)
     report.assert_ok(strict=True)
     assert report.heading.startswith("f did not break: 1 risky operation, ")
     assert report.notes == (
@@ -143,7 +143,7 @@ def test_it_says_how_far_it_came():
 
 
 def test_an_end_other_than_zero_is_said():
-    report = bp.provoke(lambda x: torch.exp(x).sum())(X, bounds=(0.0, 50.0))
+    report = bp.provoke(lambda x: torch.exp(x).sum(), bounds=(0.0, 50.0))(X)
     assert report.notes[0].endswith("largest operand reached 50 (2 in the example; it may break at 88.7228)")
 
 
@@ -165,7 +165,7 @@ def test_an_operand_that_cannot_be_differentiated():
 
 
 def test_an_operand_of_integers_is_named_in_a_note():
-    report = bp.provoke(lambda x: x.sum() / (x > 0).sum())(X, bounds=(-1.0, 4.0))
+    report = bp.provoke(lambda x: x.sum() / (x > 0).sum(), bounds=(-1.0, 4.0))(X)
     why = "was not searched: its operand is not a floating-point tensor, so no gradient reaches it"
     assert report.notes == (f"`x.sum() / (x > 0).sum()` {why}",)
     assert report.heading.endswith("has no risky operation that could be searched")
@@ -175,7 +175,7 @@ def test_a_branch_that_is_not_taken_is_searched_up_to_its_end():
     def f(x):
         return torch.where(x > 0, torch.log(x), torch.zeros_like(x)).sum()
 
-    assert only(bp.provoke(f)(X, bounds=(-1.0, 4.0))).broken == "gradient"
+    assert only(bp.provoke(f, bounds=(-1.0, 4.0))(X)).broken == "gradient"
 
 
 def test_an_operand_that_comes_to_its_end_and_does_no_harm():
@@ -183,7 +183,7 @@ def test_an_operand_that_comes_to_its_end_and_does_no_harm():
         safe = torch.where(x > 0, x, torch.ones_like(x))
         return (torch.log(safe) + 1 / torch.where(x == 5, x, torch.ones_like(x) * 2)).sum()
 
-    assert bp.provoke(f)(X, bounds=(-1.0, 4.0)).ok
+    assert bp.provoke(f, bounds=(-1.0, 4.0))(X).ok
 
 
 def test_errors_of_the_program_at_inputs_that_are_tried():
@@ -192,7 +192,7 @@ def test_errors_of_the_program_at_inputs_that_are_tried():
             raise ValueError("too small")
         return torch.log(x).sum()
 
-    report = bp.provoke(f)(X, bounds=(-1.0, 3.0))
+    report = bp.provoke(f, bounds=(-1.0, 3.0))(X)
     assert report.ok
     assert any(note.startswith("the program raised ValueError at ") for note in report.notes)
 
@@ -220,7 +220,7 @@ def test_one_number_is_varied_from_its_negative():
 
 
 def test_bounds_by_argument():
-    report = bp.provoke(two)(X, X, bounds={"x": None, "y": (-5.0, 2.0)})
+    report = bp.provoke(two, bounds={"x": None, "y": (-5.0, 2.0)})(X, X)
     x, y = only(report).args
     assert torch.equal(x, X)
     assert only(report).headline == "`u / (y + 2)` gives NaN or Inf"
@@ -233,7 +233,7 @@ def test_integers_flags_and_containers_are_left_as_they_are():
         return torch.log(batch["x"][at]).sum() + batch["ids"].sum()
 
     batch = {"x": X, "ids": torch.arange(3), "tags": ("a", 1)}
-    finding = only(bp.provoke(f)(batch, 1, flag=True, name="sum", bounds=(-1.0, 3.0)))
+    finding = only(bp.provoke(f, bounds=(-1.0, 3.0))(batch, 1, flag=True, name="sum"))
     given, *others = finding.args
     assert (others, given["tags"], list(given)) == ([1, True, "sum"], ("a", 1), ["x", "ids", "tags"])
     assert torch.equal(given["ids"], torch.arange(3))
@@ -247,7 +247,7 @@ def test_an_argument_of_numpy_and_one_that_requires_a_gradient():
         return (torch.log(x) + y).sum()
 
     y = X.clone().requires_grad_()
-    finding = only(bp.provoke(f)(np.array([0.5, 1.0, 2.0], "float32"), y, bounds={"x": (-1.0, 3.0)}))
+    finding = only(bp.provoke(f, bounds={"x": (-1.0, 3.0)})(np.array([0.5, 1.0, 2.0], "float32"), y))
     assert isinstance(finding.args[0], torch.Tensor)
     assert y.grad is None
     assert y.requires_grad
@@ -257,7 +257,7 @@ def test_one_tensor_given_twice_is_two_arguments():
     def f(x, pair):
         return (torch.log(x) + pair[0] - pair[1]).sum()
 
-    finding = only(bp.provoke(f)(X, [X, X], bounds={"x": (-1.0, 3.0), "pair": (-1.0, 3.0)}))
+    finding = only(bp.provoke(f, bounds={"x": (-1.0, 3.0), "pair": (-1.0, 3.0)})(X, [X, X]))
     x, (first, second) = finding.args
     assert x.min() <= 0
     assert torch.equal(first, X)
@@ -279,8 +279,26 @@ def test_one_tensor_given_twice_is_two_arguments():
 )
 def test_bad_input(args, words, error, message):
     with pytest.raises(error, match=message) as raised:
-        bp.provoke(log_of)(*args, **words)
+        bp.provoke(log_of, **words)(*args)
     assert raised.value.next
+
+
+@pytest.mark.parametrize("option", ["bounds", "seed"])
+def test_an_option_in_the_place_of_an_argument(option):
+    """Where it was given in version 0.1."""
+    with pytest.raises(
+        bp.BadOption, match=f"{option} is an option of bp.provoke, and not an argument of log_of"
+    ) as told:
+        bp.provoke(log_of)(X, **{option: 1})
+    assert told.value.next == f"bp.provoke(log_of, {option}=...)(...)"
+
+
+def test_arguments_that_are_called_as_options():
+    def f(bounds, seed):
+        return torch.log(bounds * seed).sum()
+
+    finding = only(bp.provoke(f, bounds={"bounds": (-1.0, 3.0), "seed": None}, seed=1)(X, seed=torch.ones(3)))
+    assert torch.equal(finding.kwargs["seed"] if finding.kwargs else finding.args[1], torch.ones(3))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +355,7 @@ def test_an_error_calls_a_model_by_its_own_name(noisy, args):
 
 def test_a_model_is_provoked_through_its_inputs(noisy):
     model, x = noisy
-    finding = only(bp.provoke(model)(x, 1.0, bounds={"scale": (-500.0, 500.0)}))
+    finding = only(bp.provoke(model, bounds={"scale": (-500.0, 500.0)})(x, 1.0))
     assert finding.headline == "`torch.log(p)` gives NaN or Inf"
     assert any(fact.startswith("scale: 1 in the example, ") for fact in finding.facts)
     assert "softmax rounds small probabilities to 0" in finding.remedy
@@ -348,7 +366,7 @@ def test_nothing_of_a_model_is_changed(noisy):
     gradients = [one.grad.clone() for one in model.parameters()]
     buffers = {name: (one, one.clone(), one._version) for name, one in model.named_buffers()}
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
-    bp.provoke(model)(x, 1.0, bounds={"scale": (-500.0, 500.0)})
+    bp.provoke(model, bounds={"scale": (-500.0, 500.0)})(x, 1.0)
     assert all(torch.equal(a, one.grad) for a, one in zip(gradients, model.parameters(), strict=True))
     for name, one in model.named_buffers():
         same, copy, version = buffers[name]
@@ -363,7 +381,7 @@ def test_nothing_of_a_model_is_changed(noisy):
 def test_a_model_that_a_function_calls_is_left_as_it_was(noisy):
     model, x = noisy
     before = {name: one.clone() for name, one in model.state_dict().items()}
-    bp.provoke(lambda x: model(x, 1.0)["loss"])(x, bounds=(-100.0, 100.0))
+    bp.provoke(lambda x: model(x, 1.0)["loss"], bounds=(-100.0, 100.0))(x)
     assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
 
 
@@ -390,10 +408,10 @@ def test_random_numbers_begin_at_the_seed_in_each_run():
         drawn.append(tuple(noise.tolist()))
         return torch.log(x + noise).sum()
 
-    found = [str(bp.provoke(f)(X, bounds=(-5.0, 5.0), seed=3)) for _ in range(2)]
+    found = [str(bp.provoke(f, bounds=(-5.0, 5.0), seed=3)(X)) for _ in range(2)]
     assert len(set(drawn)) == 1
     assert found[0] == found[1]
-    bp.provoke(f)(X, bounds=(-5.0, 5.0), seed=4)
+    bp.provoke(f, bounds=(-5.0, 5.0), seed=4)(X)
     assert len(set(drawn)) == 2
 
 
@@ -405,7 +423,7 @@ def test_a_generator_among_the_arguments_begins_at_the_seed_and_goes_on_as_befor
         return torch.log(x).sum()
 
     state = generator.get_state()
-    bp.provoke(f)(X, generator, bounds=(-1.0, 3.0))
+    bp.provoke(f, bounds=(-1.0, 3.0))(X, generator)
     assert len(set(drawn)) == 1
     assert torch.equal(generator.get_state(), state)
 
@@ -416,7 +434,7 @@ def test_an_argument_that_is_written_in_place():
         return torch.log(x - 1).sum()
 
     x = X.clone()
-    assert "torch.log(x - 1)" in only(bp.provoke(f)(x, bounds=(-1.0, 3.0))).headline
+    assert "torch.log(x - 1)" in only(bp.provoke(f, bounds=(-1.0, 3.0))(x)).headline
     assert torch.equal(x, X)
 
 
@@ -427,7 +445,7 @@ def test_ctrl_c_leaves_what_is_known_so_far():
         return (torch.log(x) + torch.log(y**2 + 1e-30)).sum()
 
     with pytest.raises(KeyboardInterrupt) as stopped:
-        bp.provoke(f)(X, X, bounds=(-1.0, 3.0))
+        bp.provoke(f, bounds=(-1.0, 3.0))(X, X)
     report = stopped.value.so_far
     assert report.findings[0].headline == "`torch.log(x)` gives NaN or Inf"
     assert any(note.startswith("interrupted: ") for note in report.notes)
@@ -455,14 +473,14 @@ def test_a_program_that_returns_no_floating_tensor(returned):
 
 
 def test_how_it_prints():
-    report = bp.provoke(quotient)(torch.tensor([1.0, 0.5]), bounds=(0.0, 2.0))
+    report = bp.provoke(quotient, bounds=(0.0, 2.0))(torch.tensor([1.0, 0.5]))
     line = quotient.__code__.co_firstlineno + 1
     assert str(report).splitlines()[:3] == [
         "quotient breaks at 1 of 1 risky operation", "  `1 / (x.sum() - 3)` gives NaN or Inf",
         f"    at:    {only(report).source.file.removeprefix(str(__import__('os').getcwd()) + '/')}:{line}",
     ]  # fmt: skip
-    assert repr(bp.provoke(quotient)) == "<Provoke of quotient>"
-    assert "Provoke of quotient" in bp.provoke(quotient)._repr_html_()
+    assert repr(bp.provoke(quotient)) == "<bp.provoke of quotient>"
+    assert "bp.provoke of quotient" in bp.provoke(quotient)._repr_html_()
     assert math.isclose(only(report).change, 0.375, abs_tol=0.13)
 
 
@@ -473,6 +491,6 @@ def test_an_operation_in_what_a_called_function_returns():
     def f(x):
         return scaled(x)
 
-    finding = only(bp.provoke(f)(X, bounds=(-1.0, 3.0)))
+    finding = only(bp.provoke(f, bounds=(-1.0, 3.0))(X))
     assert finding.headline == "`u / u.sum(dim=-1, keepdim=True)` gives NaN or Inf"
     assert finding.args[0].sum() == 0

@@ -142,8 +142,8 @@ def test_a_notebook_shows_the_facts_of_the_text(size):
     assert Text(bp.probe(f, "u")._repr_html_()).text.split() == ["Probe", "of", "f", "select", "'u'"]
     assert Text(bp.probe()._repr_html_()).text.split() == ["Probe", "of", "a", "block"]
     checked, guarded = bp.check(f, skip=[torch.relu]), bp.guard(torch.nn.Linear(1, 1))
-    assert (repr(checked), repr(guarded)) == ("<Check of f, skip=relu>", "<Guard of Linear>")
-    assert Text(checked._repr_html_()).text.split() == ["Check", "of", "f", "skip", "relu"]
+    assert (repr(checked), repr(guarded)) == ("<bp.check of f, skip=relu>", "<Guard of Linear>")
+    assert Text(checked._repr_html_()).text.split() == ["bp.check", "of", "f", "skip", "relu"]
     assert Text(guarded._repr_html_()).text.split() == ["Guard", "of", "Linear"]
 
 

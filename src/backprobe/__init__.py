@@ -1,13 +1,16 @@
 """The gradient of any value inside a computation, by name."""
 
+import sys
+import typing
+
 from backprobe.alerts import Alert, Gap
 from backprobe.charts.report import RunReport
-from backprobe.check import Check, CheckReport, WrongDerivative, check
+from backprobe.check import CheckReport, WrongDerivative, check
 from backprobe.conflicts import Conflict, Conflicts
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
 from backprobe.diff import DiffReport, Divergence, RunDiffReport, RunDivergence, diff
-from backprobe.diff_live import DiffRuns, diff_live
+from backprobe.diff_live import diff_live
 from backprobe.draw import Drawing, draw
 from backprobe.errors import (
     AmbiguousName,
@@ -26,6 +29,7 @@ from backprobe.errors import (
     NotInstalled,
     NotSaved,
     Overwritten,
+    RemovedName,
     StaleSource,
     StrategyRefused,
     UnknownAttribute,
@@ -38,10 +42,10 @@ from backprobe.findings.report import Finding, Report
 from backprobe.guard import guard
 from backprobe.health import health
 from backprobe.names import Names, names
-from backprobe.noise_floor import NoiseFloor, NoiseRuns, noise_floor
+from backprobe.noise_floor import NoiseFloor, noise_floor
 from backprobe.probe import probe
 from backprobe.probe.probe_class import Probe
-from backprobe.provoke import Provocation, Provocations, Provoke, provoke
+from backprobe.provoke import Provocation, Provocations, provoke
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
@@ -50,7 +54,7 @@ from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording, load
 from backprobe.runs import Histogram, Run, Step, open_run
-from backprobe.sweep import Sweep, SweepRuns, sweep
+from backprobe.sweep import Sweep, sweep
 from backprobe.watch import Watch, watch
 
 __version__ = "0.1.0"
@@ -65,13 +69,11 @@ __all__ = [
     "BadOutput",
     "BadRecording",
     "BadRun",
-    "Check",
     "CheckReport",
     "Conflict",
     "Conflicts",
     "Derivation",
     "DiffReport",
-    "DiffRuns",
     "Divergence",
     "Drawing",
     "Edge",
@@ -87,7 +89,6 @@ __all__ = [
     "NoGradient",
     "NoSource",
     "NoiseFloor",
-    "NoiseRuns",
     "Nonfinite",
     "NotFinite",
     "NotInstalled",
@@ -100,9 +101,9 @@ __all__ = [
     "Probe",
     "Provocation",
     "Provocations",
-    "Provoke",
     "Read",
     "Recording",
+    "RemovedName",
     "Report",
     "Run",
     "RunDiffReport",
@@ -114,7 +115,6 @@ __all__ = [
     "Step",
     "StrategyRefused",
     "Sweep",
-    "SweepRuns",
     "UnknownAttribute",
     "UnknownName",
     "UnknownStep",
@@ -141,6 +141,29 @@ __all__ = [
     "sweep",
     "watch",
 ]
+
+
+_REMOVED = {  # since version 0.1, each with the one to use
+    "Check": "CheckReport", "DiffRuns": "DiffReport", "NoiseRuns": "NoiseFloor", "Provoke": "Provocations",
+    "SweepRuns": "Sweep",
+}  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if not typing.TYPE_CHECKING:  # else every name would have a type
+
+    def __getattr__(name):
+        if name not in _REMOVED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
+        is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
+        raise (RemovedName if is_import else UnknownAttribute)(
+            f"bp.{name} is no longer public", asked=f"bp.{name}", why="it only waits for a call",
+            next=f"bp.{_REMOVED[name]}, which the call returns",
+        )  # fmt: skip
 
 
 def load_ipython_extension(shell: object) -> None:

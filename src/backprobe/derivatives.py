@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from backprobe.backends.discover import load_backend
+from backprobe.backends.discover import BackendName, load_backend
 from backprobe.backends.refusals import refuse
 from backprobe.errors import BadOption, Unsupported
 from backprobe.probe import probe
 from backprobe.probe.output import SUMMED
 from backprobe.probe.request import spelled_as
-from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.several_outputs import Of, refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
+from backprobe.record.typed import P
 from backprobe.recording import Recording
 
-Of = str | int | Callable[[Any], Any] | None
 PROBED = r"^create_graph=True|^bp\.probe\(([\w<>]+)(?:, ('[^']*'))?\)(?=\(|$)"
 """What messages say of the probe, whose function and name are the groups."""
 
 
-def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = None) -> Callable[..., Any]:
+def jacobian(
+    target: Callable[P, Any], name: str, *, of: Of = None, backend: BackendName | None = None
+) -> Callable[P, Any]:
     """Make a function that, called with the target's arguments, returns the Jacobian of its output by a name.
 
     >>> import torch, backprobe as bp
@@ -43,7 +45,7 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
     _check_name(name, f"bp.jacobian(f, {written(name)})")
     refuse_several(of, f"bp.jacobian(f, {name!r}, ", f"bp.jacobian(f, {name!r}, of='ce'), once for each")
 
-    def taken(*args: Any, **kwargs: Any) -> Any:
+    def taken(*args: P.args, **kwargs: P.kwargs) -> Any:
         made = probe(target, [name], of=of, cotangent=SUMMED, partials="full", backend=backend)
         with spelled_as(PROBED, lambda one: f"bp.jacobian({one[1]}, {one[2] or repr(name)})"):
             recording = made(*args, **kwargs)
@@ -81,7 +83,9 @@ def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
     )  # fmt: skip
 
 
-def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | None = None) -> Callable[..., Any]:
+def hvp(
+    target: Callable[P, Any], name: str, vector: Any, *, of: Of = None, backend: BackendName | None = None
+) -> Callable[P, Any]:
     """Make a function that, called with the target's arguments, returns a Hessian-vector product by name.
 
     >>> import torch, backprobe as bp
@@ -102,7 +106,7 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
     _check_name(name, f"bp.hvp(f, {written(name)}, vector)")
     refuse_several(of, f"bp.hvp(f, {name!r}, vector, ", f"bp.hvp(f, {name!r}, vector, of='ce'), once for each")
 
-    def taken(*args: Any, **kwargs: Any) -> Any:
+    def taken(*args: P.args, **kwargs: P.kwargs) -> Any:
         made = probe(target, [name], of=of, create_graph=True, backend=backend)
         with spelled_as(PROBED, lambda one: f"bp.hvp({one[1] or 'f'}, {one[2] or repr(name)}, vector)"):
             recording = made(*args, **kwargs)

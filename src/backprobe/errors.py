@@ -19,6 +19,7 @@
     ├── NothingToDifferentiate (TypeError)       no floating-point argument, or none that the output depends on
     ├── BadOutput (ValueError)                   not one scalar
     ├── Unsupported (RuntimeError)               a program that cannot be recorded correctly
+    ├── RemovedName (ImportError)                a name of an older version
     │ options and files
     ├── BadOption (ValueError)                   a value that an option does not take
     ├── NotInstalled (ImportError)               a package that an extra of backprobe brings
@@ -93,7 +94,7 @@ class UnknownName(BackprobeError, KeyError):
 
 
 class UnknownAttribute(BackprobeError, AttributeError):
-    """A recording has no attribute of this name; values are looked up in brackets: ``rec["u"]``."""
+    """A recording or the package has no attribute of this name; values are in brackets: ``rec["u"]``."""
 
 
 class AmbiguousName(BackprobeError, LookupError):
@@ -150,6 +151,10 @@ class BadOutput(BackprobeError, ValueError):
 
 class Unsupported(BackprobeError, RuntimeError):
     """A program that this form of ``probe`` cannot record correctly: compiled, distributed, recomputed."""
+
+
+class RemovedName(BackprobeError, ImportError):
+    """A name was imported that backprobe no longer has; the message names the one to use."""
 
 
 class BadOption(BackprobeError, ValueError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from backprobe.backends.discover import BackendName
 from backprobe.charts.presenter import Presenter
 from backprobe.conflicts import Conflicts
 from backprobe.errors import (
@@ -29,6 +30,7 @@ from backprobe.record.passes import Pass
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.several import of_output
 from backprobe.record.stamp import Stamp
+from backprobe.record.typed import Generic, R, T
 from backprobe.record.weights import weights_of
 from backprobe.show import table
 from backprobe.source.tracebacks import leave_out_ours
@@ -58,7 +60,7 @@ class Index:
         return Lookup(self.record.names, lambda at: entries[at].status not in NOT_DIFFERENTIABLE)
 
 
-class Recording(Mapping[str, Entry]):
+class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     """Every value that a probe recorded, by name.
 
     Iterating gives the printed names in the order of execution; a look-up takes any name or alias, with or without
@@ -93,7 +95,7 @@ class Recording(Mapping[str, Entry]):
         return vars(self)
 
     @property
-    def result(self) -> Any:
+    def result(self) -> R:
         """What the function or model returned. Saved with a recording only if it consists of tensors and numbers."""
         if self._result is NOT_KEPT:
             raise NotSaved(
@@ -102,10 +104,11 @@ class Recording(Mapping[str, Entry]):
                 why="only tensors, numbers, strings, and tuples, lists and dicts of these are saved",
                 next="rec.outputs, for what was differentiated",
             )  # fmt: skip
-        return self._result
+        result: R = self._result
+        return result
 
     @property
-    def outputs(self) -> tuple[Entry, ...]:
+    def outputs(self) -> tuple[Entry[T], ...]:
         """The entries that were differentiated."""
         each = [one.outputs for one in self.record.by_output.values()] or [self.record.outputs]
         return tuple(self.record.entries[at] for at in dict.fromkeys(at for own in each for at in own))
@@ -150,11 +153,11 @@ class Recording(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._index.entries)
 
-    def values(self) -> ValuesView[Entry]:
+    def values(self) -> ValuesView[Entry[T]]:
         """The entries, in the order of execution."""
         return self._index.entries.values()
 
-    def items(self) -> ItemsView[str, Entry]:
+    def items(self) -> ItemsView[str, Entry[T]]:
         """The printed names with their entries, in the order of execution."""
         return self._index.entries.items()
 
@@ -169,7 +172,7 @@ class Recording(Mapping[str, Entry]):
             return True
         return True
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> Entry[T]:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
         try:
             return entry_of(self, name)
@@ -187,7 +190,7 @@ class Recording(Mapping[str, Entry]):
             error.obj = self  # with an object and no name, Python does not guess at another name behind our message
             raise error
 
-    def select(self, patterns: str | Sequence[str]) -> dict[str, Entry]:
+    def select(self, patterns: str | Sequence[str]) -> dict[str, Entry[T]]:
         """The entries that a pattern, or any of several, matches, by their printed names.
 
         Raises NothingMatched where a pattern matches none.
@@ -204,7 +207,7 @@ class Recording(Mapping[str, Entry]):
                 wanted.add(position)
         return {entry.name: entry for at, entry in enumerate(self.record.entries) if at in wanted}
 
-    def grads(self, key: str | None = None) -> dict[str, Any]:
+    def grads(self, key: str | None = None) -> dict[str, T]:
         """The gradients that are there, by printed name, in the order of execution.
 
         Of several outputs they are those of the one with this ``key``. Raises BadOption without it, and UnknownName.
@@ -222,7 +225,7 @@ class Recording(Mapping[str, Entry]):
         """The keys of the outputs, where there are several, asked for by ``of=`` or taken in a block; else none."""
         return tuple(self.record.by_output)
 
-    def of(self, key: str) -> Recording:
+    def of(self, key: str) -> Recording[R, T]:
         """The recording of one of several outputs: what a probe of that output alone gives. Raises UnknownName.
 
         >>> import torch, backprobe as bp
@@ -235,7 +238,7 @@ class Recording(Mapping[str, Entry]):
             raise unknown_output(key, record.by_output, f"rec.of({key!r})")
         return Recording(of_output(record, str(key)), self._result)
 
-    def total(self, weights: Mapping[str, float] | None = None) -> Recording:
+    def total(self, weights: Mapping[str, float] | None = None) -> Recording[R, T]:
         """The recording of the sum of several outputs, each times its weight: no backward pass is run for it.
 
         ``weights`` are by key. An output without one, or whose weight is 0, is not part of the sum; without weights all
@@ -274,7 +277,7 @@ class Recording(Mapping[str, Entry]):
             )
             raise
 
-    def missing(self) -> dict[str, Entry]:
+    def missing(self) -> dict[str, Entry[T]]:
         """The entries without a gradient, of several outputs of any of them: each has its ``status`` and ``reason``."""
         return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 
@@ -351,7 +354,7 @@ class Recording(Mapping[str, Entry]):
         return table.html(self.record)
 
 
-class BlockRecording(Recording):
+class BlockRecording(Recording[NoReturn, T]):
     """The recording of a block. While the block is open, each look-up gives what there is at that moment.
 
     >>> import torch, backprobe as bp
@@ -380,7 +383,7 @@ class BlockRecording(Recording):
         del self._progress  # which would keep the run
 
     @property
-    def result(self) -> Any:
+    def result(self) -> NoReturn:
         """A block returns nothing. Raises NotSaved."""
         raise NotSaved(
             "a block returns nothing", asked="rec.result", found="the recording of a block",
@@ -417,7 +420,7 @@ def _selecting(pattern: str | None) -> str:
     return "list(rec)" if pattern is None else f"rec.select({pattern!r})"
 
 
-def load(path: str | os.PathLike[str], *, to: str | None = None) -> Recording:
+def load(path: str | os.PathLike[str], *, to: BackendName | Literal["numpy"] | None = None) -> Recording:
     """Read a recording that ``rec.save(path)`` wrote, with its tensors in the framework it was made in.
 
     ``to="numpy"`` gives NumPy arrays instead, without importing a framework: bfloat16 as float32, sparse as dense.
@@ -437,7 +440,7 @@ def opened(path: str | os.PathLike[str]) -> Recording:
     return Recording(read(path, is_mapped=True)[0])
 
 
-def entry_of(recording: Recording, name: str, asked: str = "rec[{}]") -> Entry:
+def entry_of(recording: Recording[Any, T], name: str, asked: str = "rec[{}]") -> Entry[T]:
     """The entry of this name, for a verb that is asked so: messages have the name between the braces.
 
     Raises UnknownName, AmbiguousName, or BadName.

@@ -15,6 +15,7 @@ from backprobe.markup import facts, shown
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 from backprobe.record.options import check_folder
+from backprobe.record.typed import RunKind
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.charts.report import RunReport
@@ -136,7 +137,7 @@ class Run:
         info, attempt, rows = found
         return Step(self, info, attempt, rows)
 
-    def histogram(self, name: str, kind: str = "grad") -> Histogram:
+    def histogram(self, name: str, kind: RunKind = "grad") -> Histogram:
         """How many numbers of a name had which magnitude, at the steps for which ``bp.watch(histogram=n)`` has counted.
 
         ``kind`` is ``"value"``, ``"grad"``, ``"param"`` or ``"update"``. Raises UnknownName, AmbiguousName, BadOption.

@@ -47,7 +47,7 @@ def test_variables_of_layers_and_random_numbers_are_left_as_they_were(layers):
     tf.random.set_seed(5)
     tf.random.normal((2,))
     before, state = [one.numpy().copy() for one in variables(layers)], random.getstate()
-    finding = only(bp.provoke(loss)(tf.constant(X), bounds=(-1e3, 1e3)))
+    finding = only(bp.provoke(loss, bounds=(-1e3, 1e3))(tf.constant(X)))
     assert "tf.math.log(layers(x, training=True) - 0.05)" in finding.headline
     assert len(set(drawn)) == 1
     np.testing.assert_array_equal(tf.random.normal((2,)), expected)
@@ -71,7 +71,7 @@ def test_without_a_seed_tensorflow_has_none_afterwards():
     held = {name: vars(eager).pop(name) for name in ("_seed", "_rng") if name in vars(eager)}
     eager._seed = None
     try:
-        assert not bp.provoke(space["f"])(tf.constant([1.0, 2.0]), bounds=(-1.0, 3.0)).ok
+        assert not bp.provoke(space["f"], bounds=(-1.0, 3.0))(tf.constant([1.0, 2.0])).ok
         assert eager._seed is None
         assert "_rng" not in vars(eager)
     finally:
@@ -90,7 +90,7 @@ def test_a_keras_model():
 
     model = Model()
     model(X)
-    finding = only(bp.provoke(model)(tf.constant(X), bounds=(-10.0, 10.0)))
+    finding = only(bp.provoke(model, bounds=(-10.0, 10.0))(tf.constant(X)))
     assert finding.headline.startswith("`tf.sqrt(h + 10)` gives NaN or Inf")
     assert finding.facts[0].startswith("x[")
 
@@ -117,14 +117,14 @@ def test_a_variable_among_the_arguments():
     ids=["jit", "vmap", "scan"],
 )
 def test_transformations_of_jax(f):
-    finding = only(bp.provoke(f)(jnp.array([1.0, 2.0]), bounds=(-1.0, 3.0)))
+    finding = only(bp.provoke(f, bounds=(-1.0, 3.0))(jnp.array([1.0, 2.0])))
     assert finding.headline.startswith("`jnp.log(")
     assert not jnp.isfinite(f(*finding.args))
 
 
 def test_an_operand_inside_of_a_transformation_that_is_not_followed():
     f = jax.grad(lambda x: jnp.sum(jnp.log(x) ** 2))
-    report = bp.provoke(f)(jnp.array([1.0, 2.0]), bounds=(-1.0, 3.0))
+    report = bp.provoke(f, bounds=(-1.0, 3.0))(jnp.array([1.0, 2.0]))
     assert all("was not searched: " in note and "is inside a transformation" in note for note in report.notes)
 
 
@@ -142,9 +142,9 @@ def test_a_model_of_equinox_as_target_and_as_argument():
     def f(model, x):
         return model(x)
 
-    finding = only(bp.provoke(model)(jnp.asarray(X), bounds=(-4.0, 4.0)))
+    finding = only(bp.provoke(model, bounds=(-4.0, 4.0))(jnp.asarray(X)))
     assert finding.headline == "`jnp.sqrt(h + 2)` gives NaN or Inf"
-    finding = only(bp.provoke(f)(model, jnp.asarray(X), bounds={"x": (-4.0, 4.0), "model": None}))
+    finding = only(bp.provoke(f, bounds={"x": (-4.0, 4.0), "model": None})(model, jnp.asarray(X)))
     np.testing.assert_array_equal(finding.args[0].layer.weight, model.layer.weight)
 
 
@@ -162,7 +162,7 @@ def test_a_model_of_nnx_with_a_state():
     model = Normed(nnx.Rngs(0))
     kinds = (nnx.Param, nnx.BatchStat, nnx.RngCount)
     before = jax.tree.map(np.asarray, nnx.state(model, kinds))
-    report = bp.provoke(model)(jnp.asarray(X), bounds=(-4.0, 4.0))
+    report = bp.provoke(model, bounds=(-4.0, 4.0))(jnp.asarray(X))
     assert report.notes[0].startswith("`jnp.sqrt(h + 6)` ")
     after = jax.tree.map(np.asarray, nnx.state(model, kinds))
     assert jax.tree.all(jax.tree.map(np.array_equal, before, after))
@@ -177,7 +177,7 @@ def test_a_model_of_linen():
 
     model = Shifted()
     parameters = model.init(jax.random.key(0), X)
-    finding = only(bp.provoke(model)(parameters, X, bounds={"args": (-20.0, 20.0), "variables": None}))
+    finding = only(bp.provoke(model, bounds={"args": (-20.0, 20.0), "variables": None})(parameters, X))
     assert finding.headline == "`jnp.log(h + 10)` gives NaN or Inf"
     assert finding.facts[0].startswith("args.0[")
 

@@ -111,6 +111,12 @@ def test_every_public_name_has_an_entry_in_the_api(site):
     assert {f"backprobe.{name}" for name in backprobe.__all__} <= documented
 
 
+def test_probe_is_shown_as_it_is_called_and_not_as_checkers_see_it(site):
+    text = re.sub(r"<[^>]*>", "", (site[0] / "api.html").read_text())
+    assert "strategy: Literal" in text
+    assert "Unpack" not in text
+
+
 def test_every_document_has_its_page(pages, site):
     documents = [file for kind in ("*.md", "*.ipynb") for file in DOCS.rglob(kind)]
     inside = [file.relative_to(DOCS).with_suffix(".html") for file in documents if "_build" not in file.parts]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import Any, Literal, get_args
 
 from backprobe.backends.capabilities import Program
 from backprobe.backends.protocol import Backend
@@ -17,7 +17,9 @@ from backprobe.errors import BadOption, NoBackend
 from backprobe.record.brief import kind, written
 from backprobe.source.user_code import innermost
 
-BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
+BackendName = Literal["torch", "tensorflow", "jax"]
+
+BACKENDS = {name: f"backprobe.backends.{name}" for name in get_args(BackendName)}
 """The modules of the backends, by the module of their framework; each has a ``BACKEND``."""
 
 IMPORT = "IMPORT_NAME"

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backprobe.backends.discover import BackendName
 from backprobe.check.report import CheckReport, WrongDerivative
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
-from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, repeatable
+from backprobe.probe.request import name_of
+from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import kind
-from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
+from backprobe.record.typed import P
 
-__all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
+__all__ = ["CheckReport", "WrongDerivative", "check"]
 
 
-def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) -> Check:
+def check(
+    target: Callable[P, Any], *, skip: Sequence[Any] = (), backend: BackendName | None = None
+) -> Waiting[P, CheckReport]:
     """Make a function or model that, called with its arguments, returns a report of the derivatives that are wrong.
 
     The program runs once. It and the functions of yours that it calls make calls: of the framework's functions and
@@ -67,30 +70,17 @@ def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) 
 
 
 @dataclass(frozen=True, repr=False)
-class Check:
-    """A function or model ready to be checked: call it with its arguments."""
+class Check(Waiting[P, CheckReport]):
+    """A function or model ready to be checked."""
 
-    target: Any
-    backend: str | None
     skip: tuple[Any, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<Check of {', '.join([name_of(self.target), *(f'{name}={value}' for name, value in self._asked())])}>"
-
-    def _repr_html_(self) -> str:
-        return shown(facts(f"Check of {name_of(self.target)}", self._asked()))
+    verb = "check"
 
     def _asked(self) -> list[tuple[str, str]]:
         return [("skip", listed([name_of(one) for one in self.skip]))] if self.skip else []
 
-    def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Run the target once with these arguments, and check each call that it makes. Returns the report."""
-        with FRAMES_OF_PROGRAM:
-            return self._checked(args, kwargs)
-
-    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
         from backprobe.check.run import run_check  # which imports NumPy, when there is something to compare
 
-        why = "each call is repeated on other numbers"
-        found = repeatable(self.target, self.backend, (*args, *kwargs.values()), "check", "checked", why)
+        found = self._found(args, kwargs, "checked", "each call is repeated on other numbers")
         return run_check(self.target, found, self.skip, args, kwargs)

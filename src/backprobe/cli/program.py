@@ -77,7 +77,7 @@ def probed(
     return made[0]
 
 
-def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: str | None) -> bp.CheckReport:
+def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: Any) -> bp.CheckReport:
     """The report of ``check`` on a function. Raises BadOption, and what the function itself and ``check`` raise."""
     target = load(program)
     check = bp.check(target, skip=[beside(target, program, name) for name in skip], backend=backend)
@@ -88,14 +88,14 @@ def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: st
 
 
 def provoked(
-    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, steps: int, backend: str | None
+    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, steps: int, backend: Any
 ) -> bp.Provocations:
     """The report of ``provoke`` on a function. Raises BadOption, and what the function and ``provoke`` raise."""
     target = load(program)
-    provoke = bp.provoke(target, steps=steps, backend=backend)
+    provoke = bp.provoke(target, bounds=arguments(bounds) or None, seed=seed, steps=steps, backend=backend)
     args, kwargs = called_with(target, words)
     with _inferring(program, words), so_far(bp.Provocations) as made:
-        return provoke(*args, **kwargs, bounds=arguments(bounds) or None, seed=seed)
+        return provoke(*args, **kwargs)
     return made[0]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import backprobe as bp
+from backprobe.backends.facts import Options
 from backprobe.cli.module import main_program
 from backprobe.cli.output import show, tell
 from backprobe.cli.program import asked
@@ -23,6 +24,7 @@ from backprobe.cli.unseen import no_gradient_seen
 from backprobe.errors import BadOption
 from backprobe.explain.rebound import with_rebound
 from backprobe.health.missing import LACKING
+from backprobe.probe.probe_class import Probe
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
@@ -44,7 +46,7 @@ def judged(
         )  # fmt: skip
     if steps is None and judge is bp.explain:
         steps, more = USUAL, _with_steps(10)
-    probe = bp.probe(nonfinite=nonfinite, backend=backend)
+    probe: Probe[..., Any] = Probe(None, options=Options(nonfinite=nonfinite), backend=backend)
     script = Script(probe, file, words, judge, steps or 1, spec, more)
     with _ending(script.report), progress(lambda: f"{program} runs, {script.iterations} iterations"):
         script.run()
@@ -76,7 +78,9 @@ def recorded(
     """What a script takes gradients of first. Where it raises, that is printed before its error comes out."""
     file, spec = main_program(program)
     _refuse_options(program, file, {**options, "backend": backend if backend not in LISTENING else None})
-    probe = bp.probe(select=select or None, values=values or "alias", partials=partials, backend=backend)
+    probe: Probe[..., Any] = Probe(
+        None, select or None, options=Options(values=values or "alias", partials=partials), backend=backend
+    )
     script = ScriptRecording(probe, file, words, spec)
     with _ending(lambda: script.recording), progress(lambda: f"{program} runs"):
         script.run()

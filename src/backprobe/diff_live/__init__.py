@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from backprobe.backends.discover import BackendName
+from backprobe.diff import DiffReport
 from backprobe.diff.floor import NoiseFloor
 from backprobe.diff_live.runs import DiffRuns, Of
+from backprobe.probe.waiting import Waiting
 from backprobe.recording import Recording
 
 
 def diff_live(
-    reference: Any,
-    port: Any,
+    reference: Callable[..., Any],
+    port: Callable[..., Any],
     select: str | Sequence[str] | None = None,
     *,
     of: Of = None,
@@ -22,9 +25,9 @@ def diff_live(
     rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | str | os.PathLike[str] | Sequence[Any] | None = None,
-    backend: str | tuple[str, str] | None = None,
+    backend: BackendName | tuple[BackendName, BackendName] | None = None,
     convention: str | tuple[str, str] | None = None,
-) -> DiffRuns:
+) -> Waiting[..., DiffReport]:
     """Make a comparison of two functions or models that, called with their arguments, returns where they disagree.
 
     >>> import torch, backprobe as bp
@@ -53,7 +56,4 @@ def diff_live(
 
     Returns a ``DiffReport``. Raises what ``probe`` and ``diff`` raise.
     """
-    return DiffRuns(reference, port, select, of, wrt, cotangent, rename, layout, noise, backend, convention)
-
-
-__all__ = ["DiffRuns", "diff_live"]
+    return DiffRuns(reference, backend, port, select, of, wrt, cotangent, rename, layout, noise, convention)

@@ -12,13 +12,12 @@ from backprobe.backends.refusals import refuse
 from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff import DiffReport
 from backprobe.errors import BadOption
-from backprobe.markup import facts, shown
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of, names_in, refuse_class, spelled_as
+from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import written
 from backprobe.record.containers import leaves, refilled
 from backprobe.recording import Recording
-from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 from backprobe.tracing.exchanging import Exchange
 
 One = str | int | Callable[[Any], Any] | None
@@ -26,10 +25,9 @@ Of = One | tuple[One, One]
 
 
 @dataclass(frozen=True, repr=False)
-class DiffRuns:
-    """Two functions or models ready to be compared: call it with their arguments."""
+class DiffRuns(Waiting[..., DiffReport]):
+    """Two functions or models ready to be compared; the target is the reference."""
 
-    reference: Any
     port: Any
     select: Any
     of: Of
@@ -38,8 +36,8 @@ class DiffRuns:
     rename: Any
     layout: Any
     noise: Any
-    backend: str | tuple[str, str] | None
-    convention: Any = None
+    convention: Any
+    verb = "diff_live"
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -60,28 +58,21 @@ class DiffRuns:
 
     @property
     def _targets(self) -> tuple[Any, Any]:
-        return self.reference, self.port
+        return self.target, self.port
 
     @property
     def _backends(self) -> Sequence[str | None]:
         return [self.backend] * 2 if self.backend is None or isinstance(self.backend, str) else self.backend
 
-    def __repr__(self) -> str:
-        return f"<DiffRuns of {self._about()}>"
-
-    def _repr_html_(self) -> str:
-        return shown(facts(f"DiffRuns of {self._about()}", []))
-
     @property
-    def _asked(self) -> str:
-        return f"bp.diff_live({name_of(self.reference)}, {name_of(self.port)}"
+    def _call(self) -> str:
+        return f"bp.diff_live({name_of(self.target)}, {name_of(self.port)}"
 
     def _about(self) -> str:
-        return f"{name_of(self.reference)} and {name_of(self.port)}"
+        return f"{super()._about()} and {name_of(self.port)}"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> DiffReport:
-        """Run both with these arguments, and compare them."""
-        with FRAMES_OF_PROGRAM, spelled_as(r"^bp\.probe\([^,)]+", self._asked):
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> DiffReport:
+        with spelled_as(r"^bp\.probe\([^,)]+", self._call):
             return self._compared(args, kwargs)
 
     def _compared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> DiffReport:
@@ -89,7 +80,7 @@ class DiffRuns:
         from backprobe.diff.run import compared, report_of
         from backprobe.diff_live.isolation import Isolation
 
-        first, second = (self._run(which, args, kwargs) for which in (0, 1))
+        first, second = (self._recorded(which, args, kwargs) for which in (0, 1))
         noise = noise_of(self.noise, first)
         plain = compared(
             first.record, second.record, self.rename, self.layout, noise, convention=self.convention
@@ -98,7 +89,7 @@ class DiffRuns:
         isolation = Isolation(plain.comparison)
         if not isolation.exchange.given:
             return report
-        again = self._run(1, args, kwargs, isolation.exchange)
+        again = self._recorded(1, args, kwargs, isolation.exchange)
         record, given = isolation.isolated(again.record)
         isolated = compared(
             first.record, record, self.rename, self.layout, noise, convention=self.convention, given=given,
@@ -106,14 +97,14 @@ class DiffRuns:
         )  # fmt: skip
         return report_of(isolated, isolation.notes())
 
-    def _run(
+    def _recorded(
         self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], exchange: Exchange | None = None
     ) -> Recording:
         # The recording of one run of the first or second program, that leaves everything as it was.
         target, named = self._targets[which], self._backends[which]
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(named, [target, *values], spelled="bp.diff_live(f, g, {})")
-        variations = (backend.variations or refuse(backend, "variations", f"{self._asked})"))()
+        variations = (backend.variations or refuse(backend, "variations", f"{self._call})"))()
         undo: list[Callable[[], None]] = []
         try:
             with variations.same_numbers():
@@ -123,7 +114,7 @@ class DiffRuns:
             for put_back in reversed(undo):
                 put_back()
 
-    def _probe(self, which: int, target: Any, backend: str | None, exchange: Exchange | None = None) -> Probe:
+    def _probe(self, which: int, target: Any, backend: str | None, exchange: Exchange | None = None) -> Probe[..., Any]:
         of = self.of[which] if isinstance(self.of, tuple) else self.of
         return Probe(
             target, self.select, of=of, wrt=names_in(self.wrt), cotangent=self.cotangent, replace=exchange,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from backprobe.backends.discover import load_arrays
 from backprobe.draw.circuit import View
@@ -47,7 +47,7 @@ def draw(
     roll: bool = False,
     contributions: bool = False,
     apart: int = 12,
-    direction: str | None = None,
+    direction: Literal["right", "down"] | None = None,
 ) -> Drawing:
     """Draw a recording as a circuit; with ``path``, an ``.svg``, ``.pdf``, ``.png`` or ``.html``, write it there
     too. It shows itself in a notebook.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from backprobe.backends.discover import find_program
+from backprobe.backends.discover import BackendName, find_program
 from backprobe.errors import Unsupported
 from backprobe.names.found import Names
 from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
@@ -13,7 +13,7 @@ from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 __all__ = ["Names", "names"]
 
 
-def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: str | None = None) -> Names:
+def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendName | None = None) -> Names:
     """The names that a probe of a function or model takes, read from it without calling anything; they print as a tree.
 
     >>> import torch, backprobe as bp

@@ -17,7 +17,7 @@ from backprobe.source.user_code import package
 
 
 @dataclass(frozen=True)
-class ForwardProbe(Probe):
+class ForwardProbe(Probe[..., Any]):
     """No output is chosen, so that a program may return anything."""
 
     @property

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from backprobe.backends.discover import BackendName
 from backprobe.diff.floor import NoiseFloor
 from backprobe.noise_floor.runs import NoiseRuns
-
-Of = str | int | Callable[[Any], Any] | None
+from backprobe.probe.several_outputs import Of
+from backprobe.probe.waiting import Waiting
+from backprobe.record.typed import P
 
 
 def noise_floor(
-    target: Any,
+    target: Callable[P, Any],
     select: str | Sequence[str] | None = None,
     *,
     of: Of = None,
@@ -20,8 +22,8 @@ def noise_floor(
     cotangent: Any = None,
     precision: str | None = None,
     runs: int = 4,
-    backend: str | None = None,
-) -> NoiseRuns:
+    backend: BackendName | None = None,
+) -> Waiting[P, NoiseFloor]:
     """Make a function or model that, called with its arguments, returns the floor of each entry, for ``bp.diff``.
 
     >>> import torch, backprobe as bp
@@ -52,7 +54,7 @@ def noise_floor(
 
     Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved.
     """
-    return NoiseRuns(target, select, of, wrt, cotangent, precision, runs, backend)
+    return NoiseRuns(target, backend, select, of, wrt, cotangent, precision, runs)
 
 
-__all__ = ["NoiseFloor", "NoiseRuns", "noise_floor"]
+__all__ = ["NoiseFloor", "noise_floor"]

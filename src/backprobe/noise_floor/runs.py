@@ -7,21 +7,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from backprobe.backends.discover import find_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff.floor import NoiseFloor
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.markup import facts, shown
 from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
-from backprobe.record.containers import leaves, refilled
+from backprobe.probe.waiting import Waiting
+from backprobe.record.containers import refilled
 from backprobe.record.options import Option, check_options
+from backprobe.record.typed import P
 from backprobe.recording import Recording
-from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 SINGLE = 2.0**-23
 OPTIONS = (
@@ -31,17 +30,16 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, repr=False)
-class NoiseRuns:
-    """A function or model ready to be measured: call it with its arguments."""
+class NoiseRuns(Waiting[P, NoiseFloor]):
+    """A function or model ready to be measured."""
 
-    target: Any
     select: Any
     of: Any
     wrt: Any
     cotangent: Any
     precision: str | None
     runs: int
-    backend: str | None
+    verb = "noise_floor"
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -50,25 +48,17 @@ class NoiseRuns:
         self._probe(self.target)  # which refuses its own options
         refuse_uncallable(self.target, "noise_floor")
 
-    def __repr__(self) -> str:
-        return f"<NoiseRuns of {name_of(self.target)}>"
-
-    def _repr_html_(self) -> str:
-        return shown(facts(f"NoiseRuns of {name_of(self.target)}", []))
-
     def _probe(self, target: Any) -> Any:
         return probe(target, self.select, of=self.of, wrt=self.wrt, cotangent=self.cotangent, backend=self.backend)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> NoiseFloor:
-        """Run the target several times with these arguments. Returns the floors."""
-        with FRAMES_OF_PROGRAM, spelled_as(r"^bp\.probe\(", "bp.noise_floor("):
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
+        with spelled_as(r"^bp\.probe\(", "bp.noise_floor("):
             return self._measured(args, kwargs)
 
     def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
         from backprobe.diff.noise import measured  # which imports NumPy
 
-        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled="bp.noise_floor(f, {})")
+        found = self._found(args, kwargs, "measured", "its arguments and parameters are moved, and it runs again")
         runs = Runs(self, found, args, kwargs)
         variations = [Variation(seed) for seed in range(self.runs)]
         if self.precision is not None:
@@ -94,7 +84,9 @@ class NoiseRuns:
 class Runs:
     """The runs of one target with the same arguments."""
 
-    def __init__(self, asked: NoiseRuns, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, asked: NoiseRuns[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         self.asked, self.call = asked, Call(asked.target, args, kwargs)
         subject = f"bp.noise_floor({name_of(asked.target)})"
         self.variations = (backend.variations or refuse(backend, "variations", subject))()

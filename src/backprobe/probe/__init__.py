@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, Unpack, overload
 
+from backprobe.backends.discover import BackendName
 from backprobe.backends.facts import Options
+from backprobe.probe.keywords import Graph, Keywords, Select
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import names_in
 from backprobe.probe.several_outputs import Of, is_several
+from backprobe.record.typed import HasForward, P, R, Strategy, V, Values
+from backprobe.recording import BlockRecording
 
 
+@overload
+def probe(*, select: Select = None, **options: Unpack[Keywords]) -> AbstractContextManager[BlockRecording, None]: ...
+@overload
+def probe(target: HasForward[P, V], select: Select = None, **options: Unpack[Keywords]) -> Probe[P, V, V]: ...
+@overload
+def probe(target: HasForward[P, R], select: Select = None, **options: Unpack[Keywords]) -> Probe[P, R]: ...
+@overload
+def probe(target: Callable[P, V], select: Select = None, **options: Unpack[Keywords]) -> Probe[P, V, V]: ...
+@overload
+def probe(target: Callable[P, R], select: Select = None, **options: Unpack[Keywords]) -> Probe[P, R]: ...
+@overload
+def probe(target: Graph, select: Select = None, **options: Unpack[Keywords]) -> Probe[..., Any]: ...
 def probe(
     target: Any = None,
-    select: str | Sequence[str] | None = None,
+    select: Select = None,
     *,
     of: Of | Sequence[Of] | Mapping[str, Of] = None,
     wrt: str | Sequence[str] | None = None,
     cotangent: Any = None,
     replace: Mapping[str, Any] | None = None,
     replace_grad: Mapping[str, Any] | None = None,
-    strategy: str = "edges",
-    values: str = "alias",
-    partials: bool | str = False,
+    strategy: Strategy = "edges",
+    values: Values = "alias",
+    partials: bool | Literal["full"] = False,
     create_graph: bool = False,
     nonfinite: bool = False,
-    backend: str | None = None,
+    backend: BackendName | None = None,
     session: Any = None,
-) -> Probe:
+) -> Probe[..., Any, Any]:
     """Make a function or model that, called with its arguments, returns a ``Recording``; or a block of code.
 
     >>> import torch, backprobe as bp

@@ -20,6 +20,7 @@ from backprobe.probe.replacements import OPTIONS, check_replacing
 from backprobe.probe.request import Request, name_of, refuse_class, refuse_uncallable
 from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
+from backprobe.record.typed import Generic, P, R, T
 from backprobe.recording import BlockRecording, Recording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
@@ -28,7 +29,7 @@ from backprobe.source.user_code import package
 
 
 @dataclass(frozen=True)
-class Probe(Request):
+class Probe(Request, Generic[P, R, T]):
     """A function or model ready to be recorded: call it with its arguments, or open a block with it."""
 
     def __post_init__(self) -> None:
@@ -52,12 +53,12 @@ class Probe(Request):
         asked = ((option, getattr(self, option)) for option in ("select", "of", *OPTIONS))
         return [(name, repr(value)) for name, value in asked if value is not None]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Recording:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Recording[R, T]:
         """Run the target once with these arguments and backward once. Returns the ``Recording``."""
         with FRAMES_OF_PROGRAM:
             return self._recorded(args, kwargs)
 
-    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
+    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording[Any, Any]:
         program = find_program(self.backend, self.target, self.session)
         if program is not None:
             self._refuse_replacing("a graph", "its values were fixed when it was made")

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
-from backprobe.backends.discover import find_backend, find_program
 from backprobe.backends.facts import Options
-from backprobe.backends.protocol import Backend
-from backprobe.errors import BackprobeError, BadOption, Unsupported
+from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.several_outputs import Asked, Of, asked_of, refuse_several
 from backprobe.record.brief import kind, written
-from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
 from backprobe.record.options import Option, check_options, check_texts
+from backprobe.record.typed import Strategy, Values
 from backprobe.tracing.exchanging import Exchange
 
-VALUES = ("alias", "copy")
+VALUES = get_args(Values)
 OPTIONS = (
-    Option("strategy", str, ("edges", "retain_grad", "hooks", "separate"), "'edges'"),
+    Option("strategy", str, get_args(Strategy), "'edges'"),
     Option("values", str, VALUES, "'alias'"),
     Option("partials", bool | str, (True, False, "full")),
     Option("nonfinite"),
@@ -146,31 +144,6 @@ def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
             f"{kind(target)} is neither a function nor a model", asked=f"bp.{verb}({written(target)}{more})",
             found="an object that cannot be called", next=f"bp.{verb}(f{more})(x), with f a function or a model",
         )  # fmt: skip
-
-
-def repeatable(target: Any, backend: str | None, given: Iterable[Any], verb: str, done: str, why: str) -> Backend:
-    """The backend of a program that runs again and again. Raises BadOption, NoBackend and Unsupported."""
-    asked = f"bp.{verb}({name_of(target)})"
-    if _is_graph(target, backend):
-        raise Unsupported(
-            f"a graph cannot be {done}", asked=asked, found="operations that a session runs, instead of calls",
-            why=why, next=f"bp.{verb}(f)(x), with f the Python function",
-        )  # fmt: skip
-    refuse_uncallable(target, verb)
-    values = [leaf for value in given for _, leaf in leaves(value)]
-    found = find_backend(backend, [target, *values], spelled=f"bp.{verb}(f, {{}})")
-    found.refuse(target, asked)
-    for value in values:
-        found.refuse_argument(value, asked)
-    return found
-
-
-def _is_graph(target: Any, backend: str | None) -> bool:
-    # Is it a graph, whatever it would need to run?
-    try:
-        return find_program(backend, target, None) is not None
-    except BadOption:
-        return True
 
 
 @contextmanager

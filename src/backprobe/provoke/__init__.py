@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, repeatable
+from backprobe.backends.discover import BackendName
+from backprobe.probe.waiting import Waiting
 from backprobe.provoke.report import Provocation, Provocations
-from backprobe.record.options import Option
-from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
+from backprobe.record.options import Option, check_options
+from backprobe.record.typed import P
 
-__all__ = ["Provocation", "Provocations", "Provoke", "provoke"]
+__all__ = ["Provocation", "Provocations", "provoke"]
 
 STEPS = 100
+OPTIONS = (Option("steps", int, 1, str(STEPS)), Option("seed", int, 0, "0"))
 
 
-def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> Provoke:
+def provoke(
+    target: Callable[P, Any], *, bounds: Any = None, seed: int = 0, steps: int = STEPS,
+    backend: BackendName | None = None,
+) -> Waiting[P, Provocations]:  # fmt: skip
     """Make a function or model that, called with an example, searches inputs near it at which it gives NaN or Inf.
 
     >>> import torch, backprobe as bp
@@ -24,7 +29,7 @@ def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> P
     ...     p = torch.sigmoid(x @ w)
     ...     return -torch.log(1 - p).mean()
     >>> x, w = torch.tensor([[0.5, 1.0], [2.0, -1.0]]), torch.tensor([1.0, 0.5])
-    >>> report = bp.provoke(loss)(x, w, bounds={"x": (-30.0, 30.0), "w": None})
+    >>> report = bp.provoke(loss, bounds={"x": (-30.0, 30.0), "w": None})(x, w)
     >>> report.heading, report.findings[0].headline
     ('loss breaks at 1 of 1 risky operation', '`torch.log(1 - p)` gives NaN or Inf')
     >>> loss(*report.findings[0].args)
@@ -51,33 +56,21 @@ def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> P
     The search follows the idea of GRIST: Yan et al., "Exposing Numerical Bugs in Deep Learning via Gradient
     Back-Propagation", ESEC/FSE 2021.
     """
-    Option("steps", int, 1, str(STEPS)).check(steps)
-    return Provoke(target, steps, backend)
+    check_options({"steps": steps, "seed": seed}, OPTIONS)
+    return Provoke(target, backend, steps, bounds, seed)
 
 
 @dataclass(frozen=True, repr=False)
-class Provoke:
-    """A function or model ready to be provoked: call it with an example."""
+class Provoke(Waiting[P, Provocations]):
+    """A function or model ready to be provoked."""
 
-    target: Any
     steps: int
-    backend: str | None
+    bounds: Any
+    seed: int
+    verb = "provoke"
 
-    def __repr__(self) -> str:
-        return f"<Provoke of {name_of(self.target)}>"
-
-    def _repr_html_(self) -> str:
-        return shown(facts(f"Provoke of {name_of(self.target)}", []))
-
-    def __call__(self, *example: Any, bounds: Any = None, seed: int = 0, **keywords: Any) -> Provocations:
-        """Search inputs near this example that break the target. Returns the report."""
-        with FRAMES_OF_PROGRAM:
-            return self._searched(example, keywords, bounds, seed)
-
-    def _searched(self, example: tuple[Any, ...], keywords: dict[str, Any], bounds: Any, seed: int) -> Provocations:
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
-        Option("seed", int, 0, "0").check(seed)
-        why = "the program runs again and again, as Python runs it"
-        found = repeatable(self.target, self.backend, (*example, *keywords.values()), "provoke", "provoked", why)
-        return run_provoke(self.target, found, example, keywords, bounds, seed, self.steps)
+        found = self._found(args, kwargs, "provoked", "the program runs again and again, as Python runs it")
+        return run_provoke(self.target, found, args, kwargs, self.bounds, self.seed, self.steps)

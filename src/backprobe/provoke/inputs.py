@@ -46,7 +46,13 @@ class Inputs:
     ) -> None:  # fmt: skip
         self.trials, self.arrays = trials, arrays
         name = name_of(getattr(named, "__self__", named))  # the forward of a model goes by the model's name
-        self.bound = bound(inspect.signature(function), name, "provoke", args, kwargs)
+        signature = inspect.signature(function)
+        for option in {"bounds", "seed"} & {*kwargs} - {*signature.parameters}:  # where they were before
+            raise BadOption(
+                f"{option} is an option of bp.provoke, and not an argument of {name}",
+                asked=f"bp.provoke({name})(..., {option}=...)", next=f"bp.provoke({name}, {option}=...)(...)",
+            )  # fmt: skip
+        self.bound = bound(signature, name, "provoke", args, kwargs)
         self.held = refilled(dict(self.bound.arguments), trials.given)
         names = _names(named, args, kwargs) if function is not named else {}
         self.variables: list[Variable] = []

@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 import numpy
 
+from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.backends.trials import Trials
 from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 from backprobe.explain import explain
 from backprobe.findings.report import Report
-from backprobe.probe import probe
 from backprobe.probe.output import SUMMED, Weighing
+from backprobe.probe.probe_class import Probe
 from backprobe.provoke.inputs import Inputs
 from backprobe.provoke.risks import Risk, nearest_to
 from backprobe.recording import Recording
@@ -81,10 +82,10 @@ class Program:
         """A row with all that is computed by name, and with where NaN and Inf are."""
         args, kwargs = self.inputs.arguments(row)
         for of in (None, self.trials.total):  # of a result with several tensors
-            made = probe(
-                self.function, of=of, cotangent=SUMMED if of is None else None, nonfinite=True,
-                backend=self.backend.name,
-            )  # fmt: skip
+            cotangent, name = SUMMED if of is None else None, self.backend.name
+            made: Probe[..., Any] = Probe(
+                self.function, of=of, cotangent=cotangent, options=Options(nonfinite=True), backend=name
+            )
             self.begin()
             try:
                 return made(*args, **kwargs)
@@ -120,7 +121,7 @@ class Program:
         args, kwargs = self.inputs.arguments(row)
         names = [risk.operand, *(one.entry for one in self.inputs.variables)]
         found: list[tuple[float, float]] = []
-        made = probe(
+        made: Probe[..., Any] = Probe(
             self.function, list(dict.fromkeys(names)), of=risk.operand, backend=self.backend.name,
             cotangent=Weighing(partial(self._weights, risk, found)),
         )  # fmt: skip

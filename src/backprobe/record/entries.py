@@ -18,6 +18,7 @@ from backprobe.record.reasons import COPY, LIMITED, WHY_LOST, Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 from backprobe.record.training import Training, UsedAt
+from backprobe.record.typed import Generic, T
 
 
 class GradStatus(StrEnum):
@@ -229,7 +230,7 @@ class Differentiated:
     used_at: tuple[UsedAt, ...] = ()
 
 
-class Gradients(Mapping[str, Any]):
+class Gradients(Mapping[str, T]):
     """The gradients of an entry by the key of the output, those that are there; reading another raises NoGradient.
 
     >>> import torch, backprobe as bp
@@ -238,10 +239,10 @@ class Gradients(Mapping[str, Any]):
     (tensor(5.), tensor(3.), ['a'], None)
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry[T]) -> None:
         self._entry = entry
 
-    def __getitem__(self, key: object) -> Any:
+    def __getitem__(self, key: object) -> T:
         """Raises NoGradient, and UnknownName where no output has this key."""
         gradient = self._entry.by_output.get(str(key))
         if gradient is None:
@@ -249,7 +250,7 @@ class Gradients(Mapping[str, Any]):
         one = self._entry.of_output(str(key))
         if one.status is not GradStatus.OK:
             raise one.no_gradient(str(key))
-        return one.held_grad
+        return one.grad
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, one in self._entry.by_output.items() if one.status is GradStatus.OK)
@@ -290,7 +291,7 @@ class Presenting(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Entry:
+class Entry(Generic[T]):
     """One named value of a recording and the gradient of the output with respect to it.
 
     ``name`` is the printed name and ``aliases`` the other names of the same value. ``why`` is the code of what took the
@@ -363,26 +364,27 @@ class Entry:
         return self.held_value.held if isinstance(self.held_value, Alias) else self.held_value
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T:
         """The value as it was when it got this name. Raises ``Overwritten`` where it was lost, or never kept."""
         return self._there(self.held, "value")
 
     @property
-    def original(self) -> Any:
+    def original(self) -> T:
         """What the program computed here: of a replaced value what would have gone on, of any other the value."""
         return self._there(self.held_original, "original") if self.replaced else self.value
 
-    def _there(self, held: Any, part: str) -> Any:
+    def _there(self, held: Any, part: str) -> T:
         # What is held. Raises ``Overwritten`` where it is lost.
         if isinstance(held, Lost):
             why, what_next = WHY_LOST.get(held.why.code, ("", ""))
             what = "is lost" if what_next == COPY else "was not kept"
             asked, found = f"rec[{self.name!r}].{part}", held.reason
             raise Overwritten(f"the {part} of {self.name!r} {what}", asked=asked, found=found, why=why, next=what_next)
-        return held
+        kept: T = held
+        return kept
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> T:
         """The gradient of the output with respect to this value, in its shape. Raises ``NoGradient`` if it has none.
 
         It is read-only by contract: several entries may share its memory. It also raises ``NoGradient`` where there is
@@ -392,7 +394,8 @@ class Entry:
             raise self._several("grad")
         if self.status is not GradStatus.OK:
             raise self.no_gradient()
-        return self.held_grad
+        held: T = self.held_grad
+        return held
 
     def no_gradient(self, key: str | None = None) -> NoGradient:
         """The error about a gradient that is not there; of the output with this key, where there are several."""
@@ -419,7 +422,7 @@ class Entry:
         )  # fmt: skip
 
     @property
-    def grads(self) -> Mapping[str, Any]:
+    def grads(self) -> Mapping[str, T]:
         """The gradients by the key of the output, where there are several."""
         return Gradients(self)
 
@@ -428,7 +431,7 @@ class Entry:
         """The status of each gradient by the key of the output, where there are several."""
         return {key: one.status for key, one in self.by_output.items()}
 
-    def of_output(self, key: str) -> Entry:
+    def of_output(self, key: str) -> Entry[T]:
         """The entry as it is in the recording of one output alone."""
         one, finiteness = self.by_output[key], self.finiteness
         if one.finiteness is not None and finiteness is not None:
@@ -496,19 +499,19 @@ class Entry:
         return self.presenting.plot(tensor, f"{'gradient of ' * (kind == 'grad')}{self.name}", asked)
 
     @property
-    def grad_or_none(self) -> Any:
+    def grad_or_none(self) -> T | None:
         """The gradient, or None where there is none."""
         if self.is_of_several:
             raise self._several("grad_or_none")
         return self.held_grad if self.status is GradStatus.OK else None
 
     @property
-    def partials(self) -> Mapping[str, Any]:
+    def partials(self) -> Mapping[str, T]:
         """Local partials by input name; empty unless they were asked for."""
         return {edge.name: edge.partial for edge in self.inputs if edge.partial is not None}
 
     @property
-    def contributions(self) -> Mapping[str, Any]:
+    def contributions(self) -> Mapping[str, T]:
         """What flows into each input's gradient from here, by input name; empty unless partials were asked for.
 
         Raises ``NoGradient`` where there is one of each of several outputs: ``rec.of(key)`` has those of one.

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.discover import find_backend, find_program
-from backprobe.errors import Unsupported
-from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, spelled_as
-from backprobe.record.containers import leaves
+from backprobe.backends.discover import BackendName
+from backprobe.probe.waiting import Waiting
+from backprobe.record.typed import P
 from backprobe.recording import Recording
-from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 from backprobe.sweep.asked import Asked
 from backprobe.sweep.result import Sweep
 
-__all__ = ["Sweep", "SweepRuns", "sweep"]
+__all__ = ["Sweep", "sweep"]
 
 
 def sweep(
-    target: Any,
+    target: Callable[P, Any],
     select: str | Sequence[str],
     *,
     of: str | int | Callable[[Any], Any] | None = None,
     replace: Callable[[Any], Any] | Recording,
     axis: int | Sequence[int] | None = None,
     approximate: bool = False,
-    backend: str | None = None,
-) -> SweepRuns:
+    backend: BackendName | None = None,
+) -> Waiting[P, Sweep]:
     """Make a function or model that, called with its arguments, replaces one value after another, one in each run.
 
     >>> import torch, backprobe as bp
@@ -64,32 +60,4 @@ def sweep(
     KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one
     number, BadOption for a recording without one of the values, or with another shape of it, and what ``probe`` raises.
     """
-    return SweepRuns(target, select, of, replace, axis, approximate, backend)
-
-
-@dataclass(frozen=True, repr=False)
-class SweepRuns(Asked):
-    """A function or model ready for a sweep: call it with its arguments."""
-
-    def __repr__(self) -> str:
-        return f"<SweepRuns of {name_of(self.target)}>"
-
-    def _repr_html_(self) -> str:
-        return shown(facts(f"SweepRuns of {name_of(self.target)}", [("select", repr(self.select))]))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Sweep:
-        """Run the target as it is, and once for each value, or part of one, that is replaced."""
-        with FRAMES_OF_PROGRAM, spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
-            return self._swept(args, kwargs)
-
-    def _swept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
-        from backprobe.sweep.runs import Runs  # which imports NumPy
-
-        if find_program(self.backend, self.target, None) is not None:
-            raise Unsupported(
-                "a graph cannot be swept", asked=self.call, why="its values were fixed when it was made",
-                next="bp.sweep(f, ...)(x), with f the Python function",
-            )  # fmt: skip
-        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(self.backend, [self.target, *values], spelled="bp.sweep(f, 'u', replace=..., {})")
-        return Runs(self, found, args, kwargs).run()
+    return Asked(target, backend, select, of, replace, axis, approximate)

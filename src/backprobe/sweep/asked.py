@@ -7,24 +7,27 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import kind, written
 from backprobe.record.options import Option
+from backprobe.record.typed import P
 from backprobe.recording import Recording
+from backprobe.sweep.result import Sweep
 
 
 @dataclass(frozen=True, repr=False)
-class Asked:
-    """The target of a sweep, which of its values are replaced, and by what."""
+class Asked(Waiting[P, Sweep]):
+    """The target of a sweep, which of its values are replaced, and by what: ready to be called."""
 
-    target: Any
     select: Any
     of: Any
     replace: Any
     axis: Any
     approximate: bool
-    backend: str | None
+    verb = "sweep"
+    options = ", 'u', replace=..."
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
@@ -47,6 +50,9 @@ class Asked:
                 "axis is the number of an axis, or several", asked=f"axis={written(self.axis)}", next="axis=1"
             )
 
+    def _asked(self) -> list[tuple[str, str]]:
+        return [("select", written(self.select))]
+
     @property
     def axes(self) -> tuple[Any, ...]:
         """The axes along which each index has a run of its own."""
@@ -58,3 +64,10 @@ class Asked:
     def call(self) -> str:
         """The call, as messages have it."""
         return f"bp.sweep({name_of(self.target)}, {written(self.select)}, ...)"
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
+        from backprobe.sweep.runs import Runs  # which imports NumPy
+
+        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
+            found = self._found(args, kwargs, "swept", "its values were fixed when it was made")
+            return Runs(self, found, args, kwargs).run()

@@ -57,7 +57,7 @@ class Step:
 class Runs:
     """The runs of one target with the same arguments."""
 
-    def __init__(self, asked: Asked, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.asked, self.of, self.arrays, self.args, self.kwargs = asked, asked.of, backend.arrays, args, kwargs
         self.in_function = not is_model(backend, asked.target)
         self.variations = (backend.variations or refuse(backend, "variations", asked.call))()

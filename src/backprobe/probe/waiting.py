@@ -1,0 +1,69 @@
+"""Verbs that wait for a call: each has its target and options, and runs when it is called with the arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from backprobe.backends.discover import find_backend, find_program
+from backprobe.backends.protocol import Backend
+from backprobe.errors import BadOption, Unsupported
+from backprobe.markup import facts, shown
+from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.record.containers import leaves
+from backprobe.record.typed import Generic, P, R
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
+
+
+@dataclass(frozen=True, repr=False)
+class Waiting(Generic[P, R]):
+    """A verb with its function or model: call it with the arguments of that."""
+
+    target: Any
+    backend: Any
+    verb: ClassVar[str]
+    options: ClassVar[str] = ""
+    """Those without which the verb cannot be called, as messages have them."""
+
+    def __repr__(self) -> str:
+        return f"<{', '.join([self._about(), *map('='.join, self._asked())])}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(self._about(), self._asked()))
+
+    def _about(self) -> str:
+        return f"bp.{self.verb} of {name_of(self.target)}"
+
+    def _asked(self) -> list[tuple[str, str]]:
+        return []
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the target with these arguments. Returns the result of the verb."""
+        with FRAMES_OF_PROGRAM:
+            return self._run(args, kwargs)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        raise NotImplementedError
+
+    def _found(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], refused: str, why: str) -> Backend:
+        # The backend of a program that runs again and again. Raises BadOption, NoBackend and Unsupported.
+        asked = f"bp.{self.verb}({name_of(self.target)}{self.options})"
+        try:
+            is_graph = find_program(self.backend, self.target, None) is not None
+        except BadOption:  # a session is missing
+            is_graph = True
+        if is_graph:
+            raise Unsupported(
+                f"a graph cannot be {refused}", asked=asked, found="operations that a session runs, instead of calls",
+                why=why, next=f"bp.{self.verb}(f{self.options})(x), with f the Python function",
+            )  # fmt: skip
+        refuse_uncallable(self.target, self.verb, self.options)
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        found = find_backend(
+            self.backend, [self.target, *values], spelled=f"bp.{self.verb}(f{self.options}, {{}})"
+        )  # fmt: skip
+        found.refuse(self.target, asked)
+        for value in values:
+            found.refuse_argument(value, asked)
+        return found

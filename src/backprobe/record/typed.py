@@ -1,0 +1,44 @@
+"""The types that checkers and editors see: type variables, and the texts that options take."""
+
+from __future__ import annotations
+
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
+
+Strategy = Literal["edges", "retain_grad", "hooks", "separate"]
+Values = Literal["alias", "copy"]
+RunKind = Literal["value", "grad", "param", "update", "grad_backward"]
+
+
+class Tensor(Protocol):
+    """What the tensors of all frameworks have."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def dtype(self) -> Any: ...
+
+
+P = ParamSpec("P")
+
+if TYPE_CHECKING:
+    from typing import Generic as Generic
+
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    R = DefaultTypeVar("R", covariant=True, default=Any)
+    T = DefaultTypeVar("T", covariant=True, default=Any)
+    V = DefaultTypeVar("V", bound=Tensor, default=Any)
+else:  # defaults are new in Python 3.13
+    R, T, V = TypeVar("R"), TypeVar("T"), TypeVar("V")
+
+    class Generic:
+        """Takes any number of types, since those that have a default may be left out."""
+
+        __class_getitem__ = classmethod(GenericAlias)
+
+
+class HasForward(Protocol[P, R]):
+    """A model of PyTorch, whose ``__call__`` has no types and whose ``forward`` may."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...

@@ -1,0 +1,56 @@
+"""The verbs that wait for a call: they keep the arguments of the function, and have their own result."""
+
+from collections.abc import Callable
+from typing import Any, assert_type
+
+import torch
+from torch import Tensor, nn
+
+import backprobe as bp
+
+
+def loss(x: Tensor, w: Tensor) -> Tensor:
+    return (x * w).sum()
+
+
+x = w = torch.ones(3)
+
+assert_type(bp.check(loss, skip=[torch.relu])(x, w), bp.CheckReport)
+assert_type(bp.check(nn.Linear(3, 1))(x), bp.CheckReport)
+assert_type(bp.sweep(loss, "u", replace=torch.zeros_like)(x, w=w), bp.Sweep)
+assert_type(bp.noise_floor(loss, runs=2)(x, w), bp.NoiseFloor)
+assert_type(bp.diff_live(loss, loss, backend=("torch", "jax"))(x, w), bp.DiffReport)
+assert_type(bp.provoke(loss, bounds=(0.0, 1.0), seed=1)(x, w), bp.Provocations)
+assert_type(bp.provoke(loss)(x, w).findings[0].broken == "result", bool)
+assert_type(bp.jacobian(loss, "u")(x, w), Any)
+assert_type(bp.hvp(loss, "u", [1.0])(x, w), Any)
+waiting: Callable[[Tensor, Tensor], bp.CheckReport] = bp.check(loss)
+
+bp.check(loss)(x)  # type: ignore[call-arg]
+bp.check(loss).ok  # type: ignore[attr-defined]
+bp.check(loss, backend="pytorch")  # type: ignore[arg-type]
+bp.check(3)  # type: ignore[arg-type]
+bp.sweep(loss, "u")  # type: ignore[call-arg]
+bp.sweep(loss, "u", replace=torch.zeros_like)(x, w, 1)  # type: ignore[call-arg]
+bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
+bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]
+bp.provoke(loss, steps="many")  # type: ignore[arg-type]
+bp.provoke(loss)(x, "w")  # type: ignore[arg-type]
+bp.jacobian(loss, "u")(x)  # type: ignore[call-arg]
+bp.hvp(loss, "u", [1.0])("x", w)  # type: ignore[arg-type]
+
+# those that take recordings and runs
+rec, run = bp.probe(loss)(x, w), bp.open_run("folder")
+assert_type(bp.diff(rec, "saved"), bp.DiffReport)
+assert_type(bp.diff(run, "folder"), bp.RunDiffReport)
+assert_type(bp.explain(rec).findings, tuple[bp.Finding, ...])
+assert_type(bp.names(loss)[0], str)
+assert_type(bp.load("folder", to="numpy").notes, tuple[str, ...])
+bp.draw(rec, direction="down")
+run.histogram("0.weight", "update")
+
+bp.diff(rec, run)  # type: ignore[call-overload]
+bp.draw(rec, direction="up")  # type: ignore[arg-type]
+bp.load("folder", to="nunpy")  # type: ignore[arg-type]
+bp.names(loss, backend="pytorch")  # type: ignore[arg-type]
+run.histogram("0.weight", "gradient")  # type: ignore[arg-type]
