@@ -412,7 +412,7 @@ def test_draw(folder):
     [
         (["no/such/toy.svg", *ARGUMENTS], "BadOption: the drawing cannot be written to no/such/toy.svg\n"),
         ([*ARGUMENTS], "BadOption: no file to draw into\n"),
-        (["x=3.pdf", *ARGUMENTS], "BadOption: a drawing is saved as .svg, .png or .html\n"),
+        (["x=3.gif", *ARGUMENTS], "BadOption: a drawing is saved as .svg, .pdf, .png or .html\n"),
         (["toy.svg", *ARGUMENTS, "--direction", "up"], "BadOption: direction is one of right, down\n"),
         (["toy.svg", *ARGUMENTS, "--depth", "0"], "BadOption: depth is "),
         (["toy.svg", *ARGUMENTS, "--depth", "two"], "BadOption: Invalid value for '--depth'"),

@@ -59,8 +59,8 @@ REPORTS = {  # with a finding, and without one
     "check": (lambda: bp.check(wrong)(X, W), lambda: bp.check(well)(X, W)),
     "diff": (lambda: bp.diff(bp.probe(well)(X, W), bp.probe(well)(X, W + 1)),
              lambda: bp.diff(bp.probe(well)(X, W), bp.probe(well)(X, W))),
-    "provoke": (lambda: bp.provoke(rooted)(X + 2, bounds=(-5.0, 5.0)),
-                lambda: bp.provoke(rooted)(X + 2, bounds=(2.0, 5.0))),
+    "provoke": (lambda: bp.provoke(rooted, bounds=(-5.0, 5.0))(X + 2),
+                lambda: bp.provoke(rooted, bounds=(2.0, 5.0))(X + 2)),
 }  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def test_a_cause_that_is_not_known_leaves_an_explanation_incomplete():
 
 
 def test_a_search_that_left_operations_out_is_not_complete():
-    assert bp.provoke(rooted)(X + 2, bounds=(2.0, 5.0)).complete
+    assert bp.provoke(rooted, bounds=(2.0, 5.0))(X + 2).complete
     report = bp.provoke(rooted)(X - 2)  # the example itself breaks, and nothing was searched
     assert len(report) == 1 and not report.complete
 
@@ -209,12 +209,12 @@ def test_numbers_that_json_does_not_have_are_words():
 def test_a_finding_keeps_what_its_class_has():
     (found,) = bp.check(wrong)(X, W).to_dict()["findings"]
     assert found["input"] == "x * w" and found["error"] == pytest.approx(2 / 3)
-    (found,) = bp.provoke(rooted)(X + 2, bounds=(-5.0, 5.0)).to_dict()["findings"]
+    (found,) = bp.provoke(rooted, bounds=(-5.0, 5.0))(X + 2).to_dict()["findings"]
     assert found["broken"] == "gradient" and "args" not in found
 
 
 def test_the_input_that_breaks_is_not_taken_for_data():
-    report = bp.provoke(rooted)(X + 2, bounds=(-5.0, 5.0))
+    report = bp.provoke(rooted, bounds=(-5.0, 5.0))(X + 2)
     (x,) = report.findings[0].args
     assert x.min() == 1.0
     json.dumps(report.to_dict(), allow_nan=False)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from backprobe.backends.discover import BackendName
+from backprobe.probe.request import spelled_as
 from backprobe.probe.waiting import Waiting
 from backprobe.record.typed import P
 from backprobe.recording import Recording
@@ -60,4 +61,14 @@ def sweep(
     KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one
     number, BadOption for a recording without one of the values, or with another shape of it, and what ``probe`` raises.
     """
-    return Asked(target, backend, select, of, replace, axis, approximate)
+    return _Waiting(target, backend, select, of, replace, axis, approximate)
+
+
+class _Waiting(Asked[P]):
+    # A sweep ready to be called.
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
+        from backprobe.sweep.runs import Runs  # which imports NumPy
+
+        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
+            found = self._found(args, kwargs, "swept", "its values were fixed when it was made")
+            return Runs(self, found, args, kwargs).run()

@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
+from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import kind, written
@@ -64,10 +64,3 @@ class Asked(Waiting[P, Sweep]):
     def call(self) -> str:
         """The call, as messages have it."""
         return f"bp.sweep({name_of(self.target)}, {written(self.select)}, ...)"
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
-        from backprobe.sweep.runs import Runs  # which imports NumPy
-
-        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
-            found = self._found(args, kwargs, "swept", "its values were fixed when it was made")
-            return Runs(self, found, args, kwargs).run()
