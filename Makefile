@@ -9,8 +9,8 @@ PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
-  sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site test-browser \
-  test-integrations test-gpu
+  sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
+  test-browser test-integrations test-gpu coverage contexts
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -62,6 +62,21 @@ test-schemas: $(READY)
 SAMPLES ?= 10
 test-operators: $(READY)
 	OPERATOR_SAMPLES=$(SAMPLES) $(BIN)/pytest $(PARALLEL) tests/test_operators.py
+
+# the tests of PyTorch alone under coverage, on a Python whose monitoring costs little: at least this much of the lines
+# that need no other framework is run
+COVERED ?= 80
+coverage: .venv-python3.12/.ready
+	.venv-python3.12/bin/coverage erase
+	.venv-python3.12/bin/coverage run -m pytest $(PARALLEL) -m "not gpu and not all_frameworks" --ignore=tests/frameworks
+	.venv-python3.12/bin/coverage combine --quiet
+	.venv-python3.12/bin/coverage report --omit "*/tensorflow/*,*/jax/*" --fail-under $(COVERED) --skip-covered | tail -1
+
+# which test functions run which lines, of all frameworks: what tools/mutants.py chooses tests by
+contexts: $(READY)
+	-$(BIN)/coverage run --rcfile tools/contexts.ini -m pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
+	-$(BIN)/coverage run --rcfile tools/contexts.ini -m pytest $(PARALLEL) tests/frameworks
+	$(BIN)/coverage combine --quiet --rcfile tools/contexts.ini
 
 # the site is built, and its pages are read
 test-site: $(READY)

@@ -3,7 +3,7 @@
     python tools/mutants.py plant faults.json --seed 0 --count 300   # choose them, and run the tests of each
     python tools/mutants.py again faults.json later.json             # the same faults, found again by their text
 
-The tests of a line are those that ran it, in a coverage file with contexts: ``make coverage`` writes one. A few of them
+The tests of a line are those that ran it, in a coverage file with contexts: ``make contexts`` writes one. A few of them
 are run, chosen by the seed, and a fault is noticed if one fails. The others might notice it as well: two runs can be
 compared, but neither is a score. Each fault changes one expression in a copy of ``src`` and leaves all line numbers as
 they are, because backprobe reads its own frames. Tools that rewrite whole functions don't, so none of them is used.
@@ -254,7 +254,7 @@ def main() -> int | None:
         options.add_argument("faults", type=Path)
         if verb is again:
             options.add_argument("later", type=Path)
-        options.add_argument("--coverage", default=str(ROOT / ".coverage"), help="a coverage file with contexts")
+        options.add_argument("--coverage", default=str(ROOT / ".coverage-contexts"), help="a coverage file with contexts")
         options.add_argument("--seed", type=int, default=0)
         options.add_argument("--count", type=int, default=300)
         options.add_argument("--tests", type=int, default=6, help="most test functions that are run for a fault")
