@@ -275,16 +275,14 @@ def test_the_version_is_read_from_the_package():
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
 def test_no_framework_is_a_requirement(name):
     required = settings()["project"]["dependencies"]
-    assert sorted(part.split(">")[0] for part in required) == [
-        "click", "numpy", "rich", "safetensors"
-    ]  # fmt: skip
+    assert sorted(part.split(">")[0] for part in required) == ["click", "numpy", "safetensors"]
     assert any(part.startswith(name) for part in settings()["project"]["optional-dependencies"][name])
 
 
 def test_an_install_is_light():
     """NumPy, which every framework brings, and little more: no graphics library, no SymPy."""
     sizes = beyond_numpy()
-    assert sizes.keys() == {"backprobe", "rich", "pygments", "markdown-it-py", "mdurl", "click", "safetensors"}
+    assert sizes.keys() == {"backprobe", "click", "safetensors"}
     assert 5e6 < sum(sizes.values()) <= MOST, sizes
 
 

@@ -462,7 +462,8 @@ def test_a_bar_is_shown_in_a_terminal_alone(capsys, monkeypatch):
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "searching" in shown.err
-    assert "0/2 [a]" in shown.err
+    assert "0/2  [a]" in shown.err
+    assert shown.err.endswith("\n\x1b[A\x1b[2K"), "the line is cleared"
 
 
 @pytest.mark.parametrize("returned", [None, 3, "text", torch.tensor(2)])

@@ -348,7 +348,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         return table.text(self.record)
 
     def __rich__(self) -> Any:
-        return table.Fitted(self.record)
+        return table.ForRich(self.record)
 
     def _repr_html_(self) -> str:
         return table.html(self.record)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+NO_CODES = ("dumb", "unknown")  # the TERM of terminals that show control codes as text
+LINE_ABOVE = "\x1b[A\x1b[2K"  # go there, and clear it
 
 
 @contextmanager
@@ -13,19 +17,24 @@ def progress(doing: str, total: int) -> Iterator[Callable[[str], None]]:
 
     The bar is gone when the context ends. In a pipe or a notebook there is none.
     """
-    if not total or sys.stderr is None or not sys.stderr.isatty():
+    if not total or sys.stderr is None or not sys.stderr.isatty() or os.environ.get("TERM") in NO_CODES:
         yield lambda what: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from click import progressbar
 
-    counted = TextColumn("{task.completed}/{task.total} {task.fields[at]}", markup=False)
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), counted
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(doing, total=total, at="")
-        begun = iter(range(total))
+    begun = iter(range(total))
+    bar = progressbar(
+        length=total, label=doing, show_pos=True, show_percent=False, show_eta=False, file=sys.stderr,
+        item_show_func=lambda item: item or "",
+    )  # fmt: skip
 
-        def advance(what: str) -> None:
-            bar.update(task, completed=next(begun, total), at=what)
+    def advance(what: str) -> None:
+        bar.pos, bar.current_item = next(begun, total), what
+        bar.render_progress()
 
-        yield advance
+    try:
+        with bar:
+            yield advance
+    finally:
+        sys.stderr.write(LINE_ABOVE)
+        sys.stderr.flush()

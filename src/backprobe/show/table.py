@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import io
+import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,21 @@ from backprobe.backends.discover import load_arrays
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
 from backprobe.findings.phrasing import listed, plural
+from backprobe.findings.wrapping import wrapped
 from backprobe.markup import Html, element, shown
 from backprobe.markup import row as html_row
 from backprobe.markup import table as html_table
 from backprobe.record.brief import place
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.reasons import NOT_FETCHED
-from backprobe.show.columns import ALIAS, GAP, Columns, Forms, Row, elided
+from backprobe.show.columns import ALIAS, GAP, Columns, Forms, Row, cut, elided
 from backprobe.show.printing import echo
+from backprobe.show.progress import NO_CODES
 from backprobe.show.text import forms, keys_shown, outputs, path_sums, printable
 
 MOST_ROWS = 60  # that are printed unasked
+Style = dict[str, Any]  # of click
+NAME, MISSING, DIM = Style(fg="cyan"), Style(fg="yellow"), Style(dim=True)
 
 
 def rows(record: Record, most: int | None) -> tuple[list[Row], list[Row], int]:
@@ -99,33 +104,45 @@ def footer(record: Record) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """The table for rich's own printing, fitted to the width of its console."""
+class ForRich:
+    """The table for the printing of rich, fitted to the width of its console."""
 
     record: Record
-    most: int | None = MOST_ROWS
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.text import Text
+        from rich.text import Text  # which is there, since it asks
 
-        head, tail, left = rows(self.record, self.most)
-        columns = Columns.fitting([*head, *tail], options.max_width, titles(self.record))
-        names = iter(elided([name for row in (*head, *tail) for name in row.names], columns.name))
-        yield Text((" " * GAP).join(columns.titles).rstrip(), "bold", no_wrap=True)
-        for row in (*head, None, *tail):
-            if row is None:
-                if left:
-                    yield Text(_more(left), "dim")
-                continue
-            cells = columns.cells(row, next(names))
-            styles = ("cyan", "", *("" if row.ok else "yellow" for _ in row.gradients), "dim")
-            made = Text(" " * GAP, no_wrap=True, overflow="ellipsis").join(map(Text, cells, styles))
-            made.rstrip()
-            yield made
-            for _ in row.names[1:]:
-                yield Text(next(names), "cyan", no_wrap=True)
-        for line in footer(self.record):
-            yield Text(line, "dim")
+        yield Text.from_ansi(fitted(self.record, MOST_ROWS, options.max_width))
+
+
+def fitted(record: Record, most: int | None, width: int) -> str:
+    """The table in colour, with no line wider than this."""
+    head, tail, left = rows(record, most)
+    columns = Columns.fitting([*head, *tail], width, titles(record))
+    names = iter(elided([name for row in (*head, *tail) for name in row.names], columns.name))
+    lines = [_styled([(" " * GAP).join(columns.titles).rstrip()], [{"bold": True}], width)]
+    for row in (*head, None, *tail):
+        if row is None:
+            lines += [_styled([_more(left)], [DIM], width)] if left else []
+            continue
+        cells = columns.cells(row, next(names))
+        spaced = [cell + " " * GAP for cell in cells[:-1]] + [cells[-1].rstrip()]
+        lines.append(_styled(spaced, [NAME, {}, *({} if row.ok else MISSING for _ in row.gradients), DIM], width))
+        lines += [_styled([next(names)], [NAME], width) for _ in row.names[1:]]
+    below = [line for words in footer(record) for line in wrapped(words, width).split("\n")]
+    return "\n".join([*lines, *(_styled([line], [DIM], max(width, len(line))) for line in below)])
+
+
+def _styled(texts: Sequence[str], styles: Sequence[Style], width: int) -> str:
+    # One line, cut where the terminal ends.
+    from click import style  # here, because importing backprobe imports no click
+
+    made = ""
+    for text, own in zip(texts, styles, strict=False):
+        shown = text if len(text) <= width else cut(text, width)
+        made += style(shown, **own) if own and shown else shown
+        width -= len(shown)
+    return made
 
 
 def show(record: Record, most: int | None) -> None:
@@ -142,12 +159,10 @@ def text(record: Record, most: int | None = MOST_ROWS) -> str:
     """The table as text: coloured and fitted to the width of a terminal, plain and not cut elsewhere."""
     if sys.stdout is None or not sys.stdout.isatty():  # None where a program has no console
         return plain(record, most)
-    from rich.console import Console  # here, because importing rich takes longer than importing backprobe
+    from click import unstyle
 
-    console = Console(file=io.StringIO(), force_terminal=True, highlight=False)
-    with console.capture() as captured:
-        console.print(Fitted(record, most))
-    return captured.get().rstrip("\n")
+    shown = fitted(record, most, shutil.get_terminal_size().columns)
+    return unstyle(shown) if os.environ.get("NO_COLOR") or os.environ.get("TERM") in NO_CODES else shown
 
 
 def plain(record: Record, most: int | None = MOST_ROWS) -> str:
