@@ -74,7 +74,7 @@ def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
 
 def _called(entry: Entry) -> Iterator[str]:
     # What computed a value called, by name: as it was resolved, or else as the expression spells it.
-    calls = _calls(entry)
+    calls = calls_of(entry)
     yield from (call for call in calls if call != NOT_KNOWN)
     if NOT_KNOWN in calls:
         recorded = {read.spelled for read in entry.reads}
@@ -85,7 +85,8 @@ def _called(entry: Entry) -> Iterator[str]:
                     yield node.func.attr
 
 
-def _calls(entry: Entry) -> list[str]:
+def calls_of(entry: Entry) -> list[str]:
+    """The functions and methods that an entry's line calls, by their last names."""
     return [] if entry.source is None else [call.rpartition(".")[2] for call in entry.source.calls]
 
 
@@ -105,7 +106,7 @@ def _is_activation(call: str) -> bool:
 def _hides_one(entry: Entry) -> bool:
     # Does the expression use a module that may have parameters, or a name that is not a recorded value?
     recorded = {read.spelled for read in entry.reads}
-    return any(call[:1].isupper() and not _is_activation(call) for call in _calls(entry)) or any(
+    return any(call[:1].isupper() and not _is_activation(call) for call in calls_of(entry)) or any(
         not _prefixes(name) & recorded for name in _mentioned(_parsed(entry))
     )
 
