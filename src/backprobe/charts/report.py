@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from backprobe.markup import element, shown
+from backprobe.markup import Printed, element, shown
 
 
-class RunReport:
+class RunReport(Printed):
     """A run, a name or a step of it, to be printed; ``data`` is the same and more as plain data, for ``json.dumps``."""
 
     def __init__(self, about: str, text: Callable[[], str], data: Callable[[], dict[str, Any]]) -> None:
@@ -27,6 +27,3 @@ class RunReport:
 
     def _repr_html_(self) -> str:
         return shown(element("pre", str(self)))
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))

@@ -10,6 +10,7 @@ from contextlib import suppress
 from backprobe.health.record_arrays import RecordArrays
 from backprobe.record.entries import Entry, Lost
 from backprobe.record.graph import reached
+from backprobe.record.source import expression_of
 
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """What the names of modules begin with that multiply by their parameters, and are nowhere flat otherwise."""
@@ -113,7 +114,7 @@ def _hides_one(entry: Entry) -> bool:
 
 def _parsed(entry: Entry) -> ast.AST:
     with suppress(SyntaxError):
-        return ast.parse("" if entry.source is None else entry.source.expression.strip(), mode="eval")
+        return ast.parse(expression_of(entry.source).strip(), mode="eval")
     return ast.Module([], [])
 
 
