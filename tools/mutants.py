@@ -254,7 +254,9 @@ def main() -> int | None:
         options.add_argument("faults", type=Path)
         if verb is again:
             options.add_argument("later", type=Path)
-        options.add_argument("--coverage", default=str(ROOT / ".coverage-contexts"), help="a coverage file with contexts")
+        options.add_argument(
+            "--coverage", default=str(ROOT / ".coverage-contexts"), help="a coverage file with contexts"
+        )
         options.add_argument("--seed", type=int, default=0)
         options.add_argument("--count", type=int, default=300)
         options.add_argument("--tests", type=int, default=6, help="most test functions that are run for a fault")

@@ -14,6 +14,7 @@ from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
 from backprobe.source.by_code import by_code
 from backprobe.source.locate import covers
+from backprobe.source.syntax_nodes import parents
 
 Instruction = tuple[CodeType, int]
 """Code, and the offset of the instruction that runs in it."""
@@ -157,7 +158,7 @@ def _parsed(text: str) -> tuple[ast.AST, dict[ast.AST, ast.AST]] | None:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return tree, {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return tree, parents(tree)
 
 
 def source_of(file: str, statement: Code) -> Source:

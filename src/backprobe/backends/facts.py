@@ -128,6 +128,11 @@ class Root:
     cotangent: Any = None
     meant: bool | None = None
 
+    @property
+    def targets(self) -> list[Any]:
+        """The tensors that it begins at."""
+        return self.output if isinstance(self.output, list) else [self.output]
+
 
 @dataclass(frozen=True)
 class Ran:

@@ -88,13 +88,22 @@ class GuardedCall(Repeatable, Protocol):
     see_lines: str = "with bp.probe(model, nonfinite=True) as rec: around this call, and bp.explain(rec)"
     """What to write where the call cannot be made again."""
 
-    @abstractmethod
     def again(self) -> None:
         """Make the call again, forward alone."""
+        args, kwargs = self.arguments()
+        self.module(*args, **kwargs)
 
 
 class PassedCall(GuardedCall, Protocol):
     """A call that a pass of backward has come to, in a framework that differentiates what has run."""
+
+    gradients: dict[str, Any]
+    """What the pass that runs has brought to its outputs, by their paths."""
+
+    def outputs_and_gradients(self, outputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Those of the call's outputs that a gradient has come to, and these."""
+        paths = [path for path in self.gradients if path in outputs]
+        return [outputs[path] for path in paths], [self.gradients[path] for path in paths]
 
     @abstractmethod
     def arrived(self) -> Found:

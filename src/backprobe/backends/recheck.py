@@ -276,6 +276,10 @@ class RecordedCall(ABC):
     def numbers(self, tensor: Any) -> Any:
         """Its numbers as a float64 or complex128 array."""
 
+    def all_numbers(self, found: Sequence[Any]) -> list[Any]:
+        """The numbers of each gradient; None of one that does not exist."""
+        return [None if one is None else self.numbers(one) for one in found]
+
     @abstractmethod
     def attempt(self) -> tuple[list[Any], float]:
         """Make it once, on the inputs as they were: the outputs, and the rounding of the coarsest cast inside."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backprobe.errors import BadOption
 from backprobe.record.containers import refilled
 
 
@@ -20,6 +21,13 @@ class Variation:
 
     seed: int | None = None
     dtype: str | None = None
+
+
+def no_dtype(framework: str, name: str) -> BadOption:
+    """The refusal of a precision that a framework has no floating dtype for."""
+    return BadOption(
+        f"{framework} has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"'
+    )
 
 
 class Variations(Protocol):

@@ -37,10 +37,19 @@ def main() -> None:
     """
 
 
+BACKEND = click.option(
+    "--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several."
+)
+SELECT = click.option(
+    "--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; may be repeated."
+)
+WORDS = click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
+
+
 def probing(command: Callable[..., None]) -> Callable[..., None]:
     """The arguments and options of ``bp.probe``."""
     for option in [
-        click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several."),
+        BACKEND,
         click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),
         click.option("--values", metavar="HOW", help='"copy" copies every value at once; the default is "alias".'),
         click.option("--strategy", metavar="NAME", help="edges (the default), retain_grad, hooks or separate."),
@@ -52,9 +61,8 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--of", metavar="PATH", multiple=True, help="What to differentiate: a path in the return value or "
                      "the name of a value; repeated, each has a backward pass of its own. Of a script or a recording: "
                      "the output that is meant."),
-        click.option("--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; "
-                     "may be repeated."),
-        click.argument("words", nargs=-1, metavar="[NAME=VALUE]..."),
+        SELECT,
+        WORDS,
     ]:  # fmt: skip
         command = option(command)
     return command
@@ -147,10 +155,10 @@ def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Repor
 
 @main.command()
 @click.argument("program", metavar="FILE:FUNCTION")
-@click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
+@WORDS
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; "
               "may be repeated.")  # fmt: skip
-@click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several.")
+@BACKEND
 @to_sarif
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be checked.")
 def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: str | None, strict: bool) -> NoReturn:
@@ -166,12 +174,12 @@ def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: 
 
 @main.command()
 @click.argument("program", metavar="FILE:FUNCTION")
-@click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
+@WORDS
 @click.option("--bounds", multiple=True, metavar="NAME=RANGE", help="The range of an argument, as x='(-1, 1)', or "
               "x=None to leave it as it is; may be repeated.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="What random numbers begin from in each run.")
 @click.option("--steps", type=int, default=100, show_default=True, help="How many inputs are tried for an operand.")
-@click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several.")
+@BACKEND
 def provoke(
     program: str, words: tuple[str, ...], bounds: tuple[str, ...], seed: int, steps: int, backend: str | None
 ) -> NoReturn:
@@ -302,9 +310,7 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
 @click.option("--into", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
 @click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
-@click.option(
-    "--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; may be repeated."
-)
+@SELECT
 @click.option("--updates", is_flag=True, help="What each step adds to the parameters, too; a copy of them is kept.")
 @click.option("--histogram", type=int, default=0, metavar="N", help="Count magnitudes in each N-th step.")
 @click.argument("script", metavar="SCRIPT")

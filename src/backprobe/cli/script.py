@@ -36,7 +36,7 @@ def judged(
 ) -> bp.Report:  # fmt: skip
     """The report on a script. Where it raises, or exits with a status, the report is printed before that comes out."""
     file, spec = main_program(program)
-    _refuse_options(program, file, {**options, "backend": backend if backend not in LISTENING else None})
+    _refuse_options(program, file, backend, options)
     more = ""
     if steps is not None and nonfinite:
         raise BadOption(
@@ -77,7 +77,7 @@ def recorded(
 ) -> bp.Recording:  # fmt: skip
     """What a script takes gradients of first. Where it raises, that is printed before its error comes out."""
     file, spec = main_program(program)
-    _refuse_options(program, file, {**options, "backend": backend if backend not in LISTENING else None})
+    _refuse_options(program, file, backend, options)
     probe: Probe[..., Any] = Probe(
         None, select or None, options=Options(values=values or "alias", partials=partials), backend=backend
     )
@@ -95,7 +95,8 @@ def recorded(
     return script.recording
 
 
-def _refuse_options(program: str, file: str, options: dict[str, Any]) -> None:
+def _refuse_options(program: str, file: str, backend: str | None, options: dict[str, Any]) -> None:
+    options = {**options, "backend": backend if backend not in LISTENING else None}
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise BadOption(
             f"--{name} is for functions, and {program} runs as a script", asked=asked(program),

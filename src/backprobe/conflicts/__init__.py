@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.findings.phrasing import plural
-from backprobe.markup import Html, element, shown
+from backprobe.markup import Html, Printed, element, shown
 from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.show.text import printable
 
@@ -41,7 +41,7 @@ class Conflict:
 
 
 @dataclass(frozen=True, repr=False)
-class Conflicts:
+class Conflicts(Printed):
     """The gradients of several outputs, compared pair by pair; it prints as a table.
 
     ``found`` has each pair of each entry that has both gradients. ``together`` has the pairs once for all parameters
@@ -116,9 +116,6 @@ class Conflicts:
 
     def __str__(self) -> str:
         return "\n".join([self._heading, *(text_table(TITLES, self._rows, columns()) if self.found else [])])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
 
     def _repr_html_(self) -> Html:
         heading = element("div", self._heading, class_="heading")

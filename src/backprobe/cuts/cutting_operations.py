@@ -39,6 +39,7 @@ from backprobe.cuts.operation_names import (
     WITHOUT_DERIVATIVE,
     WITHOUT_HISTORY,
 )
+from backprobe.source.syntax_nodes import parents
 
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 
@@ -88,7 +89,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     places = _places(tree, local)
     if not places:
         return _differentiated(tree, local)
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    above = parents(tree)
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = {last_name(function) for function in calls}
     library = {last_name(function) for function in calls if _root(function) in MODULES}
@@ -109,7 +110,7 @@ def use_of(text: str, part: str) -> Use | None:
     nodes = [node for node in parts if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
     if tree is None or not nodes:
         return None
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    above = parents(tree)
     return None if isinstance(above[nodes[0]], ast.Expr) else _use(nodes[0], "", above, ())
 
 
@@ -161,7 +162,7 @@ def unseen_uses(
     tree = parsed(text)
     if tree is None:
         return ()
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    above = parents(tree)
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     unseen = [node for node in ast.walk(tree) if _is_unseen(node, above, known | bound, library)]

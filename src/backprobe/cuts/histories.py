@@ -15,7 +15,7 @@ from backprobe.cuts.unrecorded import BARE, FIRM, hidden_cuts
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached
 from backprobe.record.reasons import Reason
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN)
 CUT_OFF = (GradStatus.DETACHED, GradStatus.NO_GRAD)
@@ -98,7 +98,7 @@ def _is_reentrant(mention: Mention) -> bool:
 
 def _without_cut(entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
     # An entry whose line takes no number of a value that has a history: nothing was cut off in it.
-    text = entry.source.expression if entry.source is not None else ""
+    text = expression_of(entry.source)
     spelled = frozenset(read.spelled for read in entry.reads)
     if not text or entry.indirect or unread(text, spelled) or (not spelled and "super" in text):
         return None

@@ -20,6 +20,7 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Graph
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split
+from backprobe.record.source import expression_of
 
 WHOLE = 16_384  # elements up to which all are checked; about as many, evenly spaced, of more
 
@@ -127,7 +128,7 @@ def factor_of(
         if isinstance(known, Unwritten):
             raise known
         if wrt not in known.symbols:
-            expression = consumer.source.expression if consumer.source else ""
+            expression = expression_of(consumer.source)
             raise Unwritten(f"`{shorten(expression)}` does not mention {names[wrt]}")
         tree = derivative(known.tree, known.symbols.index(wrt))
         if any(isinstance(part, Apply) and part.op in JUMPING for part in parts(tree)):

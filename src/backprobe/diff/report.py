@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +16,10 @@ from backprobe.findings.wrapping import wrapped
 from backprobe.markup import element, numbered, shown
 from backprobe.record.entries import Record
 from backprobe.show.drawable import Drawable
+from backprobe.show.number_table import WIDTH, columns
 
 MOST = 4  # amplifiers that are printed
 AROUND = 3  # rows of the table on either side of what differs
-WIDTH = 100  # columns of a report that is printed elsewhere than in a terminal
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,7 +114,7 @@ class DiffReport(Report):
         return list(_with_gaps(self.rows, sorted(wanted))) if wanted else []
 
     def __str__(self) -> str:
-        return self.text(_columns())
+        return self.text(columns())
 
     def _repr_html_(self) -> str:
         findings, left = self._shown
@@ -124,11 +122,6 @@ class DiffReport(Report):
         rows = [html_table(self._surroundings)] if self._surroundings else []
         found = numbered([each._html() for each in findings])
         return shown(element("div", self.heading, class_="heading"), found, *rows, *notes)
-
-
-def _columns() -> int:
-    # Those of the terminal, or of a page.
-    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
 
 
 def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int]:

@@ -14,6 +14,7 @@ from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Flow
 from backprobe.record.names import strip
+from backprobe.record.source import expression_of
 
 MOST_ROWS = 6  # of one kind in a node
 
@@ -50,7 +51,7 @@ class Draft:
 
     def _value_node(self, key: str, at: int, name: str = "") -> Node:
         entry = self.entries[at]
-        expression = entry.source.expression if entry.source is not None else ""
+        expression = expression_of(entry.source)
         name = name or self.captions.title(at)
         node = Node(key, self._cluster(self.graph.box_of[at]), name, self.captions.role(at), _tooltip(entry))
         shown = self._showing(node, at)

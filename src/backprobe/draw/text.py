@@ -16,6 +16,7 @@ from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split, strip
+from backprobe.record.source import expression_of
 from backprobe.show.drawable import LEVELS
 from backprobe.show.text import describe, forms, outputs, path_sums
 
@@ -82,7 +83,7 @@ class Captions:
         entry = self.record.entries[at]
         if entry.status is GradStatus.NOT_TENSOR:
             return "plain"
-        return "value" if entry.inputs or entry.reads or (entry.source and entry.source.expression) else "input"
+        return "value" if entry.inputs or entry.reads or expression_of(entry.source) else "input"
 
     def is_data(self, at: int) -> bool:
         """Is it an input that requires no gradient, or read off the record to be computed from such alone?

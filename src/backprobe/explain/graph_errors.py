@@ -38,7 +38,7 @@ from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
 from backprobe.record.reasons import Reason
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of
 from backprobe.source.user_code import package
 
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
@@ -92,7 +92,7 @@ def spelling(record: Record, entry: Entry) -> str:
 
 def _expression(entry: Entry) -> str:
     # The text that computes a value without a name, where it can stand before a dot.
-    text = "" if entry.source is None else entry.source.expression
+    text = expression_of(entry.source)
     tree = parsed(text) if text and len(text) <= LONGEST else None
     match tree:
         case ast.Module(body=[ast.Expr(value=ast.Call() | ast.Attribute() | ast.Subscript())]):
@@ -375,7 +375,7 @@ def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
     # Reentrant checkpoints whose inputs require no gradient: not even parameters that they read get one.
     found = []
     for entry in (flow.entries[each] for each in sorted(among)):
-        text = "" if entry.source is None else entry.source.expression
+        text = expression_of(entry.source)
         if entry.is_because("reentrant_checkpoint"):
             found.append(by_status(flow, entry))
         elif entry.status is GradStatus.FROZEN and REENTRANT.search(text):  # whose inputs are not recorded

@@ -34,6 +34,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE, Note
+from backprobe.record.source import expression_of
 from backprobe.record.training import HOOK
 from backprobe.source.sites import names_read
 
@@ -208,7 +209,7 @@ def _is_partial(flow: Dataflow, at: int) -> bool:
 def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     # Another line computes the very same expression once more, of the same values.
     entry = flow.entries[at]
-    text = entry.source.expression if entry.source is not None else ""
+    text = expression_of(entry.source)
     read = {read.spelled: read.name for read in entry.reads}
     for target in sorted(flow.leading) if text and not (entry.is_leaf and not read) else ():  # two leaves are two
         other = flow.entries[target]

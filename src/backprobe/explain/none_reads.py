@@ -20,6 +20,7 @@ from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import SMALL, brief
 from backprobe.record.entries import Entry, GradStatus, NoneRead, Record, WhyEmpty
 from backprobe.record.names import strip
+from backprobe.record.source import expression_of
 
 KEPT = ".grad"
 MADE = (str(WhyEmpty.COMPUTED), "made_of_leaf")
@@ -105,7 +106,7 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
     # The leaf that the name of this entry held before, where a line of its own computes the entry: the variable of a
     # loop holds one thing after the other.
     entry = record.entries[at]
-    if entry.source is None or not entry.source.expression:
+    if not expression_of(entry.source):
         return None
     own = next(strip(full) for full, position in record.names.items() if position == at
                and record.printed[full] == entry.name)  # fmt: skip
@@ -147,7 +148,7 @@ def _remedies(read: _Read) -> dict[str, str]:
 def _each_name_once(group: Sequence[_Read]) -> list[_Read]:
     # Of what a loop computes again and again, the first.
     def name(read: _Read) -> str:
-        is_computed = read.entry is not None and read.entry.source is not None and bool(read.entry.source.expression)
+        is_computed = read.entry is not None and bool(expression_of(read.entry.source))
         return strip(read.value) if is_computed else read.value
 
     return [same[0] for same in grouped(group, name)]
@@ -247,7 +248,7 @@ def _of_leaf(read: _Read) -> dict[str, str]:
     # What a leaf is in the program's words, and the line that makes one of what the name holds.
     entry, before = read.entry, read.before
     source = None if entry is None else entry.source
-    text = "" if source is None else source.expression
+    text = expression_of(source)
     return {
         "leaf": leaf_in(text), "one_step": made_a_leaf(text), "expression": text,
         "plain": "" if entry is None else own_name(entry.name),

@@ -36,7 +36,7 @@ from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached
 from backprobe.record.names import partition, split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of
 from backprobe.source.user_code import package
 
 SAMPLING = ("normal", "bernoulli", "poisson")
@@ -339,7 +339,7 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
 def _is_leaf(flow: Dataflow, at: int) -> bool:
     # Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?
     entry = flow.entries[at]
-    is_made = entry.op or (entry.source is not None and entry.source.expression)
+    is_made = entry.op or expression_of(entry.source)
     is_leaf = entry.is_leaf or not (is_made or is_returned(flow, at))  # an argument is a view of what it was given
     if entry.leaves_reached:  # or those that it comes from want no gradient
         return False

@@ -7,6 +7,7 @@ import re
 from backprobe.explain.text import say
 from backprobe.record.entries import Entry, Record
 from backprobe.record.reasons import Note
+from backprobe.record.source import expression_of
 
 OWN_RULE = "own_rule"
 
@@ -18,7 +19,7 @@ def rules_of(record: Record) -> list[Note]:
 
 def rules_in(record: Record, entry: Entry) -> list[str]:
     """A sentence for each that the line of a value calls: its rule, and where that is."""
-    text = "" if entry.source is None else entry.source.expression
+    text = expression_of(entry.source)
     called = set(re.findall(r"(\w+)\(", text))
     found = [note.fields for note in rules_of(record) if note.fields["name"].rpartition(".")[2] in called]
     return [say(OWN_RULE, function=one["name"], rule=one["rule"], at=one["at"]) for one in found]

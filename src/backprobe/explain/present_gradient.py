@@ -20,6 +20,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import brief
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.reasons import Note
+from backprobe.record.source import expression_of
 
 
 def explain_present(flow: Dataflow, entry: Entry, arrays: Arrays) -> Report:
@@ -39,7 +40,7 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
     notes = []
     if entry.aliases:
         notes.append(say("aliases", names=listed(entry.aliases, len(entry.aliases))))
-    is_computed = flow.edges[flow.position[entry.name]] or (entry.source is not None and entry.source.expression)
+    is_computed = flow.edges[flow.position[entry.name]] or expression_of(entry.source)
     if is_computed and not entry.is_leaf and flow.record.framework == "torch":
         notes.append(say("own_grad", value=repr(entry.name)))
     known = arrays.summary(entry.held_grad)

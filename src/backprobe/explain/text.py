@@ -21,6 +21,7 @@ from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
 
+INSIDE = "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used there"
 CAUSES = {
     "detach": "{text} copies the values of {value} but not its gradient history, so {target} is disconnected",
     "detach_next": "leave out detach(), and gradients flow from {target} to {value}",
@@ -87,19 +88,16 @@ CAUSES = {
     "differentiated_next": "if this is not intentional, use {value} itself as well, and gradients flow to it",
     "checkpoint": "no input of {text} requires a gradient, so this checkpoint records nothing, parameters included",
     "checkpoint_next": "use_reentrant=False; or requires_grad_() on one of its inputs, before the call",
-    "inside": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used there",
+    "inside": INSIDE,
     "inside_next": "look inside: bp.probe({function})(...) by itself records its lines",
-    "inside.library": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
-                      "there",
+    "inside.library": INSIDE,
     "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
                            "differentiated; or compute the same with operations that are",
-    "inside.partial": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
-                      "there",
+    "inside.partial": INSIDE,
     "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
                            "is a library's,\nits documentation says what is differentiated; or compute the same with "
                            "operations that are",
-    "inside.lambda": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
-                     "there",
+    "inside.lambda": INSIDE,
     "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
     "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
     "inside.recorded_next": "the lines of {function} are recorded: give its result a name, out = ..., and ask again",

@@ -18,6 +18,7 @@ from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.source import expression_of
 
 DIFFERENTIATED = "values that are differentiated"
 
@@ -119,7 +120,7 @@ def _inherited(flow: Dataflow, at: int) -> int:
 
 def _uses_no_number(entry: Entry) -> bool:
     # Does the line of an entry ask of all that it mentions only for the shape and the like?
-    text = entry.source.expression if entry.source is not None else ""
+    text = expression_of(entry.source)
     known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 from backprobe.errors import UnknownAttribute, indented, labelled
 from backprobe.findings.wrapping import fitted
-from backprobe.markup import Html, element, facts, joined, numbered, shown
+from backprobe.markup import Html, Printed, element, facts, joined, numbered, shown
 from backprobe.record.brief import path, place
 from backprobe.record.source import Source
 
@@ -81,7 +81,7 @@ class Finding:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Printed):
     """The answer to one question: what was found, the causes first, and in ``notes`` what could not be judged and why.
 
     ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found, and ``complete`` whether all was
@@ -161,9 +161,6 @@ class Report:
         ])  # fmt: skip
         notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
         return shown(element("div", self.heading, class_="heading"), found, *notes)
-
-    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
-        printer.text(str(self))  # type: ignore[attr-defined]  # IPython's
 
 
 def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import quoted
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
+from backprobe.record.source import expression_of
 
 UNKNOWN_SCALE = "the loss was multiplied by an unknown number before backward(): magnitudes were not checked"
 SEVERAL_SCALES = "backward() ran on several multiples of a loss: magnitudes were not checked"
@@ -74,7 +75,7 @@ class RecordArrays:
     def begins(self, at: int) -> bool:
         """Is it a parameter, an argument or another leaf: a value that is computed from no other?"""
         entry, is_given = self.entries[at], not self.graph.inputs[at] and not self.entries[at].reads
-        is_written = entry.source is not None and bool(entry.source.expression)
+        is_written = bool(expression_of(entry.source))
         return at in self.graph.parameters or bool(entry.is_leaf) or (is_given and not is_written)
 
     @cached_property

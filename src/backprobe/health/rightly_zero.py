@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.findings.phrasing import quoted
 from backprobe.health.record_arrays import RecordArrays
-from backprobe.health.unrecorded_factors import are_added, may_begin_at_zero
+from backprobe.health.unrecorded_factors import are_added, calls_of, may_begin_at_zero
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.names import strip
@@ -192,6 +192,5 @@ def _has_zeros(arrays: RecordArrays, at: int) -> bool:
 
 def _is_not_selected(arrays: RecordArrays, at: int, consumer: int) -> bool:
     entry = arrays.entries[consumer]
-    calls = [] if entry.source is None else [call.rpartition(".")[2] for call in entry.source.calls]
-    outermost = [call for call in calls if call not in COLLECTING][:1]
+    outermost = [call for call in calls_of(entry) if call not in COLLECTING][:1]
     return entry.op in SELECTING or any(call in SELECTING for call in outermost)

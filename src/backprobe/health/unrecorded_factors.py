@@ -10,6 +10,7 @@ from contextlib import suppress
 from backprobe.health.record_arrays import RecordArrays
 from backprobe.record.entries import Entry, Lost
 from backprobe.record.graph import reached
+from backprobe.record.source import expression_of
 
 LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 """What the names of modules begin with that multiply by their parameters, and are nowhere flat otherwise."""
@@ -74,7 +75,7 @@ def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
 
 def _called(entry: Entry) -> Iterator[str]:
     # What computed a value called, by name: as it was resolved, or else as the expression spells it.
-    calls = _calls(entry)
+    calls = calls_of(entry)
     yield from (call for call in calls if call != NOT_KNOWN)
     if NOT_KNOWN in calls:
         recorded = {read.spelled for read in entry.reads}
@@ -85,7 +86,8 @@ def _called(entry: Entry) -> Iterator[str]:
                     yield node.func.attr
 
 
-def _calls(entry: Entry) -> list[str]:
+def calls_of(entry: Entry) -> list[str]:
+    """The functions and methods that an entry's line calls, by their last names."""
     return [] if entry.source is None else [call.rpartition(".")[2] for call in entry.source.calls]
 
 
@@ -105,14 +107,14 @@ def _is_activation(call: str) -> bool:
 def _hides_one(entry: Entry) -> bool:
     # Does the expression use a module that may have parameters, or a name that is not a recorded value?
     recorded = {read.spelled for read in entry.reads}
-    return any(call[:1].isupper() and not _is_activation(call) for call in _calls(entry)) or any(
+    return any(call[:1].isupper() and not _is_activation(call) for call in calls_of(entry)) or any(
         not _prefixes(name) & recorded for name in _mentioned(_parsed(entry))
     )
 
 
 def _parsed(entry: Entry) -> ast.AST:
     with suppress(SyntaxError):
-        return ast.parse("" if entry.source is None else entry.source.expression.strip(), mode="eval")
+        return ast.parse(expression_of(entry.source).strip(), mode="eval")
     return ast.Module([], [])
 
 

@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import installed
-from backprobe.integrations.trainer_watch import TrainerWatch
-from backprobe.watch import Watch
+from backprobe.integrations.trainer_watch import HasWatch, TrainerWatch
 
 if TYPE_CHECKING:  # which knows the library only where it is installed
     TrainerCallback = object
@@ -20,7 +19,7 @@ SUMMARY = "train_runtime"
 """What is logged with this is about the whole training, and not about a step."""
 
 
-class WatchCallback(TrainerCallback):
+class WatchCallback(HasWatch, TrainerCallback):
     """Watch the model that a ``Trainer`` trains: ``Trainer(..., callbacks=[WatchCallback("runs/exp1")])``.
 
     A step is one of the optimizer, counted as ``state.global_step`` is, also where a training goes on from a
@@ -32,11 +31,6 @@ class WatchCallback(TrainerCallback):
 
     def __init__(self, run_dir: str | os.PathLike[str], **options: Any) -> None:
         self._watch = TrainerWatch(run_dir, options)
-
-    @property
-    def run(self) -> Watch | None:
-        """The watch, while a training runs."""
-        return self._watch.run
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from backprobe.errors import BadOption, Unsupported, installed
-from backprobe.integrations.trainer_watch import TrainerWatch
-from backprobe.watch import Watch
+from backprobe.integrations.trainer_watch import HasWatch, TrainerWatch
 
 keras = installed("keras", extra="tensorflow", asked="backprobe.integrations.keras")
 
@@ -29,7 +28,7 @@ ELSEWHERE = {
 """What to write on the other backends of Keras."""
 
 
-class WatchCallback(Callback):
+class WatchCallback(HasWatch, Callback):
     """Watch the model that ``fit`` trains: ``model.fit(x, y, callbacks=[WatchCallback("runs/exp1")])``.
 
     A step is a batch, or several with ``gradient_accumulation_steps=``. What Keras logs is logged in the run, as its
@@ -46,11 +45,6 @@ class WatchCallback(Callback):
         super().__init__()
         self._watch = TrainerWatch(run_dir, options)
         self._steps: FitSteps | None = None
-
-    @property
-    def run(self) -> Watch | None:
-        """The watch, while a training runs."""
-        return self._watch.run
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         from backprobe.backends.tensorflow.fitting import FitSteps

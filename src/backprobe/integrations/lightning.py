@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import installed
-from backprobe.integrations.trainer_watch import TrainerWatch
-from backprobe.watch import Watch
+from backprobe.integrations.trainer_watch import HasWatch, TrainerWatch
 
 if TYPE_CHECKING:  # which knows the library only where it is installed
     Callback = object
@@ -16,7 +15,7 @@ else:
     Callback = installed("lightning", extra="lightning", asked="backprobe.integrations.lightning").Callback
 
 
-class WatchCallback(Callback):
+class WatchCallback(HasWatch, Callback):
     """Watch the module that a ``Trainer`` trains: ``Trainer(callbacks=[WatchCallback("runs/exp1")])``.
 
     A step is one of the optimizer, and with several one of the last that ``configure_optimizers`` returns; parameters'
@@ -29,11 +28,6 @@ class WatchCallback(Callback):
     def __init__(self, run_dir: str | os.PathLike[str], **options: Any) -> None:
         self._watch = TrainerWatch(run_dir, options)
         self._restored: int | None = None
-
-    @property
-    def run(self) -> Watch | None:
-        """The watch, while a training runs."""
-        return self._watch.run
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         scaler = getattr(trainer.precision_plugin, "scaler", None)

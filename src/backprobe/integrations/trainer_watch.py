@@ -63,3 +63,14 @@ class TrainerWatch:
             self.opened.close()
         else:
             self.opened.__exit__(type(error), error, error.__traceback__)
+
+
+class HasWatch:
+    """A callback that keeps a watch open."""
+
+    _watch: TrainerWatch
+
+    @property
+    def run(self) -> Watch | None:
+        """The watch, while a training runs."""
+        return self._watch.run

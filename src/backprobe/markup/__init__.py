@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
+from typing import Any
 
 DARK = "@media screen and (prefers-color-scheme: dark)"  # what a picture has rules for
 
@@ -16,6 +17,13 @@ class Html(str):
     """Text that is HTML already."""
 
     __slots__ = ()
+
+
+class Printed:
+    """IPython shows it as ``print`` does."""
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
 
 def element(name: str, *children: str, **attributes: str | int) -> Html:

@@ -9,7 +9,7 @@ from typing import Any, overload
 from backprobe.backends.discover import imported_backends, is_model
 from backprobe.backends.facts import Options
 from backprobe.findings.wrapping import fitted
-from backprobe.markup import element, shown
+from backprobe.markup import Printed, element, shown
 from backprobe.names import text
 from backprobe.names.forward import ForwardProbe, shown_by
 from backprobe.names.read import read
@@ -19,7 +19,7 @@ from backprobe.record.patterns import Selection, compile_pattern, refuse_unmatch
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Names(Sequence[str]):
+class Names(Printed, Sequence[str]):
     """Names that can be asked of a function or model, a sequence of texts that prints as a tree.
 
     ``marks`` are the names with what is to be said of each: empty for most, else that it was read from the source, or
@@ -112,9 +112,6 @@ class Names(Sequence[str]):
         notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
         heading = element("div", self._heading(), class_="heading")
         return shown(heading, element("pre", "\n".join(tree(self.marks)), class_="wide"), *notes)
-
-    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
-        printer.text(str(self))  # type: ignore[attr-defined]  # IPython's
 
 
 def _in_function(target: Any) -> bool:

@@ -170,7 +170,7 @@ class BlockRun(Form):
         #
         # Where they are more, as those of all steps around ``model.fit``, they are differentiated together.
         own = list(differentiator.own_roots())
-        return own if {id(one) for root in own for one in targets_of(root)} == set(map(id, tensors)) else []
+        return own if {id(one) for root in own for one in root.targets} == set(map(id, tensors)) else []
 
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
@@ -324,10 +324,6 @@ class PlainBlock(BlockRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"
-
-
-def targets_of(root: Root) -> list[Any]:
-    return root.output if isinstance(root.output, list) else [root.output]
 
 
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from backprobe.backends.discover import load_arrays
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.record.entries import Entry, GradStatus, Lost, Record
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of
 
 Array = Any
 Side = Literal["below", "above", "zero"]
@@ -215,7 +215,7 @@ def _readable(known: Evidence, at: int) -> Array:
 def _text(known: Evidence, at: int, term: Term) -> str:
     # What the program writes: the expression, or the name.
     entry: Entry = known.entries[at]
-    return term.text or (entry.source.expression if entry.source is not None else "") or entry.name
+    return term.text or expression_of(entry.source) or entry.name
 
 
 def nearest_to(goal: Goal, numbers: Array) -> tuple[int, float, float]:

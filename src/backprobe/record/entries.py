@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
 from backprobe.errors import BadOption, NoGradient, Overwritten, UnknownName, labelled
-from backprobe.markup import facts, shown
+from backprobe.markup import Printed, facts, shown
 from backprobe.record.brief import path, sizes
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
@@ -291,7 +291,7 @@ class Presenting(Protocol):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Entry(Generic[T]):
+class Entry(Printed, Generic[T]):
     """One named value of a recording and the gradient of the output with respect to it.
 
     ``name`` is the printed name and ``aliases`` the other names of the same value. ``why`` is the code of what took the
@@ -444,9 +444,6 @@ class Entry(Generic[T]):
     def _line_of_cause(self) -> list[str]:
         source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)
         return [] if source is None else [f"{path(source.file, source.line)}: {source.text.strip()}"]
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
 
     def __repr__(self) -> str:
         kind = " ".join(part for part in (sizes(self.shape or ()), self.dtype or "") if part)

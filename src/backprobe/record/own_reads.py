@@ -13,6 +13,7 @@ from operator import eq
 
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.source import expression_of
 
 LOOPS = ("for ", "async for ")
 STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
@@ -29,7 +30,7 @@ def own_reads(
     read = {one.at: one.spelled for one in entry.reads if one.at < len(entries) and one.at != at}
     if entry.status is GradStatus.NOT_TENSOR and _is_of_loop(entry):
         return set()
-    text = entry.source.expression if entry.source is not None else ""
+    text = expression_of(entry.source)
     read = {one: spelled for one, spelled in read.items() if not _is_of_other_leaf(text, spelled)}
     called = [one for one, spelled in read.items() if spelled.endswith("()")]
     parts = [one for one in {*inputs, *read} if one < at and _is_part(entries[one], entry)]
@@ -38,8 +39,8 @@ def own_reads(
         return set(read)
     for call in sorted(modules, key=len, reverse=True):
         text = text.replace(call, " ")
-    for part in sorted(parts, key=lambda one: -len(_expression(entries[one]))):
-        text = text.replace(_expression(entries[part]), " ")
+    for part in sorted(parts, key=lambda one: -len(expression_of(entries[one].source))):
+        text = text.replace(expression_of(entries[part].source), " ")
     without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
     given = [_all_into(one, into) for one in called] if without == text else []
     text = without
@@ -49,7 +50,7 @@ def own_reads(
 
 def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[int, int]]:
     """The values that a line gives to modules, each with what the module returned, which has no line of its own."""
-    text = entry.source.expression if entry.source is not None else ""
+    text = expression_of(entry.source)
     calls = _module_calls(text, entries, inputs)
     read = [one for one in entry.reads if not one.spelled.endswith("()") and not _is_of_other_leaf(text, one.spelled)]
     return [(one.at, module) for call, module in calls for one in read
@@ -94,15 +95,11 @@ def _is_of_loop(entry: Entry) -> bool:
     return entry.source is not None and entry.source.text.strip().startswith(LOOPS)
 
 
-def _expression(entry: Entry) -> str:
-    return "" if entry.source is None else entry.source.expression
-
-
 def _is_part(part: Entry, whole: Entry) -> bool:
     # Is it an operation without a name in the line of another?
     is_operation = strip(part.name).endswith("()") and part.source is not None and whole.source is not None
-    text = _expression(part)
-    return is_operation and bool(text) and text != _expression(whole) and text in _expression(whole)
+    text = expression_of(part.source)
+    return is_operation and bool(text) and text != expression_of(whole.source) and text in expression_of(whole.source)
 
 
 def _is_of_other_leaf(text: str, spelled: str) -> bool:

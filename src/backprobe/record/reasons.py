@@ -243,14 +243,15 @@ NOT_FETCHED = ("in_graph", "not_fetched", "not_run_again")
 
 COPY = 'bp.probe(..., values="copy")'
 FETCH = "its name among what session.run fetches, or rec = bp.probe(output, session=session)(feed)"
+SHARED = ("values are kept as aliases, and share the memory of the tensor", COPY)
 WHY_LOST = {
     "not_opened": ("objects of other classes are not opened", "return the tensors themselves, or in a dict"),
     "not_run_again": ("a probe changes nothing that the program computes", FETCH),
     "not_fetched": ("a probe fetches what has a name when the session runs, and can be computed then", FETCH),
     "overwritten_unseen": ("values are kept as aliases, and backprobe did not see this write coming", COPY),
-    "overwritten_since": ("values are kept as aliases, and share the memory of the tensor", COPY),
-    "memory_freed": ("values are kept as aliases, and share the memory of the tensor", COPY),
-    "data_reshaped": ("values are kept as aliases, and share the memory of the tensor", COPY),
+    "overwritten_since": SHARED,
+    "memory_freed": SHARED,
+    "data_reshaped": SHARED,
     "func_transform": (
         "in there PyTorch wraps each tensor, and the wrapper is usable only while the transform runs",
         "return it from the function that is transformed (torch.func.grad and vjp: has_aux=True)",

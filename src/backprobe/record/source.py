@@ -8,6 +8,11 @@ from backprobe.markup import facts, shown
 from backprobe.record.brief import path, place
 
 
+def expression_of(source: Source | None) -> str:
+    """The expression of a place; empty where there is none."""
+    return "" if source is None else source.expression
+
+
 @dataclass(frozen=True, repr=False)
 class Source:
     """The place where a value got its name: file, line (from 1), its text, and the expression that computes the value.

@@ -14,6 +14,11 @@ UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 """Functions and classes inside keep their text: they are rewritten themselves when they are called."""
 
 
+def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    """The node around each node of a tree."""
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
 def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
     """New statements stand where the one stands that they replace, so that tracebacks show the user's line."""
     for statement in statements:

@@ -9,7 +9,7 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.markup import Html, element, shown
+from backprobe.markup import Html, Printed, element, shown
 from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.show.text import printable
 
@@ -31,7 +31,7 @@ class Replaced:
 
 
 @dataclass(frozen=True, repr=False)
-class Sweep:
+class Sweep(Printed):
     """What each of several values changes of the output when it is replaced, and nothing else is.
 
     ``output`` is the output without replacing, ``of`` its name, and ``runs`` are the runs, in the order in which
@@ -181,9 +181,6 @@ class Sweep:
 
     def __str__(self) -> str:
         return "\n".join([self._heading, *text_table(self._titles, self._rows, columns()), *self._footer()])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
 
     def _repr_html_(self) -> Html:
         notes = [element("div", line, class_="note") for line in self._footer()]

@@ -61,10 +61,6 @@ class JaxGuardedCall(GuardedCall):
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return self.given
 
-    def again(self) -> None:
-        args, kwargs = self.given
-        self.module(*args, **kwargs)
-
 
 class Guarding:
     """What the calls of one class of models go through: a model is made anew for each derivative."""

@@ -14,8 +14,7 @@ from backprobe.backends.held_values import held_by
 from backprobe.backends.jax.models import kind, random_state, taken_apart
 from backprobe.backends.moved import moved
 from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy, put_back
-from backprobe.backends.variations import Variation, Variations
-from backprobe.errors import BadOption
+from backprobe.backends.variations import Variation, Variations, no_dtype
 from backprobe.record.containers import leaves
 
 
@@ -49,4 +48,4 @@ def _dtype(name: str) -> Any:
         found = None
     if found is not None and jnp.issubdtype(found, jnp.floating):
         return found
-    raise BadOption(f"JAX has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"')
+    raise no_dtype("JAX", name)

@@ -63,7 +63,7 @@ def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Ca
     if not lost or not log.is_written:
         return {}
     found: dict[int, Severed] = {}
-    before = log.before(map(identity, targets_of(root)))
+    before = log.before(map(identity, root.targets))
     for severed in log.cuts.severed_behind(before - log.variables.keys()):  # what was written later is behind these
         if severed.by is CutBy.ASSIGNED:
             found |= dict.fromkeys(log.numbers_before(severed.inputs), severed)
@@ -107,7 +107,7 @@ def _gradients(
 ) -> dict[Key, Any]:
     # What the tape gives with respect to each capture that it follows, by key; one that is not connected has None, and
     # one whose gradient is in a sum with others the reason.
-    leading = log.before(map(identity, targets_of(root))) if log.is_written else ()
+    leading = log.before(map(identity, root.targets)) if log.is_written else ()
     several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
     sources = {key: own for key, own in several.items() if own is not None}
     flat = [one for own in sources.values() for one in own]  # a list: nests are flattened in Python
@@ -129,10 +129,6 @@ def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
             next="TensorFlow's own operations in the place of tf.py_function",
         ) from error  # fmt: skip
     return gradients
-
-
-def targets_of(root: Root) -> list[Any]:
-    return root.output if isinstance(root.output, list) else [root.output]
 
 
 def _sources(capture: Capture, log: OperationLog, leading: Container[int]) -> list[Any] | None:

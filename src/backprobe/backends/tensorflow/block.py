@@ -18,7 +18,7 @@ from backprobe.backends.facts import Around, Backward, Options, OwnPass, Ran, Ro
 from backprobe.backends.patching import listening
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensorflow import layers, private
-from backprobe.backends.tensorflow.backward import differentiate, targets_of
+from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.parameter_updates import Updates
 from backprobe.backends.tensorflow.session_block import SessionBlock
@@ -58,7 +58,7 @@ def own_pass(root: Root, captures: Sequence[Capture]) -> OwnPass | None:
     """What is known of a pass that the program has run itself."""
     if root.meant is None:
         return None
-    numbers = [identity(one) for one in targets_of(root)]
+    numbers = [identity(one) for one in root.targets]
     places = {capture.number: at for at, capture in reversed(list(enumerate(captures)))}
     return OwnPass(tuple([places[number] for number in numbers if number in places]), root.meant)
 

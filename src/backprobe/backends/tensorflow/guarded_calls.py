@@ -72,7 +72,7 @@ class TensorflowGuardedCall(PassedCall):
         self.given = refilled(given, lambda leaf: leaf.copy() if isinstance(leaf, numpy.ndarray) else leaf)
         self.state = State(module)
         self.has_ended = False
-        self.gradients: dict[str, Any] = {}  # what the pass that runs has brought to its outputs, by their paths
+        self.gradients = {}
 
     @property
     def select(self) -> Sequence[str]:  # type: ignore[override]  # read alone
@@ -92,10 +92,6 @@ class TensorflowGuardedCall(PassedCall):
         args, kwargs = self.given
         return args, kwargs
 
-    def again(self) -> None:
-        args, kwargs = self.given
-        self.module(*args, **kwargs)
-
     @contextmanager
     def restored(self) -> Iterator[None]:
         with self.state.restored(), hearing_draws() as drawn:
@@ -107,16 +103,14 @@ class TensorflowGuardedCall(PassedCall):
         return unfit(self.gradients)
 
     def seeded(self, returned: Any) -> Any:
-        outputs = dict(floating(returned))
-        given = [(outputs[path], gradient) for path, gradient in self.gradients.items() if path in outputs]
-        gradients = [gradient for _, gradient in given]
+        outputs, gradients = self.outputs_and_gradients(dict(floating(returned)))
 
         @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
         def seed(*tensors: Any) -> Any:
             """A zero whose backward begins with given gradients."""
             return tf.zeros(()), lambda _: gradients
 
-        return seed(*[output for output, _ in given])
+        return seed(*outputs)
 
     def tied(self, path: str, output: Any) -> Any:
         """The output again, as a tensor whose gradient this call hears of; its numbers and gradient are the same."""

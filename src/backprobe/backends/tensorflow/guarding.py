@@ -17,6 +17,7 @@ from backprobe.backends.tensorflow.block_guards import ScaledLosses, flat, numbe
 from backprobe.backends.tensorflow.guarded_calls import TensorflowGuardedCall, floating, unfit
 from backprobe.backends.tensorflow.layers import is_symbolic
 from backprobe.backends.tensorflow.model_plans import structure_of
+from backprobe.backends.tensorflow.models import caller
 from backprobe.backends.tensorflow.tensors import identity, is_eager, variable_of
 from backprobe.record.containers import refilled
 
@@ -46,7 +47,7 @@ class Guarding(Repeating):
     @contextmanager
     def listening(self) -> Iterator[None]:
         heard: list[tuple[Any, str, Callable[..., Any]]] = [
-            (kind, "__call__", partial(self._called, kind)) for kind in dict.fromkeys(map(_caller, self._classes()))
+            (kind, "__call__", partial(self._called, kind)) for kind in dict.fromkeys(map(caller, self._classes()))
         ]
         heard += [(tf.GradientTape, "gradient", self._differentiated)]
         with ExitStack() as installed:
@@ -64,7 +65,7 @@ class Guarding(Repeating):
     # forward
 
     def _called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if self.is_repeating or kind is not _caller(type(module)):
+        if self.is_repeating or kind is not caller(type(module)):
             return following(module, *args, **kwargs)
         if not self.is_guarded and id(module) not in self.known and not self.running:
             self._look()
@@ -142,8 +143,3 @@ class Guarding(Repeating):
             if path is not None and is_eager(numbers) and self.listener.is_read(path):
                 found[path] = numbers
         return found
-
-
-def _caller(kind: type) -> type:
-    # The class that says what calling does.
-    return next(base for base in kind.__mro__ if "__call__" in vars(base))

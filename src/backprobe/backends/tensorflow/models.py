@@ -58,7 +58,7 @@ class KerasModelCall(ModelCall):
 
     @property
     def is_known(self) -> bool:
-        return all(getattr(module, "built", True) for module, _ in self.structure.known.values())
+        return _is_built(self.structure)
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         given = (self.args, dict(self.kwargs))
@@ -83,7 +83,7 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
             call = _reporting_call(module, every[0], observer)
             if call is not None:
                 installed.enter_context(listening(module, "call", partial(instead, call)))
-        for kind in dict.fromkeys(_caller(type(module)) for module, _ in known):
+        for kind in dict.fromkeys(caller(type(module)) for module, _ in known):
             installed.enter_context(listening(kind, "__call__", partial(reporter.called, kind)))
         yield reporter
     reporter.finish()
@@ -98,8 +98,12 @@ def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callabl
     return rewritten or (own_call(module) if is_compiled(original(module, "call")) else None)
 
 
-def _caller(kind: type) -> type:
-    # The class that says what calling does.
+def _is_built(structure: Structure) -> bool:
+    return all(getattr(module, "built", True) for module, _ in structure.known.values())
+
+
+def caller(kind: type) -> type:
+    """The class that says what calling does."""
     return next(base for base in kind.__mro__ if "__call__" in vars(base))
 
 
@@ -118,18 +122,18 @@ class Reporter:
 
     def report_parameters(self) -> None:
         """Those that were not there when this was called last: a layer gets its Variables when it first runs."""
-        self.is_built = all(getattr(module, "built", True) for module, _ in self.structure.known.values())
+        self.is_built = _is_built(self.structure)
         for path, variable in self.structure.variables:
             if path not in self.parameters:
                 self.parameters.add(path)
                 self.observer.parameter(path, variable)
 
     def called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
-        is_outermost = module is self.model and kind is _caller(type(module))
+        is_outermost = module is self.model and kind is caller(type(module))
         if is_outermost and not is_symbolic((args, kwargs)):
             self.observer.given((args, kwargs))
         output = following(module, *args, **kwargs)
-        if kind is not _caller(type(module)) or is_symbolic(output):
+        if kind is not caller(type(module)) or is_symbolic(output):
             return output
         if id(module) not in self.structure.known:
             self.look()

@@ -136,8 +136,7 @@ class TensorflowCall(RecordedCall):
                 tape.watch(inputs)
                 outputs = self.call(made)
             given = [tf.cast(c, output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
-            pulled = tape.gradient(outputs, inputs, given)
-            return [None if gradient is None else self.numbers(gradient) for gradient in pulled]
+            return self.all_numbers(tape.gradient(outputs, inputs, given))
 
     def pull_twice(
         self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
@@ -155,8 +154,7 @@ class TensorflowCall(RecordedCall):
                          for one in tape.gradient(outputs, inputs, given)]  # fmt: skip
             seen = [(one, tf.cast(c, one.dtype)) for one, c in zip(found, seconds, strict=True) if one is not None]
             ends, weights = zip(*seen, strict=True) if seen else ((), ())
-            pulled = second.gradient(list(ends), [*inputs, *given], list(weights))
-            return [None if one is None else self.numbers(one) for one in pulled]
+            return self.all_numbers(second.gradient(list(ends), [*inputs, *given], list(weights)))
 
     @contextmanager
     def _at(self, values: Sequence[Any]) -> Iterator[dict[int, Any]]:

@@ -10,6 +10,17 @@ import tensorflow as tf
 from backprobe.backends.tensorflow import layers
 from backprobe.errors import Unsupported
 
+IN_KERAS = (
+    "inside a step that Keras compiles",
+    "model.fit or the like, which is tracing train_step or call",
+    "model.compile(..., run_eagerly=True)",
+)
+IN_GRAPH = (
+    "while TensorFlow builds a graph",
+    "with graph.as_default(), a tf.function that is being traced, or eager execution disabled",
+    "call it outside, or bp.probe(tensor, session=s)({x: 3.0}) for a tensor of the graph",
+)
+
 
 def refuse(target: Any, asked: str) -> None:
     """Raise Unsupported for what has no values, and for a layer that computes with something else."""
@@ -38,16 +49,8 @@ def refuse(target: Any, asked: str) -> None:
             why="its layers are called in another way than those of Keras 3", next="keras 3.12 or newer",
         )  # fmt: skip
     if callable(target) and not tf.executing_eagerly():
-        if layers.is_in_step_of_keras():
-            raise Unsupported(
-                "a function cannot be probed inside a step that Keras compiles", asked=asked,
-                found="model.fit or the like, which is tracing train_step or call",
-                why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
-                next="model.compile(..., run_eagerly=True)",
-            )  # fmt: skip
+        where, found, instead = IN_KERAS if layers.is_in_step_of_keras() else IN_GRAPH
         raise Unsupported(
-            "a function cannot be probed while TensorFlow builds a graph", asked=asked,
-            found="with graph.as_default(), a tf.function that is being traced, or eager execution disabled",
+            f"a function cannot be probed {where}", asked=asked, found=found, next=instead,
             why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
-            next="call it outside, or bp.probe(tensor, session=s)({x: 3.0}) for a tensor of the graph",
         )  # fmt: skip

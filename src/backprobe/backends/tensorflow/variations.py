@@ -16,8 +16,8 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.layers import is_layer
 from backprobe.backends.tensorflow.tensors import is_floating, is_tensor, plain, read, variable_of
 from backprobe.backends.tensorflow.trials import is_random_state, variables_of
-from backprobe.backends.variations import Variation, Variations
-from backprobe.errors import BadOption, Unsupported
+from backprobe.backends.variations import Variation, Variations, no_dtype
+from backprobe.errors import Unsupported
 
 
 class TensorflowVariations(Variations):
@@ -79,6 +79,4 @@ def _dtype(name: str) -> Any:
         found = None
     if found is not None and found.is_floating:
         return found
-    raise BadOption(
-        f"TensorFlow has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"'
-    )
+    raise no_dtype("TensorFlow", name)

@@ -20,7 +20,7 @@ from torch.autograd.graph import GradientEdge, Node
 from backprobe.backends.facts import Failure
 from backprobe.backends.torch import graph, unused_parameters
 from backprobe.backends.torch.backward_passes import CALLS, BackwardCall
-from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version
+from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version, with_edges
 from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.optimizer_steps import Step
 from backprobe.backends.user_lines import source_at
@@ -94,7 +94,7 @@ class Known:
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self.captures = captures
-        self.edges = by_edge([c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures])
+        self.edges = by_edge(with_edges(captures))
         self.nodes: dict[Node, int] = {}
         for (node, _), (at, *_) in self.edges.items():
             self.nodes.setdefault(node, at)

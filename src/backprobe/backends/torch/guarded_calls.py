@@ -110,7 +110,7 @@ class TorchGuardedCall(PassedCall):
         self.of, self.module, self.path = of, of.module, of.path
         self.state, self.given = state, refilled(given, Given.of)
         self.weights = of.versions()
-        self.gradients: dict[str, Tensor] = {}  # what the pass that runs has brought to its outputs, by their paths
+        self.gradients = {}
         self.handles: list[Any] = []
 
     def why_not_again(self) -> Reason | None:
@@ -127,10 +127,6 @@ class TorchGuardedCall(PassedCall):
         args, kwargs = refilled(self.given, Given.tensor)
         return args, kwargs
 
-    def again(self) -> None:
-        args, kwargs = self.arguments()
-        self.module(*args, **kwargs)
-
     @contextmanager
     def restored(self) -> Iterator[None]:
         with self.state.restored():
@@ -140,9 +136,8 @@ class TorchGuardedCall(PassedCall):
         return unfit(self.gradients)
 
     def seeded(self, returned: Any) -> Any:
-        outputs = dict(floating(returned))
-        given = [(outputs[path], gradient) for path, gradient in self.gradients.items() if path in outputs]
-        return Seed.apply([gradient for _, gradient in given], *[output for output, _ in given])  # type: ignore[no-untyped-call]  # Function.apply has no type
+        outputs, gradients = self.outputs_and_gradients(dict(floating(returned)))
+        return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
 
     def take(self, path: str, gradient: Tensor) -> None:
         """A gradient has come to an output."""

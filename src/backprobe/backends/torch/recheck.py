@@ -99,7 +99,7 @@ class TorchCall(RecordedCall):
         with self._made(values) as (outputs, inputs):
             given = [torch.as_tensor(c).to(output) for c, output in zip(cotangents, outputs, strict=True)]
             pulled = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
-        return [None if gradient is None else self.numbers(gradient) for gradient in pulled]
+        return self.all_numbers(pulled)
 
     def pull_twice(
         self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
@@ -113,7 +113,7 @@ class TorchCall(RecordedCall):
             ends, weights = zip(*seen, strict=True) if seen else ((), ())
             given_to = [*inputs, *given]
             pulled = torch.autograd.grad(ends, given_to, weights, allow_unused=True) if ends else [None] * len(given_to)
-        return [None if one is None else self.numbers(one) for one in pulled]
+        return self.all_numbers(pulled)
 
     @contextmanager
     def _made(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:

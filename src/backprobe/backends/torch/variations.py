@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from backprobe.backends.held_values import held_by
 from backprobe.backends.random_states import generators_of_numpy, put_back
 from backprobe.backends.torch.recheck import random_states
-from backprobe.backends.variations import Variation, Variations
-from backprobe.errors import BadOption
+from backprobe.backends.variations import Variation, Variations, no_dtype
 from backprobe.record.containers import leaves
 
 
@@ -70,4 +69,4 @@ def _dtype(name: str) -> torch.dtype:
     found = getattr(torch, name, None)
     if isinstance(found, torch.dtype) and found.is_floating_point:
         return found
-    raise BadOption(f"PyTorch has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"')
+    raise no_dtype("PyTorch", name)

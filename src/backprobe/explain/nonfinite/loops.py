@@ -20,6 +20,7 @@ from backprobe.explain.nonfinite.text import say
 from backprobe.findings.phrasing import listed
 from backprobe.record.entries import Entry
 from backprobe.record.names import split
+from backprobe.record.source import expression_of
 
 STEP = "step"
 
@@ -129,7 +130,7 @@ def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]
 
 def _is_computed(entry: Entry) -> bool:
     # Is it computed in a step, and not what the step was given?
-    return bool(entry.op or (entry.source is not None and entry.source.expression))
+    return bool(entry.op or expression_of(entry.source))
 
 
 def begun(loop: Loop, steps: Sequence[int]) -> str:

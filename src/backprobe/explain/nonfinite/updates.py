@@ -12,7 +12,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
 from backprobe.record.nonfinite import BEFORE, Update
-from backprobe.record.source import Source
+from backprobe.record.source import Source, expression_of
 
 FORWARD = ("born", "came_in", "unknown")
 AFTERWARDS = ("came_in", "unknown")  # what may be so because of a step before
@@ -26,7 +26,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     by what it wrote.
     """
     positions = Graph.of(record).positions
-    certain = [one for one in births if one.kind == "born" and one.source is not None and one.source.expression]
+    certain = [one for one in births if one.kind == "born" and expression_of(one.source)]
     written = [one for one in record.updates if one.gradient != BEFORE]
     updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
     lines = [update.source for update in updates]
