@@ -372,13 +372,15 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
             at for at in unused if not (_is_item(flow.entries[at]) or _is_of_gradients(flow, at))
         ],
     }
+    idle = [at for at in missing if status[at] is GradStatus.NOT_EXECUTED]
     if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
         groups |= {
             "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
             "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
-            "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
+            "never_computed": [at for at in idle if not flow.entries[at].is_because("module_not_run")],
+            "no_call_seen": [at for at in idle if flow.entries[at].is_because("module_not_run")],
         }
     versions = _versions(flow.record)
     for code, positions in groups.items():
