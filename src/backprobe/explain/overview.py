@@ -270,7 +270,11 @@ def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
     # Has backward come to all leaves behind these by other ways, so that nothing goes untrained for them?
-    return all(flow.entries[at].leaves_reached for at in lost)
+    #
+    # The program may have asked for the gradient of one by this way, as of what an inner loop began with.
+    asked = {(one.output, flow.position[name]) for one in flow.record.passes for name in one.inputs}
+    in_vain = {at for key, at in asked if flow.entries[at].statuses.get(key) is GradStatus.NOT_CONNECTED}
+    return all(flow.entries[at].leaves_reached for at in lost) and in_vain.isdisjoint(flow.before(lost))
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
