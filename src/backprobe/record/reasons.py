@@ -88,6 +88,8 @@ SENTENCES = {
     "script_module": "it runs inside a ScriptModule, whose code is TorchScript, not Python",
     "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
                                "tensor of its memory): what was computed before and after has one gradient",
+    "written_within_function": "it was written inside a function with its own backward, and has a history only after "
+                               "that",
     "written_past_autograd": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see",
     "written_past_unsaved": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see; no "
                             "operation is seen to have saved it for backward",
