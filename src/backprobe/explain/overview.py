@@ -136,8 +136,9 @@ def _sampled(flow: Dataflow) -> list[str]:
 def _noted(record: Record) -> list[str]:
     # What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
     # written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
-    # datasets.
-    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop")
+    # datasets, functions that a library was given.
+    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop",
+             "handed_on")  # fmt: skip
     return [str(note) for note in record.notes if note.code in codes]
 
 
