@@ -409,7 +409,7 @@ PROOFS = {
     **true_of(none_reaches, "not_used", "not_seen_used"),
     **true_of(each_is("frozen"), "frozen_all"),
     **true_of(each_is("not_tensor"), "not_tensors"),
-    **true_of(each_is("not_executed"), "never_computed"),
+    **true_of(each_is("not_executed"), "never_computed", "no_call_seen"),
     **true_of(lambda said: all("float" not in str(one.dtype) for one in said.listed()), "no_floats"),
     "own_grad": lambda said: not said.about().is_leaf, "states": states, "nothing_from_it": nothing_from_it,
     **true_of(has_note("raised", "raised_at", "interrupted", "rebound"), "raised", "ends_here", "incomplete"),

@@ -72,7 +72,7 @@ def test_what_is_compiled_is_compiled_whole_and_computes_the_same(kind, program,
 
 def test_a_module_that_ran_unseen_is_not_said_to_have_stood_still():
     _, rec = gradients(Part, inside, bp.probe)
-    assert rec["first"].reason == "its module was not seen to run"
+    assert str(rec["first"].status) == "opaque" and "compiled code called it" in rec["first"].reason
     assert rec["first.weight"].status == "ok"
 
 
@@ -84,5 +84,5 @@ class Cut(Part):
 def test_a_module_whose_forward_is_called_is_not_said_to_have_stood_still():
     _, rec = gradients(Cut, inside, bp.probe)
     (found,) = bp.explain(rec).findings
-    assert found.headline == "'first.weight' is a parameter of 'first', and that module was not seen to run"
+    assert found.headline == "'first.weight' is a parameter of 'first', and no call of that module was seen"
     assert "calls of forward() itself, and calls inside what torch.compile made, are not seen here" in found.facts

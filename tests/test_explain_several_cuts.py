@@ -307,7 +307,7 @@ def test_a_parameter_of_a_module_that_did_not_run_says_so():
     for name in ("layers.1.weight", None):
         (found,) = bp.explain(recording, name).findings
         assert found.kind == "not_executed"
-        assert found.headline == "'layers.1.weight' is a parameter of 'layers.1', and that module was not seen to run"
+        assert found.headline == "'layers.1.weight' is a parameter of 'layers.1', and no call of that module was seen"
 
 
 def test_gradients_that_were_switched_off_are_not_said_to_be_under_no_grad_alone():

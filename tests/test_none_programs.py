@@ -17,10 +17,10 @@ each_read = pytest.mark.parametrize("read", READS, ids=str)
 
 
 def opening(report):
-    """The report as far as the first thing that it says to type."""
+    """The heading of the report and its first finding, with what hangs beneath that, if it says what to type."""
     lines = report.splitlines()
-    until = next((at for at, line in enumerate(lines, 1) if line.lstrip().startswith("next:")), 0)
-    return "\n".join(lines[:until])
+    until = next((at for at, line in enumerate(lines) if line.startswith(("  2. ", "  note:"))), len(lines))
+    return "\n".join(lines[:until]) * any(line.lstrip().startswith("next:") for line in lines[:until])
 
 
 def opens_with(read, report, lines):

@@ -167,7 +167,7 @@ def test_what_never_ran_is_still_said(net):
     with bp.probe(half) as rec:
         half(X).backward()
     assert str(rec["used"].status) == "ok"
-    assert (str(rec["idle"].status), rec["idle"].reason) == ("not_executed", "its module was not seen to run")
+    assert (str(rec["idle"].status), rec["idle"].reason) == ("not_executed", "no call of it was seen")
 
 
 def test_several_results_and_a_result_that_is_changed_by_the_call():

@@ -222,7 +222,7 @@ def test_a_module_that_did_not_run_and_a_value_that_is_lost():
             return self.used(x).sum()
 
     model = Model(used=torch.nn.Linear(1, 1), idle=torch.nn.Linear(1, 1))
-    assert re.search(r"^idle +not_executed: its module was not seen to run$", str(bp.probe(model)(torch.ones(1))), re.M)
+    assert re.search(r"^idle +not_executed: no call of it was seen$", str(bp.probe(model)(torch.ones(1))), re.M)
     record = bp.probe(toy)(3.0, 2.0, 1.0).record
     lost = replace(record.entries[3], held_value=Lost(Reason("overwritten_unseen")))
     shown = lines_of(Recording(replace(record, entries=(*record.entries[:3], lost, *record.entries[4:]))))

@@ -232,7 +232,7 @@ class Spare(nn.Module):
     "https://github.com/ImprintLab/MedSegDiff/issues/27",
     "DistributedDataParallel finds parameters that were not used in producing the loss",
     "a layer is made in `__init__` and not used in `forward`",
-    "not_executed", asked="spare.weight", says=("was not seen to run",),
+    "not_executed", asked="spare.weight", says=("no call of that module was seen",),
 )  # fmt: skip
 def layer_not_used(probe):
     model = Spare()

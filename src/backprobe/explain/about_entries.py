@@ -35,7 +35,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     """The finding of an entry whose status says all that is known."""
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     is_apart = entry.is_because(
-        "partly_updated", "variable_read_unseen", "written_past_unsaved"
+        "partly_updated", "variable_read_unseen", "written_past_unsaved", "written_within_function"
     )  # whose reason says all
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)

@@ -68,8 +68,17 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
     groups = grouped(reads, lambda read: (read.code, read.one.source, _text(read), read.is_there))
     texts = listed(list(dict.fromkeys(read.one.text for read in reads)))
     heading = say("none_read", texts=texts, heading=report.heading)
-    found = [_finding(record, group, report.findings, arrays) for group in groups]
-    return replace(report, heading=heading, findings=(*found, *report))
+    found = [_beneath(_finding(record, group, report.findings, arrays), report.findings) for group in groups]
+    causes = {one.cause for one in found}
+    known = sorted(report.findings, key=lambda one: one.headline not in causes)
+    return replace(report, heading=heading, findings=(*found, *known))
+
+
+def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
+    # The finding of a read, which follows from another whose headline its facts state.
+    causes = [one.headline for one in known
+              if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)]  # fmt: skip
+    return replace(found, cause=causes[0]) if causes else found
 
 
 def _reads(record: Record) -> list[_Read]:

@@ -136,8 +136,9 @@ def _sampled(flow: Dataflow) -> list[str]:
 def _noted(record: Record) -> list[str]:
     # What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
     # written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
-    # datasets.
-    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop")
+    # datasets, functions that a library was given.
+    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop",
+             "handed_on")  # fmt: skip
     return [str(note) for note in record.notes if note.code in codes]
 
 
@@ -270,7 +271,11 @@ def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
     # Has backward come to all leaves behind these by other ways, so that nothing goes untrained for them?
-    return all(flow.entries[at].leaves_reached for at in lost)
+    #
+    # The program may have asked for the gradient of one by this way, as of what an inner loop began with.
+    asked = {(one.output, flow.position[name]) for one in flow.record.passes for name in one.inputs}
+    in_vain = {at for key, at in asked if flow.entries[at].statuses.get(key) is GradStatus.NOT_CONNECTED}
+    return all(flow.entries[at].leaves_reached for at in lost) and in_vain.isdisjoint(flow.before(lost))
 
 
 def _has_run(flow: Dataflow, missing: Sequence[int]) -> bool:
@@ -372,13 +377,15 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
             at for at in unused if not (_is_item(flow.entries[at]) or _is_of_gradients(flow, at))
         ],
     }
+    idle = [at for at in missing if status[at] is GradStatus.NOT_EXECUTED]
     if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
         groups |= {
             "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
             "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
-            "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
+            "never_computed": [at for at in idle if not flow.entries[at].is_because("module_not_run")],
+            "no_call_seen": [at for at in idle if flow.entries[at].is_because("module_not_run")],
         }
     versions = _versions(flow.record)
     for code, positions in groups.items():

@@ -49,7 +49,7 @@ MEANINGS = {
     GradStatus.FROZEN: "Nothing that it was computed from requires a gradient.",
     GradStatus.NOT_FLOAT: "Its dtype is neither floating point nor complex, so it has no derivative.",
     GradStatus.NOT_TENSOR: "It is not a tensor.",
-    GradStatus.NOT_EXECUTED: "The code that computes it did not run.",
+    GradStatus.NOT_EXECUTED: "The code that computes it was not seen to run.",
     GradStatus.BACKWARD_NOT_RUN: "No backward pass was run.",
     GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
 }

@@ -71,7 +71,9 @@ SENTENCES = {
     "no_path_of_gradient": "no path leads from it to the output",  # a derivative that the program took, or of those
     "state_no_path": "no path leads from it to the output; it is {kind} and not a parameter",
     "written_since": "no path leads from it to the output; it was modified later",
-    "module_not_run": "its module was not seen to run",
+    "module_not_run": "no call of it was seen",
+    "used_directly": "no call of it was seen, and its parameters have gradients: its forward() or its parameters "
+                     "were used directly, or compiled code called it",
     "line_not_run": "no line that binds it was seen to run",
     "no_tensor_bound": "no tensor was seen in what the lines that ran bound it to",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
@@ -86,6 +88,8 @@ SENTENCES = {
     "script_module": "it runs inside a ScriptModule, whose code is TorchScript, not Python",
     "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
                                "tensor of its memory): what was computed before and after has one gradient",
+    "written_within_function": "it was written inside a function with its own backward, and has a history only after "
+                               "that",
     "written_past_autograd": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see",
     "written_past_unsaved": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see; no "
                             "operation is seen to have saved it for backward",

@@ -78,6 +78,7 @@ def _joined(entries: Mapping[str, Entry], default: str | None) -> Entry:
     return replace(
         shown, inputs=tuple([edges[at] for at in sorted(edges)]), held_grad=None, finiteness=finiteness,
         by_output={key: _gradient(one) for key, one in entries.items()},
+        leaves_reached=any(one.leaves_reached for one in entries.values()),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from backprobe.backends.capabilities import Staging
 from backprobe.backends.protocol import Tape
 from backprobe.findings.phrasing import listed
+from backprobe.record.containers import leaves
 from backprobe.record.patterns import Selection
 from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import FollowedCalls
@@ -79,11 +80,11 @@ class Following(FollowedCalls[Scope]):
         return self.trace.entered(caller.number, kind)
 
     def handing(self, function: Any, forget: Callable[[], object]) -> Any:
-        """Of a framework that traces functions, a library's function with a note on those of the program it is given.
+        """A library's function, with a note on those of the program that it is given, or that its object holds.
 
         What only wraps them, as ``jax.jit`` does, returns what can be called, which is looked at when it is.
         """
-        if not isinstance(self.trace.tape, Staging) or not self.trace.selection.in_function:
+        if not self.trace.selection.in_function:
             return function
         module = sys.modules.get(getattr(function, "__module__", None) or type(function).__module__)
         if not package(getattr(module, "__file__", None) or ""):
@@ -92,11 +93,15 @@ class Following(FollowedCalls[Scope]):
 
     def _hand(self, function: Any, forget: Callable[[], object], /, *args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
-        given = [innermost(one) for one in (*args, *kwargs.values()) if callable(one)]
+        tape, owner = self.trace.tape, getattr(function, "__self__", None)
+        held = {} if isinstance(owner, type) else getattr(owner, "__dict__", {})
+        known = [(one, tape.called(one, True)) for one in (*args, *kwargs.values(), *held.values()) if callable(one)]
+        given = [innermost(one if called is None else called[0]) for one, called in known]
         own = [one.__qualname__ for one in given if one is not None and self.is_followed(one, one)]
         if own:
             forget()
-            if result is not None and not callable(result):
+            is_result = result is not None and not callable(result)
+            if is_result and (isinstance(tape, Staging) or any(tape.is_tensor(leaf) for _, leaf in leaves(result))):
                 to = getattr(function, "__qualname__", type(function).__qualname__)
                 self.trace.note("handed_on", names=listed(own), to=to)
         return result

@@ -16,7 +16,7 @@ from backprobe.backends.user_lines import source_at
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import quote_path, split, strip
-from backprobe.record.reasons import Note
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.training import HOOK, ModuleCall, UsedAt
 from backprobe.source.user_code import package
 
@@ -43,6 +43,7 @@ NO_CODE = ModuleCode()
 
 def with_uses(record: Record, code: ModuleCode) -> Record:
     """The record, with the statements that take on what lacks its gradient and leads to nothing that is recorded."""
+    record = _used_directly(record)
     flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.calls else set()
     lacking = {
         full: at for full, at in record.names.items() if code.calls and at not in flowing
@@ -59,6 +60,25 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
     entries = [_with_line(entry, found.get(at, ())) for at, entry in enumerate(record.entries)]
     used = tuple([UsedAt(at, tuple(uses)) for at, uses in found.items() if uses])
     return replace(record, entries=tuple(entries), used_at=(*used, *hooked))
+
+
+def _used_directly(record: Record) -> Record:
+    # The record, with the modules that were not called and have gradients by parameters that no other module has.
+    idle = {
+        strip(split(full)[0]): at for full, at in record.names.items()
+        if record.entries[at].is_because("module_not_run")
+    }  # fmt: skip
+    owners: dict[int, list[str]] = {}
+    for full, at in record.names.items() if idle else ():
+        if split(full)[1] is None and record.entries[at].status is GradStatus.OK:
+            owners.setdefault(at, []).append(full.rpartition(".")[0])
+    entries = [*record.entries]
+    for owner in {one for each in owners.values() if idle.keys() >= {*each} for one in each}:
+        while owner in idle:
+            at = idle[owner]
+            entries[at] = replace(entries[at], status=GradStatus.OPAQUE, why=Reason("used_directly"))
+            owner = owner.rpartition(".")[0]
+    return replace(record, entries=tuple(entries)) if owners else record
 
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:

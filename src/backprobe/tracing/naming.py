@@ -75,9 +75,9 @@ class Naming:
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
+            carry(names, local, code == FILLED, site)  # of what the name held until now, perhaps
             names.slots.pop(local + own, None)
             names.passed_over[local] = False
-            carry(names, local, code == FILLED, site)
 
     def _bound(self, names: ScopeNames, local: str, found: Leaves, site: Site, own: str) -> None:
         held = names.slots.get(local + own)

@@ -194,7 +194,8 @@ class Reader:
         self.naming.parameter(*said, self.root)
 
     def _absent(self, scope: int, said: Any) -> None:
-        self.naming.absent(*said)
+        if said[-1] != "return" or not self.finished.get(said[0]):  # else its forward ran, called by itself
+            self.naming.absent(*said)
 
     # outputs
 

@@ -592,6 +592,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
         spared = self.census.runs.replaced() if judged is None else judged.spared()
+        for call in output.calls if output.is_grad else ():  # which come to the leaves that they are asked for
+            spared |= {*map(id, call.inputs)} & {*map(id, graph.leaves(graph.all_nodes(call.nodes)))}
         return with_leaves(captures, found, self._begun_at(output), spared)
 
     def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:

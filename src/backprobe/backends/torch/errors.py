@@ -64,6 +64,8 @@ def failure(
     """
     if "Expected to have finished reduction" in str(error):
         return unused_parameters.of_reduction(error)
+    if "marked as ready twice" in str(error):
+        return unused_parameters.ready_twice(error)
     unruled = NO_RULE.search(str(error))
     if unruled is not None and isinstance(error, RuntimeError):
         return _without_rule(unruled[1], Known(captures))

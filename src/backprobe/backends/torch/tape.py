@@ -40,6 +40,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 TOGETHER = Reason("versions_share_gradient")
+WITHIN = Reason("written_within_function")
 BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
 UPDATED = Reason("partly_updated")
 OTHER_DTYPE = Reason("view_of_other_dtype")
@@ -75,6 +76,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.exposed_now: list[Capture] = []  # by the statement that is running
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
+        self.together: list[tuple[Capture, Capture]] = []  # before and after a write while gradients are off
         self.steps = Steps()  # as far as they were seen
         self.updated: dict[Capture, None] = {}  # written behind autograd, with nothing come to them since
         self.hooked: Hooked = {}
@@ -207,6 +209,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
             previous.opaque = capture.opaque = TOGETHER
             self.found_overwritten += [previous, capture]
             self.has_found = True
+            if not torch.is_grad_enabled():
+                self.together.append((previous, capture))
         self._attach(capture)
 
     def _why_no_edge(
@@ -330,9 +334,20 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     def overwritten(self) -> Sequence[Capture]:
         """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
         self.look_at_exposed()
+        if self.together and torch.is_grad_enabled():
+            self._look_at_together()
         found, self.found_overwritten = self.found_overwritten, []
-        self.has_found = bool(self.found_detached)
+        self.has_found = bool(self.found_detached or self.together)
         return found
+
+    def _look_at_together(self) -> None:
+        # The writes were those of a function with its own backward if its result, ``mark_dirty``, is their tensor now.
+        for previous, capture in self.together:
+            edge = gradient_edge(capture.tensor)
+            if edge is not None and capture.edge is not None and key(edge) != key(capture.edge):
+                previous.opaque = None if previous.opaque is TOGETHER else previous.opaque
+                capture.opaque = WITHIN
+        self.together.clear()
 
     def look_at_exposed(self) -> None:
         for capture in self.exposed_now:

@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
+from backprobe.backends.torch.checkpoints import BACKWARD
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.findings.phrasing import listed
 
+TWICE = re.compile(r"with name (\S+) has been marked as ready twice")
 INDICES = re.compile(r"did not receive grad for rank \d+: ([\d ]+)")
 
 
@@ -32,6 +34,26 @@ def of_reduction(error: BaseException) -> str | None:
     )
 
 
+def ready_twice(error: BaseException) -> str | None:
+    """The note on DDP's error that a parameter got its gradient twice: once it was taken for unused, since the graph
+    that DDP walks does not show what is inside a reentrant checkpoint.
+    """
+    said, frames = TWICE.search(str(error)), [*_frames(error)]
+    places = [place for frame in frames
+              for place in (frame.f_locals, getattr(frame.f_locals.get("self"), "__dict__", {}))]  # fmt: skip
+    held = (value for place in places for value in place.values())
+    models = [one for one in held if isinstance(one, DistributedDataParallel) and one.find_unused_parameters]
+    is_inside = any(frame.f_code in BACKWARD for frame in frames)
+    if said is None or not is_inside or not any(said[1] in dict(one.module.named_parameters()) for one in models):
+        return None
+    return (
+        f"backprobe: {said[1]!r} is inside a reentrant checkpoint, where find_unused_parameters=True takes it for "
+        "unused: its gradient came after that\n"
+        "  next:  checkpoint(..., use_reentrant=False),\n"
+        "         or leave out find_unused_parameters=True, if every parameter is used"
+    )
+
+
 def named(tensors: Sequence[Tensor], error: BaseException) -> str:
     """The names of parameters that were not used in a graph; empty where they have none."""
     names = TrainedNames(_modules(error), {})
@@ -41,10 +63,11 @@ def named(tensors: Sequence[Tensor], error: BaseException) -> str:
 
 def _modules(error: BaseException) -> Iterator[Module]:
     # The modules whose methods an error came through.
+    return (own for frame in _frames(error) if isinstance(own := frame.f_locals.get("self"), Module))
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
     step = error.__traceback__
     while step is not None:
-        frame: FrameType = step.tb_frame
-        own = frame.f_locals.get("self")
-        if isinstance(own, Module):
-            yield own
+        yield step.tb_frame
         step = step.tb_next
