@@ -22,8 +22,8 @@ ROLES = {
     "weight": WEIGHT, "kernel": WEIGHT, "embedding": WEIGHT, "embeddings": WEIGHT, "scale": WEIGHT, "gamma": WEIGHT,
     "w": WEIGHT, "bias": BIAS, "beta": BIAS, "b": BIAS, "offset": BIAS, "running_mean": MEAN, "mean": MEAN,
     "moving_mean": MEAN, "running_var": VARIANCE, "var": VARIANCE, "moving_variance": VARIANCE,
-    "weight_ih": INPUT + WEIGHT, "w_i": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "weight_hh": STATE + WEIGHT,
-    "w_h": STATE + WEIGHT, "recurrent_kernel": STATE + WEIGHT, "bias_hh": STATE + BIAS, "bias_n": STATE + BIAS,
+    "weight_ih": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "weight_hh": STATE + WEIGHT, "bias_hh": STATE + BIAS,
+    "recurrent_kernel": STATE + WEIGHT, "bias_n": STATE + BIAS,
     "in_proj_weight": "packed " + WEIGHT, "in_proj_bias": "packed " + BIAS,
 }  # fmt: skip
 """What a parameter is to its layer, by the last part of its name."""
@@ -33,8 +33,8 @@ LAYER = re.compile(r"_(l\d+(_reverse)?)$")
 
 GATES = ("ifgo", "rzn", "zrn", "n")
 """Of an LSTM, two orders of a GRU, and a plain cell, as one parameter holds all of them."""
-UPDATE_FIRST = ("recurrent_kernel", "w_h")
-"""Parameters of a GRU whose update gate comes first."""
+UPDATE_FIRST = "recurrent_kernel"
+"""The parameter of a GRU whose update gate comes first."""
 PROJECTIONS = (("query", "key", "value"), ("q", "k", "v"))
 """Of attention, in the order in which one parameter holds all of them."""
 COLLECTIONS = ("params", "batch_stats")
@@ -62,7 +62,8 @@ CONVENTIONS = {one.name: one for one in (
     Convention("haiku", frozenset({"w"}), is_channels_last=True),
 )}  # fmt: skip
 TELLING = (
-    ("keras", {"gamma", "moving_mean", "recurrent_kernel", "embeddings"}), ("flax", {"kernel"}), ("haiku", {"w"}),
+    ("keras", {"gamma", "moving_mean", "recurrent_kernel"}), ("flax", {"kernel"}), ("haiku", {"w"}),
+    ("keras", {"embeddings"}),  # which Haiku has too
 )  # fmt: skip
 """Names that tell the library, in the order in which they are asked for."""
 

@@ -114,7 +114,7 @@ def _gates(modules: Modules, own: Mapping[str, int], children: Mapping[str, Mapp
         return next((gates for gates in GATES if all(f"h{gate}" in children for gate in gates)), "")
     sizes = sorted(modules.entries[whole].shape or (1, 0))
     order = [gates for gates in GATES if len(gates) * sizes[0] == sizes[-1]]
-    return order[-1 if modules.leaf(whole) in UPDATE_FIRST else 0] if order else ""
+    return order[-1 if modules.leaf(whole) == UPDATE_FIRST else 0] if order else ""
 
 
 def _roles(modules: Modules, path: Path) -> dict[str, int]:
