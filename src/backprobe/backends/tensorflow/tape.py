@@ -65,6 +65,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return tensors.is_tensor(value)
 
     describe = staticmethod(tensors.describe)
+    opened = staticmethod(tensors.opened)
     identity = staticmethod(tensors.identity)
 
     def is_floating(self, tensor: Any) -> bool:
