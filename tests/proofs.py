@@ -391,6 +391,7 @@ PROOFS = {
     **true_of(status(*NO_GRADIENT, "not_tensor"), "missing", "missing_because", "limited"),
     "made_leaf": lambda said: not said.about().inputs,
     "zero_derivative": zero_derivative, "hooked": lambda said: is_zero(said.about()), "became_zero": became_zero,
+    "zero_behind_stops": lambda said: is_zero(said.about()),
     "all_zero": all_zero, "zero_for": lambda said: all(map(is_zero, said.listed())),
     **true_of(added_up, "added_up", "added_up.parts", "may_cancel"),
     "contribution": lambda said: not is_zero(said.entry("target")),

@@ -16,6 +16,7 @@ import ast
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -121,15 +122,17 @@ def with_fault(file: Path, fault: Fault, place: Place) -> str:
 
 def runners(data: coverage.CoverageData) -> dict[str, dict[int, list[str]]]:
     """The test functions that run each line of each file, as pytest spells them."""
-    files = {test.stem: str(test.relative_to(ROOT)) for test in (ROOT / "tests").rglob("test_*.py")}
+    files: dict[str, str] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        names = re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+        files |= {f"{path.stem}.{name}": f"{path.relative_to(ROOT)}::{name}" for name in names}
     found = {}
     for measured in data.measured_files():
         name = measured.rpartition("src/backprobe/")[2]
         found[name] = {
-            line: sorted({f"{files[module]}::{test}" for module, _, test in (each.partition(".") for each in contexts)
-                          if module in files and test.startswith("test_")})
+            line: sorted({files[context] for context in contexts if context in files})
             for line, contexts in data.contexts_by_lineno(measured).items()
-        }  # fmt: skip
+        }
     return found
 
 

@@ -7,13 +7,14 @@ the call can be made again, from the same inputs, buffers and random state, and 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backprobe.record.nonfinite import Nonfinite, Update
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 
 Found = Mapping[str, Nonfinite]
 """Values that hold NaN or Inf, by name."""
@@ -141,6 +142,12 @@ class GuardedGradient(Repeatable, Protocol):
     @abstractmethod
     def unused(self) -> set[str]:
         """The names of what is differentiated and nothing in the function is computed from; none if not known."""
+
+    @abstractmethod
+    def stopping(self, names: Collection[str]) -> Mapping[str, Sequence[tuple[str, Source | None]]]:
+        """Of these, those whose derivative stops on every way to the output, each with the operations that stop it: the
+        names that the framework has for them, and their lines in the program.
+        """
 
 
 def _nothing(*told: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""The note about a training all of whose gradients are exactly 0."""
+"""Notes about gradients that are exactly 0: all of a training, or one for which the derivative stops on its way."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backprobe.findings.phrasing import listed, plural
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
-CODE = "all_zero"
+CODE, BEHIND = "all_zero", "zero_behind_stops"
 
 
 def all_zero(names: Sequence[str], at: Source | None = None) -> Note:
@@ -20,3 +20,15 @@ def all_zero(names: Sequence[str], at: Source | None = None) -> Note:
     gradients = f"{plural(len(names), 'gradient')}, {'which is' if len(names) == 1 else 'all of them'}"
     place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
     return Note(CODE, {"gradients": gradients, "names": listed(names), **place})
+
+
+def zero_behind(name: str, stopping: Sequence[tuple[str, Source | None]]) -> Note:
+    """The note on one whose derivative stops at these operations; at the line of the first that has one.
+
+    >>> str(zero_behind("edge", [("lt", None)])).rpartition(": ")[2]
+    'lt'
+    """
+    operations = listed(list(dict.fromkeys(operation for operation, _ in stopping)))
+    at = next((line for _, line in stopping if line is not None), None)
+    place = {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
+    return Note(BEHIND, {"name": name, "operations": operations, **place})

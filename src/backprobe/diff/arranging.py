@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,9 @@ def of_weights(shape: Shape, target: Shape, turned: tuple[bool, bool]) -> list[A
     if turned[0] == turned[1]:
         is_other = _merges(shape, target) or _without_ones(shape) == _without_ones(target)
         return fitting(shape, target, [AS_IT_IS, *([Arrangement(after=target)] * is_other)])
-    found = list(_turned(shape, target)) if turned[1] else [_inverse(one, shape) for one in _turned(target, shape)]
+    found = (
+        list(_turned(shape, target)) if turned[1] else [_inverse(one, shape, target) for one in _turned(target, shape)]
+    )
     return fitting(shape, target, [*found, AS_IT_IS])
 
 
@@ -72,16 +74,40 @@ def _turned(shape: Shape, target: Shape) -> Iterator[Arrangement]:
         return
     if len(shape) == len(target):
         yield Arrangement(axes=(len(shape) - 1, len(shape) - 2, *range(len(shape) - 2)))
+        if len(shape) > 2 and target[1] == 1 < shape[-2]:  # of a depthwise convolution: one window for each channel
+            yield Arrangement(axes=(len(shape) - 2, len(shape) - 1, *range(len(shape) - 2)), after=target)
     elif len(target) == 2:
         for end in range(1, len(shape)):
             if math.prod(shape[:end]) == target[1]:
                 yield Arrangement(before=(target[1], target[0]), axes=(1, 0))
 
 
-def _inverse(one: Arrangement, shape: Shape) -> Arrangement:
-    # What brings an array of this shape back.
-    axes = one.axes or ()
-    return Arrangement(axes=tuple(axes.index(axis) for axis in range(len(axes))), after=one.before)
+def of_flattened(shape: Shape, target: Shape, turned: tuple[bool, bool], maps: Iterable[Shape]) -> list[Arrangement]:
+    """Arrangements of the weight of a layer behind a flattened feature map, whose channels are last where it lies from
+    input to output; ``maps`` are the shapes of maps, their channels first.
+
+    >>> of_flattened((8, 5), (5, 8), (False, True), [(2, 4)])
+    [Arrangement(before=(4, 2, 5), axes=(2, 1, 0), after=(5, 8))]
+    """
+    if len(shape) != 2 or shape[::-1] != target or turned[0] == turned[1]:
+        return []
+    found = []
+    for channels, *window in (one for one in maps if math.prod(one) == shape[not turned[1]]):
+        before = (*window, channels, shape[1]) if turned[1] else (shape[0], channels, *window)
+        last = len(before) - 1
+        axes = (last, last - 1, *range(last - 1)) if turned[1] else (*range(2, last + 1), 1, 0)
+        found.append(Arrangement(before, axes, target))
+    return found
+
+
+def _inverse(one: Arrangement, shape: Shape, target: Shape) -> Arrangement:
+    # What brings an array of the first shape back to the second, of which it was made.
+    axes, before = one.axes or (), one.before or target
+    middle = tuple(before[axis] for axis in axes)
+    return Arrangement(
+        None if middle == shape else middle, tuple(axes.index(axis) for axis in range(len(axes))),
+        None if before == target else target,
+    )  # fmt: skip
 
 
 def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> list[Arrangement]:

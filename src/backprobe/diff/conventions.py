@@ -6,6 +6,7 @@ Keras and Haiku have it from input to output, and channels last.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,15 +22,19 @@ ROLES = {
     "weight": WEIGHT, "kernel": WEIGHT, "embedding": WEIGHT, "embeddings": WEIGHT, "scale": WEIGHT, "gamma": WEIGHT,
     "w": WEIGHT, "bias": BIAS, "beta": BIAS, "b": BIAS, "offset": BIAS, "running_mean": MEAN, "mean": MEAN,
     "moving_mean": MEAN, "running_var": VARIANCE, "var": VARIANCE, "moving_variance": VARIANCE,
-    "weight_ih": INPUT + WEIGHT, "weight_ih_l0": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "bias_ih_l0": INPUT + BIAS,
-    "weight_hh": STATE + WEIGHT, "weight_hh_l0": STATE + WEIGHT, "recurrent_kernel": STATE + WEIGHT,
-    "bias_hh": STATE + BIAS, "bias_hh_l0": STATE + BIAS,
+    "weight_ih": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "weight_hh": STATE + WEIGHT, "bias_hh": STATE + BIAS,
+    "recurrent_kernel": STATE + WEIGHT, "bias_n": STATE + BIAS,
     "in_proj_weight": "packed " + WEIGHT, "in_proj_bias": "packed " + BIAS,
 }  # fmt: skip
 """What a parameter is to its layer, by the last part of its name."""
 
-GATES = ("i", "f", "g", "o")
-"""Of an LSTM, in the order in which one parameter holds all of them."""
+LAYER = re.compile(r"_(l\d+(_reverse)?)$")
+"""Behind the name of a parameter of PyTorch: its layer and direction, of several in one module."""
+
+GATES = ("ifgo", "rzn", "zrn", "n")
+"""Of an LSTM, two orders of a GRU, and a plain cell, as one parameter holds all of them."""
+UPDATE_FIRST = "recurrent_kernel"
+"""The parameter of a GRU whose update gate comes first."""
 PROJECTIONS = (("query", "key", "value"), ("q", "k", "v"))
 """Of attention, in the order in which one parameter holds all of them."""
 COLLECTIONS = ("params", "batch_stats")
@@ -57,7 +62,8 @@ CONVENTIONS = {one.name: one for one in (
     Convention("haiku", frozenset({"w"}), is_channels_last=True),
 )}  # fmt: skip
 TELLING = (
-    ("keras", {"gamma", "moving_mean", "recurrent_kernel", "embeddings"}), ("flax", {"kernel"}), ("haiku", {"w"}),
+    ("keras", {"gamma", "moving_mean", "recurrent_kernel"}), ("flax", {"kernel"}), ("haiku", {"w"}),
+    ("keras", {"embeddings"}),  # which Haiku has too
 )  # fmt: skip
 """Names that tell the library, in the order in which they are asked for."""
 
@@ -110,6 +116,7 @@ def role(leaf: str, beside: Iterable[str] = ()) -> str:
     >>> role("kernel"), role("kernel", ["recurrent_kernel"]), role("lora_a")
     ('weight', 'input weight', 'lora_a')
     """
+    leaf = LAYER.sub("", leaf)
     is_recurrent = leaf == "kernel" and "recurrent_kernel" in beside
     return INPUT + WEIGHT if is_recurrent else ROLES.get(leaf, leaf)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
-from backprobe.diff.conventions import COLLECTIONS, role
+from backprobe.diff.conventions import COLLECTIONS, LAYER, STATE, WEIGHT, role
 from backprobe.diff.side import Side
 from backprobe.record.names import partition, split, strip
 
@@ -22,12 +22,16 @@ class Modules:
         self.leaves: dict[Path, dict[str, int]] = defaultdict(dict)
         self.place: dict[int, tuple[Path, str]] = {}
         self.children: dict[Path, list[Path]] = defaultdict(list)
-        for full, at in side.record.names.items():
-            for path, leaf in _place(full, side, at):
-                if at not in self.place:
-                    self.place[at] = path, leaf
-                    self.leaves[path][leaf] = at
-                    self._add(path)
+        found = [(at, *one) for full, at in side.record.names.items() for one in _place(full, side, at)]
+        layers = {(path, ended[1]) for _, path, leaf in found if (ended := LAYER.search(leaf))}
+        several = {path for path, layer in layers if layer != "l0"}
+        for at, path, leaf in found:
+            if path in several and (ended := LAYER.search(leaf)):  # each layer is a module beside the others
+                path, leaf = (*path[:-1], "_".join((*path[-1:], ended[1]))), LAYER.sub("", leaf)
+            if at not in self.place:
+                self.place[at] = path, leaf
+                self.leaves[path][leaf] = at
+                self._add(path)
 
     def _add(self, path: Path) -> None:
         for end in range(len(path), 0, -1):
@@ -76,7 +80,9 @@ class Modules:
 
     def signature(self, path: Path) -> object:
         """What the parameters of a module itself are, whatever they are called and however they lie."""
-        return tuple(sorted((self.role(at), self.size(at)) for at in self.leaves[path].values()))
+        each = sorted((self.role(at), self.size(at)) for at in self.leaves[path].values())
+        is_cell = any(name == STATE + WEIGHT for name, _ in each)  # which has one bias, or two that are added
+        return tuple(one for one in each if not is_cell or one[0].endswith(WEIGHT))
 
     @cached_property
     def executed(self) -> Mapping[Path, int]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from backprobe.backends.rows import Rows
-from backprobe.diff.arranging import AS_IT_IS, Arrangement, of_values, of_weights
+from backprobe.diff.arranging import AS_IT_IS, Arrangement, Shape, of_flattened, of_values, of_weights
 from backprobe.diff.conventions import PLAIN, Convention
 from backprobe.diff.layout import Layouts
 from backprobe.diff.matches import Match, Reading
 from backprobe.diff.measuring import measure
-from backprobe.record.entries import Entry
+from backprobe.record.entries import Entry, Record
 from backprobe.record.names import partition
 
 Pair = tuple[Entry, Entry]
@@ -23,10 +23,13 @@ class Orders:
     the one in which the numbers of both are nearer.
     """
 
-    def __init__(self, layouts: Layouts, conventions: tuple[Convention, Convention] | None) -> None:
+    def __init__(
+        self, layouts: Layouts, conventions: tuple[Convention, Convention] | None, maps: Collection[Shape] = ()
+    ) -> None:  # fmt: skip
         self.layouts, self.conventions = layouts, conventions or (PLAIN, PLAIN)
         self.is_strict = conventions is None
         """Is it one convention, so that what lies otherwise differs?"""
+        self.maps = maps  # the shapes of feature maps, their channels first
         self.chosen: dict[Match, Arrangement] = {}
 
     def both(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> tuple[Rows, Rows]:
@@ -64,7 +67,11 @@ class Orders:
             return of_values(b, a, (self.conventions[0].is_channels_last, self.conventions[1].is_channels_last))
         turned = self._turned(pair)
         whole = tuple(is_turned and reading.of == 1 for is_turned, reading in zip(turned, match.readings, strict=True))
-        return of_weights(b, a, (whole[0], whole[1]))
+        found = of_weights(b, a, (whole[0], whole[1]))
+        flattened = of_flattened(b, a, (whole[0], whole[1]), self.maps)
+        return [min([found[0], *flattened], key=lambda one: measure(rows[0], one.apply(rows[1])).relative)] if (
+            found and flattened
+        ) else found  # fmt: skip
 
     def _turned(self, pair: Pair) -> tuple[bool, bool]:
         # Which of the two lies from input to output.
@@ -79,8 +86,19 @@ class Orders:
         return min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)
 
 
+def feature_maps(records: Sequence[Record], conventions: tuple[Convention, Convention] | None) -> set[Shape]:
+    """The shapes of values that may be feature maps, their channels first, with examples before these and without."""
+    found: set[Shape] = set()
+    for record, convention in zip(records, conventions or (), strict=False):
+        for shape in {entry.shape for entry in record.entries if len(entry.shape or ()) > 2}:
+            each = (shape or ())[1:], shape or ()
+            found |= {(one[-1], *one[:-1]) if convention.is_channels_last else one for one in each}
+    return found
+
+
 def _part(rows: Rows, reading: Reading, *, is_turned: bool) -> Rows:
     # A part of a parameter, along its outputs.
     rows = rows.transpose() if is_turned else rows
+    rows = rows.reshape((-1,)) if rows.ndim and rows.shape[0] % reading.of else rows  # two biases in one
     size = rows.shape[0] // reading.of if rows.ndim else 0
     return Rows(rows.stored[reading.part * size : (reading.part + 1) * size], rows.dtype)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
 
-from backprobe.diff.conventions import BIAS, GATES, INPUT, PROJECTIONS, STATE, WEIGHT, plain_segment
+from backprobe.diff.conventions import BIAS, GATES, INPUT, PROJECTIONS, STATE, UPDATE_FIRST, WEIGHT, plain_segment
 from backprobe.diff.matches import BY_PATH, WHOLE, Match, Reading
 from backprobe.diff.modules import Modules, Path
 
@@ -21,11 +23,6 @@ class Packing:
     def matches(self) -> Iterator[Match]:
         """What belongs together, none where neither module is like that."""
         own = _roles(self.whole, self.at)
-        yield from self._attention(own)
-        yield from self._gates(own)
-        yield from self._sums(own)
-
-    def _attention(self, own: Mapping[str, int]) -> Iterator[Match]:
         if "packed " + WEIGHT in own:
             yield from self.projections({WEIGHT: own["packed " + WEIGHT], BIAS: own.get("packed " + BIAS, -1)})
 
@@ -36,44 +33,88 @@ class Packing:
             if all(name in children and name not in beside for name in names):
                 each = [_roles(self.parts, children[name]) for name in names]
                 for role in (WEIGHT, BIAS):
-                    yield from self._each(own.get(role, -1), [one.get(role) for one in each], ())
+                    yield from self._each(own.get(role, -1), [one.get(role) for one in each])
 
-    def _gates(self, own: Mapping[str, int]) -> Iterator[Match]:
-        children = _children(self.parts, self.of)
-        if INPUT + WEIGHT not in own or not all(f"{of}{gate}" in children for of in "ih" for gate in GATES):
-            return
-        inputs, states = ([_roles(self.parts, children[f"{of}{gate}"]) for gate in GATES] for of in "ih")
-        yield from self._each(own[INPUT + WEIGHT], [one.get(WEIGHT) for one in inputs], ())
-        yield from self._each(own.get(STATE + WEIGHT, -1), [one.get(WEIGHT) for one in states], ())
-        for bias, others in _biases(own):
-            yield from self._each(bias, [one.get(BIAS) for one in states], others)
-
-    def _sums(self, own: Mapping[str, int]) -> Iterator[Match]:
-        # Two biases that are added, where the other has their sum.
-        other = _roles(self.parts, self.of).get(BIAS)
-        if other is not None and INPUT + BIAS in own and STATE + BIAS in own:
-            for bias, others in _biases(own):
-                yield self._match(bias, other, Reading(added=others))
-
-    def _each(self, whole: int, parts: Sequence[int | None], added: tuple[int, ...]) -> Iterator[Match]:
+    def _each(self, whole: int, parts: Sequence[int | None]) -> Iterator[Match]:
         # The parts of one parameter, if all are there and together are as large as it is.
         there = [part for part in parts if part is not None]
         if whole < 0 or len(there) < len(parts):
             return
         if sum(map(self.parts.size, there)) == self.whole.size(whole):
             for number, part in enumerate(there):
-                yield self._match(whole, part, Reading(number, len(there), added))
-
-    def _match(self, whole: int, part: int, reading: Reading) -> Match:
-        if self.is_swapped:
-            return Match(part, whole, BY_PATH, readings=(WHOLE, reading))
-        return Match(whole, part, BY_PATH, readings=(reading, WHOLE))
+                reading = Reading(number, len(there))
+                yield (Match(part, whole, BY_PATH, readings=(WHOLE, reading)) if self.is_swapped
+                       else Match(whole, part, BY_PATH, readings=(reading, WHOLE)))  # fmt: skip
 
 
-def _biases(own: Mapping[str, int]) -> list[tuple[int, tuple[int, ...]]]:
-    # Each bias, with the other one, which is added to it.
-    there = [own[role] for role in (INPUT + BIAS, STATE + BIAS, BIAS) if role in own]
-    return [(bias, tuple(other for other in there if other != bias)) for bias in there]
+Slots = dict[tuple[str, str], tuple[int, int, int]]
+"""For the weight or bias of each gate: the position of a parameter, and which of how many parts of it that is."""
+
+
+def recurrent(a: Modules, path: Path, b: Modules, other: Path) -> Iterator[Match]:
+    """What belongs together in two recurrent cells, whose parameters hold their gates in some order, or one each."""
+    slots = _slots(a, path), _slots(b, other)
+    gates = [gate for role, gate in slots[0] if role == STATE + WEIGHT and (role, gate) in slots[1]]
+    for role in (INPUT + WEIGHT, STATE + WEIGHT):
+        yield from _joined([(slots[0].get((role, gate)), slots[1].get((role, gate)), (), ()) for gate in gates])
+    found: list[Any] = []
+    for gate in gates:
+        own, others = ([one[role, gate] for role in (INPUT + BIAS, STATE + BIAS) if (role, gate) in one]
+                       for one in slots)  # fmt: skip
+        if len(own) == len(others) or (gate == "n" and len(gates) > 1):  # which weighs the second bias
+            found += [(*pair, (), ()) for pair in zip(own, others, strict=False)]
+        elif all(len({at for at, _, _ in each}) == len(each) for each in (own, others)):
+            found += [(*pair, _others(own, pair[0]), _others(others, pair[1])) for pair in product(own, others)]
+    yield from _joined(found)
+
+
+def _others(each: Sequence[tuple[int, int, int]], one: tuple[int, int, int]) -> tuple[int, ...]:
+    return tuple(at for at, _, _ in each if at != one[0])
+
+
+def _joined(found: Sequence[tuple[Any, Any, tuple[int, ...], tuple[int, ...]]]) -> Iterator[Match]:
+    # Matches of parts; of whole parameters where both have the same parts in the same order.
+    groups: dict[Any, list[tuple[Reading, Reading]]] = {}
+    for one, two, *added in found:
+        if one is not None and two is not None:
+            both = Reading(one[1], one[2], added[0]), Reading(two[1], two[2], added[1])
+            groups.setdefault((one[0], two[0], *added), []).append(both)
+    for (at, other, own, more), parts in groups.items():
+        if all(first.part == second.part and first.of == second.of == len(parts) for first, second in parts):
+            parts = [(Reading(added=own), Reading(added=more))]
+        yield from (Match(at, other, BY_PATH, readings=both) for both in parts)
+
+
+def _slots(modules: Modules, path: Path) -> Slots:
+    own, found = _roles(modules, path), Slots()
+    children = {name: _roles(modules, child) for name, child in _children(modules, path).items()}
+    gates = _gates(modules, own, children)
+    both = BIAS in own and len(modules.entries[own[BIAS]].shape or ()) == 2  # biases in one parameter, as in Keras
+    for letter, prefix in (("i", INPUT), ("h", STATE)):
+        whole = {role.removeprefix(prefix): at for role, at in own.items() if role.startswith(prefix)}
+        if BIAS in own and (both or letter == "i"):
+            whole = {BIAS: own[BIAS], **whole}
+        whole |= children.get(f"dense_{letter}", {})
+        for number, gate in enumerate(gates):
+            alone = children.get(f"{letter}{gate}", {})
+            found |= {(prefix + role, gate): (at, 0, 1) for role, at in alone.items()}
+            for role, at in whole.items():
+                of = len(gates) * (1 + (both and role == BIAS))
+                if modules.leaf(at) != "bias_n":
+                    found[prefix + role, gate] = at, number + (of - len(gates)) * (letter == "h"), of
+                elif gate == "n":
+                    found[prefix + role, gate] = at, 0, 1
+    return found
+
+
+def _gates(modules: Modules, own: Mapping[str, int], children: Mapping[str, Mapping[str, int]]) -> str:
+    # The gates of a cell, in the order in which one parameter holds them; none of what is no cell.
+    whole = own.get(STATE + WEIGHT, children.get("dense_h", {}).get(WEIGHT))
+    if whole is None:
+        return next((gates for gates in GATES if all(f"h{gate}" in children for gate in gates)), "")
+    sizes = sorted(modules.entries[whole].shape or (1, 0))
+    order = [gates for gates in GATES if len(gates) * sizes[0] == sizes[-1]]
+    return order[-1 if modules.leaf(whole) == UPDATE_FIRST else 0] if order else ""
 
 
 def _roles(modules: Modules, path: Path) -> dict[str, int]:

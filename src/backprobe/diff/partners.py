@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.diff.conventions import BIAS, WEIGHT, plain_segment
 from backprobe.diff.matches import BY_PATH, BY_PLACE, Match
 from backprobe.diff.modules import Modules, Path
-from backprobe.diff.packed import Packing
+from backprobe.diff.packed import Packing, recurrent
 from backprobe.diff.side import Side
 
 
@@ -117,8 +117,6 @@ class Partners:
                 own = {whole.role(one): one for one in whole.leaves.get(child, {}).values()}
                 if own.keys() <= {WEIGHT, BIAS}:
                     self._add_all(packing.projections(own))
-            inner = Packing(whole, at, parts, parts.cell(of), is_swapped=is_swapped)
-            self._add_all(inner.matches())
 
     def _add_all(self, found: Iterable[Match]) -> None:
         # Matches of parts: those of one parameter together.
@@ -131,6 +129,7 @@ class Partners:
     def _leaves(self, path: Path, other: Path, how: str) -> None:
         # Match the parameters of two modules themselves: by name, by role, and what is left by its place.
         a, b = self.a, self.b
+        self._add_all(recurrent(a, a.cell(path), b, b.cell(other)))
         path, other = (path, b.cell(other)) if path in a.leaves else (a.cell(path), other)
         for key, other_key, most, found_how in (
             (a.leaf, b.leaf, 1, how), (a.role, b.role, 1, how), (a.size, b.size, 0, BY_PLACE)

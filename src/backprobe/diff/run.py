@@ -15,7 +15,7 @@ from backprobe.diff.divergences import findings_of
 from backprobe.diff.floor import Measured, NoiseFloor
 from backprobe.diff.layout import layouts_of
 from backprobe.diff.matches import BY_PLACE
-from backprobe.diff.orders import Orders
+from backprobe.diff.orders import Orders, feature_maps
 from backprobe.diff.pairs import NO_NUMBER, ONE_SIDED
 from backprobe.diff.rename import renames_of
 from backprobe.diff.report import DiffReport
@@ -56,7 +56,7 @@ def compared(
     factor, scaled = _factor(first, second)
     leaves = [[partition(name, ".")[-1] for name in _paths(side)] for side in (a, b)]
     conventions = conventions_of(convention, [first.framework, second.framework], leaves)
-    orders = Orders(layouts_of(layout, first, second), conventions)
+    orders = Orders(layouts_of(layout, first, second), conventions, feature_maps([first, second], conventions))
     comparison = Comparison(a, b, alignment.matches, orders, noise, factor, given)
     found = settle(comparison) if settled is None else settled
     if found:

@@ -1,4 +1,4 @@
-"""Trainings of which every gradient is exactly 0: that they are, and where the recorded gradients become it."""
+"""Gradients that are exactly 0: every one of a training, and where they become it; or one behind a flat operation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.zero_gradients import CODE
+from backprobe.backends.zero_gradients import BEHIND, CODE
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, say
@@ -16,7 +16,12 @@ from backprobe.record.reasons import Note
 
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
-    """The report, with the gradients that are all 0 before all else."""
+    """The report, with the gradients that are all 0 before all else, or the single ones that are."""
+    behind = tuple(finding(BEHIND, one.fields["name"], line_in(one.fields), flow.record.framework,
+                           value=repr(one.fields["name"]), operations=one.fields["operations"])
+                   for one in flow.record.notes if one.code == BEHIND)  # fmt: skip
+    if behind:
+        return Report(report.heading, (*behind, *report.findings), report.notes)
     note = next((note for note in flow.record.notes if note.code == CODE), None)
     if note is None:
         return report

@@ -159,6 +159,10 @@ CAUSES = {
     "backward_not_run.raised_next": "the error has a note with what the recording knows of it",
     "backward_not_run.late": "{value} got its name only after backward() had run, so its gradient was not recorded",
     "backward_not_run.late_next": "give it a name before backward()",
+    "zero_behind_stops": "the gradient of {value} is exactly 0: every path from it to the output goes through an "
+                         "operation that has no derivative or a derivative of 0: {operations}",
+    "zero_behind_stops_next": "leave it out of what is differentiated; or use a smooth function there, as sigmoid "
+                              "for a step",
     "all_zero": "{gradients} exactly 0",
     "all_zero_next": "print what {target} is computed from: a factor that is 0, a flat operation or terms that cancel "
                      "give 0",

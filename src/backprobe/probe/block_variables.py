@@ -73,8 +73,8 @@ def _output_of(
     words = Words("the block", SCALAR, REAL, framework, one.key)
     if one.of is None and not computed:
         raise NothingToDifferentiate(
-            "the block computes nothing that can be differentiated", asked=asked,
-            found="no variable that holds a floating tensor made in the block",
+            "no variable of the block holds a value that can be differentiated", asked=asked,
+            found="no floating tensor made in the block, other than of constants, in a variable",
             why="gradients are of a value that the block leaves in a variable, with respect to what it reads",
             next="loss = ..., in the block, from its Variables or from the tensors that it reads",
         )  # fmt: skip

@@ -15,7 +15,7 @@ from backprobe.backends.discover import load_arrays
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener
 from backprobe.backends.protocol import Backend
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
-from backprobe.backends.zero_gradients import all_zero
+from backprobe.backends.zero_gradients import all_zero, zero_behind
 from backprobe.errors import BackprobeError, NothingToDifferentiate
 from backprobe.explain.all_zero import is_zero
 from backprobe.findings.report import Finding, Report
@@ -105,7 +105,7 @@ class ScriptGradients:
                     record = run.record(args, kwargs).record
                     unused = asked.unused()
                 record = counted(record, asked.wrt, unused, asked.trained)
-                return self.judge(Recording(with_zeros(record, asked.wrt)))
+                return self.judge(Recording(with_zeros(record, asked)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
                 found = _where_traced(error, self.backend)
                 return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found, complete=False)
@@ -130,13 +130,16 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
             if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
 
 
-def with_zeros(record: Record, wrt: frozenset[str]) -> Record:
-    """The record, with a note if the gradients of all arguments that are differentiated are exactly 0."""
-    arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, wrt)]
+def with_zeros(record: Record, asked: GuardedGradient) -> Record:
+    """The record, with a note if the gradients of all arguments that are differentiated are exactly 0; else with one on
+    each that is, and for which the derivative stops on every way to the output.
+    """
+    arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, asked.wrt)]
     there = [one for one in entries if one.status is GradStatus.OK]
-    if not there or not all(is_zero(arrays, one.held_grad) for one in there):
-        return record
-    return replace(record, notes=(*record.notes, all_zero([one.name for one in there])))
+    zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
+    stopping = asked.stopping(zero) if 0 < len(zero) < len(there) else {}
+    notes = [zero_behind(name, by) for name, by in stopping.items()] if len(zero) < len(there) else [all_zero(zero)]
+    return replace(record, notes=(*record.notes, *notes)) if zero else record
 
 
 def counted(

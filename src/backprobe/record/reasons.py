@@ -221,6 +221,8 @@ SENTENCES = {
     "backward_unrecorded": "{functions} runs during the backward pass, where nothing is recorded of what it calls: "
                            "{names} ({at}: {text})",
     "all_zero": "{gradients} exactly 0: {names}",
+    "zero_behind_stops": "the gradient of {name!r} is exactly 0: every path from it to the output goes through an "
+                         "operation that has no derivative or a derivative of 0: {operations}",
     "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
     "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 import backprobe as bp
 from ports.port import TOKENS, Port, images, in_torch, mean_square, weights
-from ports.torch_models import HEADS, WIDTH, Cnn, Mlp, Recurrent, Torch, seeded
+from ports.torch_models import HEADS, WIDTH, Cnn, GruCell, Mlp, Recurrent, Torch, seeded
 
 KEY = jax.random.key(0)
 ONE = TOKENS[0]
@@ -147,6 +147,30 @@ def transformer(is_faulty):
     return in_torch(model, ONE), bp.probe(port, of=mean_square)(jnp.asarray(ONE))
 
 
+class JaxGru(eqx.Module):
+    embed: eqx.nn.Embedding
+    cell: eqx.nn.GRUCell
+    head: eqx.nn.Linear
+
+    def __call__(self, tokens):
+        x, h = jax.vmap(self.embed)(tokens), jnp.zeros(5)
+        for step in range(len(tokens)):
+            h = self.cell(x[step], h)
+        return self.head(h)
+
+
+def gru(is_faulty):
+    model = seeded(GruCell)
+    given = weights(model)
+    own, state = given["cell.bias_ih"], given["cell.bias_hh"]
+    cell = with_weights(
+        eqx.nn.GRUCell(4, 5, key=KEY), weight_ih=given["cell.weight_ih"], weight_hh=given["cell.weight_hh"],
+        bias=jnp.concatenate([own[:10] + state[:10], own[10:]]), bias_n=own[10:] if is_faulty else state[10:],
+    )  # fmt: skip
+    port = JaxGru(embed(given), cell, linear(given, "head"))
+    return in_torch(model, ONE), bp.probe(port, of=mean_square)(jnp.asarray(ONE))
+
+
 MNIST = "https://docs.kidger.site/equinox/examples/mnist/"
 RNN = "https://docs.kidger.site/equinox/examples/train_rnn/"
 BERT = "https://docs.kidger.site/equinox/examples/bert/"
@@ -155,5 +179,6 @@ EQUINOX = (
     Port("equinox-mlp", mlp, "a weight that is transposed", ("linear2.weight",)),
     Port("equinox-cnn", cnn, "the axes of a window exchanged", ("conv2.weight",), is_whole=False, address=MNIST),
     Port("equinox-lstm", recurrent, "a bias that is left out", ("cell.bias_ih",), address=RNN),
+    Port("equinox-gru", gru, "the bias of one gate taken for another", ("cell.bias_hh",)),
     Port("equinox-attention", transformer, "another epsilon", ("ln_1",), is_whole=False, address=BERT),
 )  # fmt: skip

@@ -1,11 +1,28 @@
 """Ports to Keras, on TensorFlow."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import backprobe as bp
 from ports.port import TOKENS, Port, images, in_torch, weights
-from ports.torch_models import HEADS, WIDTH, WORDS, Attention, Cnn, Lstm, Mlp, Residual, Torch, Transformer, seeded
+from ports.torch_models import (
+    HEADS,
+    WIDTH,
+    WORDS,
+    Attention,
+    Cnn,
+    Flattened,
+    Gru,
+    Lstm,
+    Mlp,
+    Residual,
+    Stacked,
+    Torch,
+    Transformer,
+    Upsampling,
+    seeded,
+)
 
 layers = keras.layers
 
@@ -101,6 +118,103 @@ def lstm(is_faulty):
     return in_torch(model, TOKENS), recorded(port, TOKENS)
 
 
+def recurrent(given, name, end="_l0"):
+    """The weights of an LSTM, the sum of the two biases last."""
+    own, state, first, second = (
+        given[f"{name}.{one}{end}"] for one in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    return [own.T, state.T, first + second]
+
+
+def in_words(given, layers_of, end):
+    """A model of tokens with these layers between its embedding and its head."""
+    words = keras.Input((None,), dtype="int32")
+    y = layers.Embedding(WORDS, 4, name="embed")(words)
+    for layer in layers_of:
+        y = layer(y)
+    port = keras.Model(words, layers.Dense(3, name="head")(end(y)))
+    port.get_layer("embed").set_weights([given["embed.weight"]])
+    port.get_layer("head").set_weights(linear(given, "head"))
+    return port
+
+
+def gru(is_faulty):
+    keras.utils.clear_session()
+    model = seeded(Gru)
+    given = numbers(model)
+    layer = layers.GRU(5, name="gru")
+    port = in_words(given, [layer], lambda y: y)
+    order = [*range(15)] if is_faulty else [*range(5, 10), *range(5), *range(10, 15)]
+    own, state, *biases = (given[f"gru.{one}_l0"] for one in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    layer.set_weights([own.T[:, order], state.T[:, order], np.stack(biases)[:, order]])
+    return in_torch(model, TOKENS), recorded(port, TOKENS)
+
+
+class Summed(layers.Layer):
+    def call(self, y):
+        return tf.reduce_sum(y, 1)
+
+
+def stacked(is_faulty):
+    keras.utils.clear_session()
+    model = seeded(Stacked)
+    given = numbers(model)
+    each = [layers.LSTM(5, return_sequences=True) for _ in range(2)]
+    port = in_words(given, each, Summed())
+    for at, layer in enumerate(each):
+        layer.set_weights(recurrent(given, "lstm", f"_l{at}"))
+    if is_faulty:
+        own, state, bias = each[1].get_weights()
+        each[1].set_weights([own, state.T.reshape(state.shape), bias])
+    return in_torch(model, TOKENS), recorded(port, TOKENS)
+
+
+def bidirectional(is_faulty):
+    keras.utils.clear_session()
+    model = seeded(Stacked, 1, True)
+    given = numbers(model)
+    layer = layers.Bidirectional(layers.LSTM(5, return_sequences=True))
+    port = in_words(given, [layer], Summed())
+    forward, backward = (recurrent(given, "lstm", end) for end in ("_l0", "_l0_reverse"))
+    if is_faulty:
+        backward[0] = forward[0]
+    layer.set_weights([*forward, *backward])
+    return in_torch(model, TOKENS), recorded(port, TOKENS)
+
+
+def upsampling(is_faulty):
+    keras.utils.clear_session()
+    model, x = seeded(Upsampling), images(2, 3, 4, 4)
+    given = numbers(model)
+    image = keras.Input((4, 4, 3))
+    y = layers.ReLU()(layers.DepthwiseConv2D(3, padding="same", name="depthwise")(image))
+    y = layers.ReLU()(layers.Conv2D(4, 1, name="pointwise")(y))
+    port = keras.Model(image, layers.Conv2DTranspose(2, 3, 3, name="up")(y))
+    depth = given["depthwise.weight"].transpose(2, 3, 0, 1)
+    port.get_layer("depthwise").set_weights([depth, given["depthwise.bias"]])
+    port.get_layer("pointwise").set_weights(conv(given, "pointwise"))
+    kernel = given["up.weight"].transpose(2, 3, 1, 0)
+    port.get_layer("up").set_weights([kernel.swapaxes(0, 1) if is_faulty else kernel, given["up.bias"]])
+    return in_torch(model, x), recorded(port, x.transpose(0, 2, 3, 1))
+
+
+def flattened(is_faulty):
+    keras.utils.clear_session()
+    model, x = seeded(Flattened), images(2, 2, 4, 2)
+    given = numbers(model)
+    port = keras.Sequential([
+        layers.Conv2D(3, 3, padding="same"), layers.ReLU(), layers.Flatten(), layers.Dense(6), layers.ReLU(),
+        layers.Dense(2),
+    ])  # fmt: skip
+    port.build((None, 4, 2, 2))
+    rows = given["hidden.weight"].reshape(6, 3, 4, 2)
+    rows = rows if is_faulty else rows.transpose(0, 2, 3, 1)
+    port.layers[0].set_weights(conv(given, "conv"))
+    port.layers[3].set_weights([rows.reshape(6, -1).T, given["hidden.bias"]])
+    port.layers[5].set_weights(linear(given, "fc"))
+    return in_torch(model, x), recorded(port, x.transpose(0, 2, 3, 1))
+
+
 def projections(given):
     """What the attention of Keras holds, from the one parameter that PyTorch has."""
     found = []
@@ -189,6 +303,12 @@ KERAS = (
     Port("keras-cnn", cnn, "the axes of a window exchanged", ("conv2.weight",), is_whole=False, address=CONVNET),
     Port("keras-batch-norm", residual, "another epsilon", ("bn1",), is_whole=False),
     Port("keras-lstm", lstm, "two gates exchanged", ("lstm.weight_ih_l0",), is_whole=False, address=IMDB),
+    Port("keras-gru", gru, "two gates exchanged", ("gru.weight_ih_l0",), is_whole=False),
+    Port("keras-stacked", stacked, "a weight that is transposed", ("lstm.weight_hh_l1",), is_whole=False),
+    Port("keras-bidirectional", bidirectional, "one direction taken for the other", ("lstm.weight_ih_l0_reverse",),
+         is_whole=False, address=IMDB),
+    Port("keras-upsampling", upsampling, "the axes of a window exchanged", ("up.weight",), is_whole=False),
+    Port("keras-flatten", flattened, "rows in the order of PyTorch", ("hidden.weight", "hidden"), is_whole=False),
     Port("keras-attention", attention, "another epsilon", ("ln_2",), is_whole=False, address=TEXT),
     Port("keras-separate", separate, "q and k exchanged", ("attn.q.weight",), is_whole=False),
 )  # fmt: skip

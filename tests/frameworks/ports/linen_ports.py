@@ -5,7 +5,20 @@ from flax import linen as nn
 
 import backprobe as bp
 from ports.port import TOKENS, Port, images, in_torch, mean_square, weights
-from ports.torch_models import HEADS, WIDTH, WORDS, Attention, Cnn, Recurrent, Residual, Stack, Transformer, seeded
+from ports.torch_models import (
+    HEADS,
+    WIDTH,
+    WORDS,
+    Attention,
+    Cnn,
+    Flattened,
+    GruCell,
+    Recurrent,
+    Residual,
+    Stack,
+    Transformer,
+    seeded,
+)
 
 
 def linear(given, name):
@@ -150,6 +163,49 @@ def transformer(is_faulty):
     return in_torch(model, TOKENS), recorded(JaxTransformer(), params, jnp.asarray(TOKENS))
 
 
+class JaxGru(nn.Module):
+    def setup(self):
+        self.embed, self.cell, self.head = nn.Embed(WORDS, 4), nn.GRUCell(5), nn.Dense(3)
+
+    def __call__(self, tokens):
+        x = self.embed(tokens)
+        h = jnp.zeros((x.shape[0], 5))
+        for step in range(x.shape[1]):
+            h, _ = self.cell(h, x[:, step])
+        return self.head(h)
+
+
+def gru(is_faulty):
+    model = seeded(GruCell)
+    given = weights(model)
+    own, state, cell = given["cell.bias_ih"], given["cell.bias_hh"], {}
+    for at, gate in enumerate("zrn" if is_faulty else "rzn"):
+        part = slice(at * 5, at * 5 + 5)
+        bias = own[part] if gate == "n" else own[part] + state[part]
+        cell[f"i{gate}"] = {"kernel": given["cell.weight_ih"][part].T, "bias": bias}
+        cell[f"h{gate}"] = {"kernel": given["cell.weight_hh"][part].T}
+    cell["hn"]["bias"] = state[10:]
+    params = {"embed": {"embedding": given["embed.weight"]}, "cell": cell, "head": linear(given, "head")}
+    return in_torch(model, TOKENS), recorded(JaxGru(), params, jnp.asarray(TOKENS))
+
+
+class JaxFlattened(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.relu(nn.Conv(3, (3, 3), name="conv")(x))
+        return nn.Dense(2, name="fc")(nn.relu(nn.Dense(6, name="hidden")(x.reshape(x.shape[0], -1))))
+
+
+def flattened(is_faulty):
+    model, x = seeded(Flattened), images(2, 2, 4, 2)
+    given = weights(model)
+    rows = given["hidden.weight"].reshape(6, 3, 4, 2)
+    rows = rows if is_faulty else rows.transpose(0, 2, 3, 1)
+    params = {"conv": conv(given, "conv"), "hidden": {"kernel": rows.reshape(6, -1).T, "bias": given["hidden.bias"]},
+              "fc": linear(given, "fc")}  # fmt: skip
+    return in_torch(model, x), recorded(JaxFlattened(), params, jnp.asarray(x).transpose(0, 2, 3, 1))
+
+
 README = "https://github.com/google/flax/blob/main/README.md"
 IMAGENET = "https://github.com/google/flax/blob/main/examples/imagenet/models.py"
 SEQ2SEQ = "https://github.com/google/flax/blob/main/examples/seq2seq/models.py"
@@ -161,5 +217,7 @@ LINEN = (
     Port("linen-batch-norm", residual, "another epsilon", ("bn2",), is_whole=False, address=IMAGENET),
     Port("linen-lstm", recurrent, "the weight of a gate not transposed", ("cell.weight_hh",), is_whole=False,
          address=SEQ2SEQ),
+    Port("linen-gru", gru, "two gates exchanged", ("cell.weight_ih",), is_whole=False),
+    Port("linen-flatten", flattened, "rows in the order of PyTorch", ("hidden.weight", "hidden")),
     Port("linen-attention", transformer, "q and k exchanged", ("attn.query.weight",), address=LM1B),
 )  # fmt: skip

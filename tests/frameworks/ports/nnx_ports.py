@@ -14,6 +14,7 @@ from ports.torch_models import (
     WORDS,
     Attention,
     Cnn,
+    GruCell,
     InputFirst,
     Mlp,
     OneProjection,
@@ -21,6 +22,7 @@ from ports.torch_models import (
     Residual,
     Torch,
     Transformer,
+    Upsampling,
     heads,
     seeded,
 )
@@ -234,6 +236,53 @@ def packed(is_faulty):
     return in_torch(model, TOKENS), bp.probe(port, of=mean_square)(jnp.asarray(TOKENS))
 
 
+class JaxGru(nnx.Module):
+    """The cell of NNX adds one bias alone: the reference has 0 for the other."""
+
+    def __init__(self, given, is_faulty):
+        self.embed, self.head, self.cell = embed(given), linear(given, "head"), nnx.GRUCell(4, 5, rngs=EMPTY)
+        self.cell.dense_i.kernel[...], self.cell.dense_i.bias[...] = given["cell.weight_ih"].T, given["cell.bias_ih"]
+        order = [*range(5, 10), *range(5), *range(10, 15)] if is_faulty else [*range(15)]
+        self.cell.dense_h.kernel[...] = given["cell.weight_hh"][jnp.array(order)].T
+
+    def __call__(self, tokens):
+        x = self.embed(tokens)
+        h = jnp.zeros((x.shape[0], 5))
+        for step in range(x.shape[1]):
+            h, _ = self.cell(h, x[:, step])
+        return self.head(h)
+
+
+def gru(is_faulty):
+    model = seeded(GruCell)
+    model.cell.bias_hh.data.zero_()
+    port = JaxGru(weights(model), is_faulty)
+    return in_torch(model, TOKENS), bp.probe(port, of=mean_square)(jnp.asarray(TOKENS))
+
+
+class JaxUpsampling(nnx.Module):
+    def __init__(self, given, is_faulty):
+        self.depthwise, self.pointwise = (
+            nnx.Conv(3, 3, (3, 3), feature_group_count=3, rngs=EMPTY),
+            conv(given, "pointwise"),
+        )
+        self.depthwise.kernel[...], self.depthwise.bias[...] = (
+            given["depthwise.weight"].transpose(2, 3, 1, 0), given["depthwise.bias"]
+        )  # fmt: skip
+        self.up = nnx.ConvTranspose(4, 2, (3, 3), 3, padding="VALID", transpose_kernel=True, rngs=EMPTY)
+        kernel = given["up.weight"].transpose(2, 3, 1, 0)
+        self.up.kernel[...], self.up.bias[...] = kernel.swapaxes(0, 1) if is_faulty else kernel, given["up.bias"]
+
+    def __call__(self, x):
+        return self.up(nnx.relu(self.pointwise(nnx.relu(self.depthwise(x)))))
+
+
+def upsampling(is_faulty):
+    model, x = seeded(Upsampling), images(2, 3, 4, 4)
+    port = JaxUpsampling(weights(model), is_faulty)
+    return in_torch(model, x), bp.probe(port, of=mean_square)(jnp.asarray(x).transpose(0, 2, 3, 1))
+
+
 BASICS = "https://flax.readthedocs.io/en/latest/nnx_basics.html"
 MNIST = "https://flax.readthedocs.io/en/latest/mnist_tutorial.html"
 MINI_GPT = "https://docs.jaxstack.ai/en/latest/JAX_for_LLM_pretraining.html"
@@ -245,6 +294,8 @@ NNX = (
     Port("nnx-cnn", cnn, "the axes of a window exchanged", ("conv2.weight",), address=MNIST),
     Port("nnx-batch-norm", residual, "another epsilon", ("bn1",), is_whole=False),
     Port("nnx-lstm", recurrent, "two gates exchanged", ("cell.weight_ih",), is_whole=False),
+    Port("nnx-gru", gru, "two gates exchanged", ("cell.weight_hh",), is_whole=False),
+    Port("nnx-upsampling", upsampling, "the axes of a window exchanged", ("up.weight",)),
     Port("nnx-separate", separate, "attention without its scale", ("attn.o",)),
     Port("nnx-one-projection", one_projection, "another epsilon", ("ln_1",), address=NANO_GPT),
     Port("nnx-input-first", input_first, "a weight that is transposed", ("attn.c_proj.weight", "attn.c_proj"),

@@ -180,3 +180,68 @@ class InputFirst(OneProjection):
     def __init__(self):
         super().__init__()
         self.c_attn, self.c_proj = InputOutput(WIDTH, 3 * WIDTH), InputOutput(WIDTH, WIDTH)
+
+
+class GruCell(nn.Module):
+    """A cell with three gates, one step after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.cell, self.head = nn.Embedding(WORDS, 4), nn.GRUCell(4, 5), nn.Linear(5, 3)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        h = torch.zeros(*x.shape[:-2], 5)
+        for step in range(x.shape[-2]):
+            h = self.cell(x[..., step, :], h)
+        return self.head(h)
+
+
+class Gru(nn.Module):
+    """The layer, which runs all steps at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.gru, self.head = nn.Embedding(WORDS, 4), nn.GRU(4, 5, batch_first=True), nn.Linear(5, 3)
+
+    def forward(self, tokens):
+        x, _ = self.gru(self.embed(tokens))
+        return self.head(x[:, -1])
+
+
+class Stacked(nn.Module):
+    """Two layers, each in both directions, or one of that."""
+
+    def __init__(self, layers=2, bidirectional=False):
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, 4)
+        self.lstm = nn.LSTM(4, 5, layers, batch_first=True, bidirectional=bidirectional)
+        self.head = nn.Linear(10 if bidirectional else 5, 3)
+
+    def forward(self, tokens):
+        x, _ = self.lstm(self.embed(tokens))
+        return self.head(x.sum(1))
+
+
+class Upsampling(nn.Module):
+    """A depthwise convolution, a pointwise one and a transposed one."""
+
+    def __init__(self):
+        super().__init__()
+        self.depthwise, self.pointwise = nn.Conv2d(3, 3, 3, padding=1, groups=3), nn.Conv2d(3, 4, 1)
+        self.up = nn.ConvTranspose2d(4, 2, 3, stride=3)
+
+    def forward(self, x):
+        return self.up(F.relu(self.pointwise(F.relu(self.depthwise(x)))))
+
+
+class Flattened(nn.Module):
+    """A linear layer behind the whole feature map."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.hidden, self.fc = nn.Conv2d(2, 3, 3, padding=1), nn.Linear(3 * 4 * 2, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        x = F.relu(self.conv(x))
+        return self.fc(F.relu(self.hidden(x.flatten(1))))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -20,11 +20,13 @@ import jax
 
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener, Repeating
 from backprobe.backends.jax import models, private
+from backprobe.backends.jax.derivative_flow import stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import OF_PYTHON, Kept
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 from backprobe.source.frames import forget, name_in
 
 JACREV = "jax.jacrev"
@@ -131,6 +133,17 @@ class JaxGuardedGradient(GuardedGradient):
         return tuple(args), jax.tree.map(at, self.given[1])
 
     def unused(self) -> set[str]:
+        names, closed = self._traced()
+        used = private.read_by(closed.jaxpr)
+        return {name for name, var in zip(names, closed.jaxpr.invars, strict=True) if id(var) not in used}
+
+    def stopping(self, names: Collection[str]) -> dict[str, list[tuple[str, Source | None]]]:
+        known, closed = self._traced()
+        return {known[at]: found for at, found in
+                stopping(closed, [at for at, name in enumerate(known) if name in names]).items()}  # fmt: skip
+
+    def _traced(self) -> tuple[list[str], Any]:
+        # The jaxpr of the function and the names of its inputs, which are what is differentiated.
         args, kwargs = self.arguments()
         held = [args[at] if part is None else part[0] for at, part in enumerate(self.parts)]
         given = [held[at] for at in self.positions]
@@ -147,10 +160,7 @@ class JaxGuardedGradient(GuardedGradient):
             found = self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
             return found[0] if self.has_aux else found
 
-        jaxpr = jax.make_jaxpr(run)(*[leaves[at] for at in arrays]).jaxpr
-        used = {id(var) for equation in jaxpr.eqns for var in equation.invars} | {id(var) for var in jaxpr.outvars}
-        names = _named(self.names, given)
-        return {name for name, var in zip(names, jaxpr.invars, strict=True) if id(var) not in used}
+        return list(_named(self.names, given)), jax.make_jaxpr(run)(*[leaves[at] for at in arrays])
 
 
 class GradientHearing(Repeating):

@@ -21,7 +21,7 @@ def flows(jaxpr: Any, captured: Collection[int]) -> dict[int, set[int]]:
 
     In a loop they are those of the same step, and of the one before where that hands them on.
     """
-    walk = _Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["key"] in captured)
+    walk = Walk(lambda equation: equation.primitive in (mark_p, within_p) and equation.params["key"] in captured)
     walk.through(jaxpr, [NONE] * len(jaxpr.invars))
     return walk.into
 
@@ -31,39 +31,40 @@ def computed_from(closed: ClosedJaxpr, given: Sequence[bool]) -> dict[int, bool]
 
     The constants are inputs too, and come first.
     """
-    walk = _Walk(lambda equation: equation.primitive in (tap_p, peek_p))
+    walk = Walk(lambda equation: equation.primitive in (tap_p, peek_p))
     constants = len(closed.consts)
     known = [GIVEN if one else NONE for one in given]
     walk.through(closed.jaxpr, known[constants:], known[:constants])
     return {key: not GIVEN.isdisjoint(reached([key], lambda each: walk.into.get(each, ()))) for key in walk.into}
 
 
-class _Walk:
-    # Goes through a jaxpr in order, and knows of each variable the marks that it comes from.
+class Walk:
+    """Goes through a jaxpr in order, and knows of each variable the marks that it comes from."""
+
     def __init__(self, is_mark: Callable[[Any], bool]) -> None:
         self.is_mark = is_mark
         self.into: dict[int, set[int]] = {}
 
     def through(self, jaxpr: Any, given: Iterable[Keys], constants: Iterable[Keys] = ()) -> list[Keys]:
-        # What the outputs of a jaxpr come from, by what its inputs do.
+        """The marks that the outputs of a jaxpr come from, by those of its inputs."""
         jaxpr = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
         known: dict[Any, Keys] = dict(zip(jaxpr.invars, given, strict=True))
         known.update(zip(jaxpr.constvars, constants, strict=False))
         for equation in jaxpr.eqns:
             known.update(zip(equation.outvars, self._equation(equation, known), strict=True))
-        return [_of(var, known) for var in jaxpr.outvars]
+        return [key_of(var, known) for var in jaxpr.outvars]
 
     def _equation(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
         if self.is_mark(equation):
             key = equation.params["key"]
-            self.into.setdefault(key, set()).update(_of(equation.invars[0], known) - {key})
+            self.into.setdefault(key, set()).update(key_of(equation.invars[0], known) - {key})
             return [frozenset([key])]
         if any(map(self.is_mark, private.inner_equations(equation))):
-            found = self._entered(equation, [_of(var, known) for var in equation.invars])
+            found = self._entered(equation, [key_of(var, known) for var in equation.invars])
             if found is not None:
                 return found
         outputs = range(len(equation.outvars))
-        return [NONE.union(*(_of(var, known) for var in private.sources(equation, at))) for at in outputs]
+        return [NONE.union(*(key_of(var, known) for var in private.sources(equation, at))) for at in outputs]
 
     def _entered(self, equation: Any, given: list[Keys]) -> list[Keys] | None:
         # What the outputs of an equation with marks inside come from; None of one that is not known.
@@ -86,7 +87,7 @@ class _Walk:
             carry = handed
 
 
-def _of(var: Any, known: dict[Any, Keys]) -> Keys:
+def key_of(var: Any, known: dict[Any, Keys]) -> Keys:
     return NONE if isinstance(var, Literal) else known.get(var, NONE)
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax._src import source_info_util
 from jax._src.interpreters import ad
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
-from jax.extend.core.primitives import scan_p
+from jax.extend.core.primitives import scan_p, while_p
 from jax.interpreters.ad import Zero
 from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
 
@@ -167,6 +167,11 @@ def inner_equations(equation: Any) -> Iterator[Any]:
         yield from equations(jaxpr)
 
 
+def read_by(jaxpr: Any) -> set[int]:
+    """The ids of the variables that its equations read, and of its outputs."""
+    return {id(var) for equation in jaxpr.eqns for var in equation.invars} | {id(var) for var in jaxpr.outvars}
+
+
 def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[Any, Sequence[Any]]:
     """The linear jaxpr of what ``jax.linearize`` returned, and its constants.
 
@@ -287,7 +292,7 @@ def _is_step(value: Any) -> bool:
     return isinstance(value, FunctionType) and value.__code__.co_name in STAGED
 
 
-SCAN = scan_p.name
+SCAN, WHILE = scan_p.name, while_p.name
 
 
 GRADIENT, VJP = "value_and_grad_f", ("vjp", "_vjp")

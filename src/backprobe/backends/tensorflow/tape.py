@@ -65,6 +65,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         return tensors.is_tensor(value)
 
     describe = staticmethod(tensors.describe)
+    opened = staticmethod(tensors.opened)
     identity = staticmethod(tensors.identity)
 
     def is_floating(self, tensor: Any) -> bool:
@@ -131,7 +132,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         if cut is GradStatus.OPAQUE:
             return cut, Reason("recomputed")
         cut = None if carried is not None else cut
-        if cut is None and (unrecorded or any(read.is_followed for read in reads)) and not in_checkpoint():
+        seen = (read.is_followed and (not read.is_variable or self.log.is_read(read.number)) for read in reads)
+        if cut is None and (unrecorded or any(seen)) and not in_checkpoint():
             cut = GradStatus.NO_GRAD if private.is_stopped() else GradStatus.DETACHED
         if cut is not None:
             return cut, Reason("tape_stopped" if cut is GradStatus.NO_GRAD else "no_history")

@@ -45,6 +45,16 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, tf.Tensor) else variable_of(value)
 
 
+OPENED = {tf.SparseTensor: ("values", "indices"), tf.IndexedSlices: ("values", "indices"),
+          tf.RaggedTensor: ("flat_values",)}  # fmt: skip
+"""Sparse and ragged tensors, and what they hold."""
+
+
+def opened(value: Any) -> Any:
+    """A sparse or ragged tensor as a dictionary of tensors; anything else as it is."""
+    return {name: getattr(value, name) for name in OPENED[type(value)]} if type(value) in OPENED else value
+
+
 def is_tensor(value: Any) -> bool:
     """Is it a tensor that has its numbers, or a Variable that has? One of a graph has them in sessions alone, and would
     be read by a node that nobody asked for.

@@ -115,11 +115,12 @@ class UserTapes:
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
         """A tape has given these; of each that is None is noted why."""
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
+        is_filled = any(map(_is_filling, (*args[2:], *kwargs.values())))
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
         missing = [source for source, gradient in came if gradient is None and is_tensor(source)]
         self._count(came)
         with self.log.muted():
-            may_be = [*came] if self.log.cuts.zero else []
+            may_be = [*came] if self.log.cuts.zero or is_filled else []
             zero = [source for source, gradient in may_be if is_tensor(source) and is_zero(gradient)]
         line = users_line(sys._getframe(1)) if missing or zero or not came else None
         if any(gradient is None for _, gradient in came) or zero:
@@ -134,7 +135,8 @@ class UserTapes:
             self.log, known, targets, self.began, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched}
         )
         whys = [(source, way.why(source, private.watches_variables(tape))) for source in missing]
-        whys += [(source, (WhyNone.ZERO, (), cuts)) for source in zero if (cuts := way.zeros(identity(source)))]
+        whys += [(source, (WhyNone.ZERO, (), cuts)) for source in zero
+                 if (cuts := way.zeros(identity(source)) or way.cuts(identity(source)) * is_filled)]  # fmt: skip
         for source, (why, outside, cuts) in whys:
             is_variable = variable_of(source) is not None
             self.asked.append(Asked(
@@ -248,7 +250,7 @@ class _Way:
         is_watched = self._is_watched(number) if variable is None else variable.trainable and watches_variables
         if not is_watched and number not in self.watched:
             return WhyNone.NOT_WATCHED, (), ()
-        cuts = self._cuts(number)
+        cuts = self.cuts(number)
         if cuts:
             return WhyNone.CUT, (), cuts
         left = tuple([one for one in self.log.cuts.left.values()
@@ -273,9 +275,10 @@ class _Way:
         last = [each for each in self.order if each in on_way - seen and each in used]
         return (WhyNone.OUTSIDE if last else WhyNone.UNKNOWN), tuple(last), ()
 
-    def _cuts(self, number: int) -> tuple[Severed, ...]:
-        # The operations on the way from a source to the targets, run while the tape recorded, that let no gradient
-        # through; none where a way is open.
+    def cuts(self, number: int) -> tuple[Severed, ...]:
+        """The operations on the way from a source to the targets, run while the tape recorded, that let no gradient
+        through; none where a way is open.
+        """
         if number in self.before:
             return self._from_source(number, self._closing(number, self.log.cuts.closed))
         return self._from_source(number, self.log.cuts.severed_behind(self.targets))
@@ -314,6 +317,11 @@ class _Way:
             return flowing if self.tape.has(position) else ()
 
         return not self.watched.keys().isdisjoint(reached([number], seen))
+
+
+def _is_filling(option: Any) -> bool:
+    # Does this option of ``gradient`` put zeros in the place of what is not connected?
+    return option is tf.UnconnectedGradients.ZERO or (isinstance(option, str) and option == "zero")
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:

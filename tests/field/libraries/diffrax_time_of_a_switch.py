@@ -1,6 +1,7 @@
 # from: https://github.com/patrick-kidger/diffrax/issues/363
 # exit: 1
-# says: until
+# says: the gradient of .until. is exactly 0
+# never: by_rate|.rate. is exactly
 import diffrax
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 def loss_of(until, rate):
     def field(t, y, args):
         until, rate = args
-        k = jnp.where(t <= until, rate, 0.0)
+        k = jnp.where(t <= until, rate, 0.0)  # <- here
         return -k * y
 
     solution = diffrax.diffeqsolve(
