@@ -15,8 +15,10 @@ from backprobe.errors import BadOption
 from backprobe.record.brief import written
 
 WEIGHT, BIAS, MEAN, VARIANCE = "weight", "bias", "mean", "variance"
-INPUT, STATE = "input ", "state "
-"""Before the role of a parameter of a recurrent layer: what it multiplies, the input or the state before."""
+INPUT, STATE, PACKED = "input ", "state ", "packed "
+"""Before the role of a parameter of a recurrent layer, which multiplies the input or the state before; or of one that
+holds three.
+"""
 
 ROLES = {
     "weight": WEIGHT, "kernel": WEIGHT, "embedding": WEIGHT, "embeddings": WEIGHT, "scale": WEIGHT, "gamma": WEIGHT,
@@ -24,7 +26,7 @@ ROLES = {
     "moving_mean": MEAN, "running_var": VARIANCE, "var": VARIANCE, "moving_variance": VARIANCE,
     "weight_ih": INPUT + WEIGHT, "bias_ih": INPUT + BIAS, "weight_hh": STATE + WEIGHT, "bias_hh": STATE + BIAS,
     "recurrent_kernel": STATE + WEIGHT, "bias_n": STATE + BIAS,
-    "in_proj_weight": "packed " + WEIGHT, "in_proj_bias": "packed " + BIAS,
+    "in_proj_weight": PACKED + WEIGHT, "in_proj_bias": PACKED + BIAS,
 }  # fmt: skip
 """What a parameter is to its layer, by the last part of its name."""
 

@@ -68,10 +68,8 @@ class Orders:
         turned = self._turned(pair)
         whole = tuple(is_turned and reading.of == 1 for is_turned, reading in zip(turned, match.readings, strict=True))
         found = of_weights(b, a, (whole[0], whole[1]))
-        flattened = of_flattened(b, a, (whole[0], whole[1]), self.maps)
-        return [min([found[0], *flattened], key=lambda one: measure(rows[0], one.apply(rows[1])).relative)] if (
-            found and flattened
-        ) else found  # fmt: skip
+        each = [*found[:1], *of_flattened(b, a, (whole[0], whole[1]), self.maps)]
+        return [min(each, key=lambda one: measure(rows[0], one.apply(rows[1])).relative)] if len(each) > 1 else found
 
     def _turned(self, pair: Pair) -> tuple[bool, bool]:
         # Which of the two lies from input to output.

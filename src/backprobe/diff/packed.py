@@ -7,44 +7,27 @@ from itertools import product
 from typing import Any
 
 from backprobe.diff.conventions import BIAS, GATES, INPUT, PROJECTIONS, STATE, UPDATE_FIRST, WEIGHT, plain_segment
-from backprobe.diff.matches import BY_PATH, WHOLE, Match, Reading
+from backprobe.diff.matches import BY_PATH, Match, Reading
 from backprobe.diff.modules import Modules, Path
 
 
-class Packing:
-    """One module of one recording, ``whole``, and one of the other, ``parts``, that may have its parameters in parts.
+def projections(
+    whole: Modules, at: Path, own: Mapping[str, int], parts: Modules, of: Path, *, is_swapped: bool
+) -> Iterator[Match]:  # fmt: skip
+    """Three projections in parameters of one module, by their roles, where the other has one child for each.
 
     ``is_swapped`` says that ``whole`` is of the second recording.
     """
-
-    def __init__(self, whole: Modules, at: Path, parts: Modules, of: Path, *, is_swapped: bool) -> None:
-        self.whole, self.at, self.parts, self.of, self.is_swapped = whole, at, parts, of, is_swapped
-
-    def matches(self) -> Iterator[Match]:
-        """What belongs together, none where neither module is like that."""
-        own = _roles(self.whole, self.at)
-        if "packed " + WEIGHT in own:
-            yield from self.projections({WEIGHT: own["packed " + WEIGHT], BIAS: own.get("packed " + BIAS, -1)})
-
-    def projections(self, own: Mapping[str, int]) -> Iterator[Match]:
-        """Three projections in these parameters, where the other module has one child for each."""
-        children, beside = _children(self.parts, self.of), _children(self.whole, self.at)
-        for names in PROJECTIONS:
-            if all(name in children and name not in beside for name in names):
-                each = [_roles(self.parts, children[name]) for name in names]
-                for role in (WEIGHT, BIAS):
-                    yield from self._each(own.get(role, -1), [one.get(role) for one in each])
-
-    def _each(self, whole: int, parts: Sequence[int | None]) -> Iterator[Match]:
-        # The parts of one parameter, if all are there and together are as large as it is.
-        there = [part for part in parts if part is not None]
-        if whole < 0 or len(there) < len(parts):
-            return
-        if sum(map(self.parts.size, there)) == self.whole.size(whole):
-            for number, part in enumerate(there):
-                reading = Reading(number, len(there))
-                yield (Match(part, whole, BY_PATH, readings=(WHOLE, reading)) if self.is_swapped
-                       else Match(whole, part, BY_PATH, readings=(reading, WHOLE)))  # fmt: skip
+    children, beside = children_of(parts, of), children_of(whole, at)
+    for names in PROJECTIONS:
+        if all(name in children and name not in beside for name in names):
+            each = [roles_of(parts, children[name]) for name in names]
+            for role in (WEIGHT, BIAS):
+                there = [one[role] for one in each if role in one and role in own]
+                if len(there) == len(names) and sum(map(parts.size, there)) == whole.size(own[role]):
+                    yield from _joined([((part, 0, 1), (own[role], number, 3), (), ()) if is_swapped else
+                                        ((own[role], number, 3), (part, 0, 1), (), ())
+                                        for number, part in enumerate(there)])  # fmt: skip
 
 
 Slots = dict[tuple[str, str], tuple[int, int, int]]
@@ -86,8 +69,8 @@ def _joined(found: Sequence[tuple[Any, Any, tuple[int, ...], tuple[int, ...]]]) 
 
 
 def _slots(modules: Modules, path: Path) -> Slots:
-    own, found = _roles(modules, path), Slots()
-    children = {name: _roles(modules, child) for name, child in _children(modules, path).items()}
+    own, found = roles_of(modules, path), Slots()
+    children = {name: roles_of(modules, child) for name, child in children_of(modules, path).items()}
     gates = _gates(modules, own, children)
     both = BIAS in own and len(modules.entries[own[BIAS]].shape or ()) == 2  # biases in one parameter, as in Keras
     for letter, prefix in (("i", INPUT), ("h", STATE)):
@@ -117,9 +100,11 @@ def _gates(modules: Modules, own: Mapping[str, int], children: Mapping[str, Mapp
     return order[-1 if modules.leaf(whole) == UPDATE_FIRST else 0] if order else ""
 
 
-def _roles(modules: Modules, path: Path) -> dict[str, int]:
+def roles_of(modules: Modules, path: Path) -> dict[str, int]:
+    """A module's own parameters, by their roles."""
     return {modules.role(at): at for at in modules.leaves.get(path, {}).values()}
 
 
-def _children(modules: Modules, path: Path) -> dict[str, Path]:
+def children_of(modules: Modules, path: Path) -> dict[str, Path]:
+    """The modules in one, by their names without what libraries add."""
     return {plain_segment(child[-1]): child for child in modules.children.get(path, ())}

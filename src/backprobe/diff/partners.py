@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from backprobe.diff.conventions import BIAS, WEIGHT, plain_segment
+from backprobe.diff.conventions import BIAS, PACKED, WEIGHT, plain_segment
 from backprobe.diff.matches import BY_PATH, BY_PLACE, Match
 from backprobe.diff.modules import Modules, Path
-from backprobe.diff.packed import Packing, recurrent
+from backprobe.diff.packed import projections, recurrent, roles_of
 from backprobe.diff.side import Side
 
 
@@ -111,12 +111,10 @@ class Partners:
         for whole, at, parts, of, is_swapped in (
             (self.a, path, self.b, other, False), (self.b, other, self.a, path, True)
         ):  # fmt: skip
-            packing = Packing(whole, at, parts, of, is_swapped=is_swapped)
-            self._add_all(packing.matches())
-            for child in whole.children.get(at, ()):
-                own = {whole.role(one): one for one in whole.leaves.get(child, {}).values()}
+            packed = {role.removeprefix(PACKED): one for role, one in roles_of(whole, at).items() if PACKED in role}
+            for own in (packed, *(roles_of(whole, child) for child in whole.children.get(at, ()))):
                 if own.keys() <= {WEIGHT, BIAS}:
-                    self._add_all(packing.projections(own))
+                    self._add_all(projections(whole, at, own, parts, of, is_swapped=is_swapped))
 
     def _add_all(self, found: Iterable[Match]) -> None:
         # Matches of parts: those of one parameter together.

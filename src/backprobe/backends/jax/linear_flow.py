@@ -44,6 +44,7 @@ class Walk:
     def __init__(self, is_mark: Callable[[Any], bool]) -> None:
         self.is_mark = is_mark
         self.into: dict[int, set[int]] = {}
+        self.stopped: list[tuple[Any, int]] = []  # equations, and the marks that they let nothing of through
 
     def through(self, jaxpr: Any, given: Iterable[Keys], constants: Iterable[Keys] = ()) -> list[Keys]:
         """The marks that the outputs of a jaxpr come from, by those of its inputs."""
@@ -63,6 +64,9 @@ class Walk:
             found = self._entered(equation, [key_of(var, known) for var in equation.invars])
             if found is not None:
                 return found
+        return self._from(equation, known)
+
+    def _from(self, equation: Any, known: dict[Any, Keys]) -> list[Keys]:
         outputs = range(len(equation.outvars))
         return [NONE.union(*(key_of(var, known) for var in private.sources(equation, at))) for at in outputs]
 
