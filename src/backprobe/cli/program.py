@@ -88,11 +88,11 @@ def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: st
 
 
 def provoked(
-    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, steps: int, backend: str | None
+    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, tries: int, backend: str | None
 ) -> bp.Provocations:
     """The report of ``provoke`` on a function. Raises BadOption, and what the function and ``provoke`` raise."""
     target = load(program)
-    provoke = bp.provoke(target, steps=steps, backend=backend)
+    provoke = bp.provoke(target, tries=tries, backend=backend)
     args, kwargs = called_with(target, words)
     with _inferring(program, words), so_far(bp.Provocations) as made:
         return provoke(*args, **kwargs, bounds=arguments(bounds) or None, seed=seed)

@@ -26,6 +26,11 @@ INTERRUPTED = "backprobe.interrupted"
 STOPPED = 130
 """The exit status after Ctrl-C: 128 and the number of its signal, as shells have it."""
 RENAMED = {"run": "probe"}
+ALL_KINDS = [word for kind in ("value", "grad", "param", "update") for word in ("--what", kind)]
+RENAMED_OPTIONS = {
+    ("watch", "--into"): ["--folder"], ("watch", "--updates"): ALL_KINDS, ("demo", "--into"): ["--folder"],
+    ("provoke", "--steps"): ["--tries"],
+}  # fmt: skip
 
 
 class Refusal(click.ClickException):
@@ -50,7 +55,13 @@ class Verb(click.Command):
         except click.exceptions.NoArgsIsHelpError:
             raise
         except click.UsageError as error:
-            headline = error.format_message().rstrip(".")
+            headline, old = error.format_message().rstrip("."), str(getattr(error, "option_name", ""))
+            if new := RENAMED_OPTIONS.get((str(self.name), old)):
+                words = [word for one in args for word in ([*new[:-1], new[-1] + one[len(old) :]]
+                         if one.partition("=")[0] == old else [one])]  # fmt: skip
+                raise Refusal(
+                    BadOption(f"{old} is now {' '.join(new)}", asked=typed, next=spelled(self.name, *words))
+                ) from error
             raise Refusal(BadOption(headline, asked=typed, next=f"backprobe {self.name} --help")) from error
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import installed
-from backprobe.integrations.trainer_watch import TrainerWatch
+from backprobe.integrations.trainer_watch import CALLED, TrainerWatch
+from backprobe.record.renamed import renamed
 from backprobe.watch import Watch
+from backprobe.watch.options import FOLDER
 
 if TYPE_CHECKING:  # which knows the library only where it is installed
     Callback = object
@@ -26,8 +28,9 @@ class WatchCallback(Callback):
     The options are those of ``bp.watch``, without those that the trainer knows. Raises BadOption.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str], **options: Any) -> None:
-        self._watch = TrainerWatch(run_dir, options)
+    @renamed(CALLED, FOLDER)
+    def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
+        self._watch = TrainerWatch(folder, options)
         self._restored: int | None = None
 
     @property

@@ -12,14 +12,16 @@ from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.record.containers import leaves
 from backprobe.record.options import Option
+from backprobe.record.renamed import renamed
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 __all__ = ["Provocation", "Provocations", "Provoke", "provoke"]
 
-STEPS = 100
+TRIES = 100
 
 
-def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> Provoke:
+@renamed("bp.provoke(f{})", {"steps": "tries={}"})
+def provoke(target: Any, *, tries: int = TRIES, backend: str | None = None) -> Provoke:
     """Make a function or model that, called with an example, searches inputs near it at which it gives NaN or Inf.
 
     >>> import torch, backprobe as bp
@@ -42,7 +44,7 @@ def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> P
     ``bounds`` is a pair of numbers for all arguments, or a dict of pairs by argument; an argument of None is not
     varied. By default a number stays within the range of its argument in the example; one number alone goes from its
     negative to itself. Integers, and arguments that are not floating, are left as they are. ``seed`` is what random
-    numbers begin from in each run of the program, and those of the search. ``steps`` is how many inputs are tried for
+    numbers begin from in each run of the program, and those of the search. ``tries`` is how many inputs are tried for
     each operand, at most.
 
     Random states, buffers of modules and ``.grad`` of parameters are afterwards as they were before. Each run of the
@@ -54,8 +56,8 @@ def provoke(target: Any, *, steps: int = STEPS, backend: str | None = None) -> P
     The search follows the idea of GRIST: Yan et al., "Exposing Numerical Bugs in Deep Learning via Gradient
     Back-Propagation", ESEC/FSE 2021.
     """
-    Option("steps", int, 1, str(STEPS)).check(steps)
-    return Provoke(target, steps, backend)
+    Option("tries", int, 1, str(TRIES)).check(tries)
+    return Provoke(target, tries, backend)
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +65,7 @@ class Provoke:
     """A function or model ready to be provoked: call it with an example."""
 
     target: Any
-    steps: int
+    tries: int
     backend: str | None
 
     def __repr__(self) -> str:
@@ -94,7 +96,7 @@ class Provoke:
         found.refuse(self.target, asked)
         for value in values:
             found.refuse_argument(value, asked)
-        return run_provoke(self.target, found, example, keywords, bounds, seed, self.steps)
+        return run_provoke(self.target, found, example, keywords, bounds, seed, self.tries)
 
 
 def _is_graph(target: Any, backend: str | None) -> bool:

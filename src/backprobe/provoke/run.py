@@ -140,7 +140,7 @@ class _Provoking:
         return Provocation(
             "provoked", first.name, headline, first.source if risk is None else risk.source,
             (*text.facts(risk, self.inputs, number, look.row, steps), *verdict), (), first.remedy, args=args,
-            kwargs=kwargs, broken=broken, change=text.change(self.inputs, look.row), steps=steps, explained=explained,
+            kwargs=kwargs, broken=broken, change=text.change(self.inputs, look.row), tries=steps, explained=explained,
         )  # fmt: skip
 
     def _number(self, risk: Risk, look: Look) -> float | None:
@@ -164,7 +164,7 @@ class _Provoking:
         still = [one for one in self.outcomes if one.risk.place not in self.found]
         notes = [*map(text.how_far, still), *notes, *self._notes()]
         heading = text.heading(self.name, len(self.found), risky, self.taken, bool(self.unsearched))
-        return Provocations(heading, tuple(self.found.values()), tuple(notes), risky=risky, steps=self.taken)
+        return Provocations(heading, tuple(self.found.values()), tuple(notes), risky=risky, tries=self.taken)
 
     def _notes(self) -> list[str]:
         raised = [
