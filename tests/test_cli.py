@@ -514,7 +514,7 @@ def test_the_demo_draws_its_circuits_and_says_where(folder):
 
 def test_the_demo_says_where_it_cannot_draw(folder):
     (folder / "taken").write_text("")
-    code, _, err = invoked("demo", "--into", "taken/in")
+    code, _, err = invoked("demo", "--folder", "taken/in")
     assert code == 2
     assert "the folder taken/in cannot be made" in err
 
