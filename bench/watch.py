@@ -58,11 +58,8 @@ def _calls() -> list[float]:
     found: list[list[float]] = [[], [], []]
     for _ in range(2 * PAIRS + 1):
         for took, every in zip(found, (None, 1000, 1), strict=True):
-            watching = (
-                nullcontext()
-                if every is None
-                else _watched(model, optimizer, select=["**", "!*.weight", "!*.bias"], every=every)
-            )
+            outputs = ["**", "!*.weight", "!*.bias"]
+            watching = nullcontext() if every is None else _watched(model, optimizer, select=outputs, every=every)
             with watching:
                 for _ in range(2):
                     model(x).sum().backward()

@@ -49,7 +49,8 @@ class Verb(click.Command):
     """A command whose bad input is refused with one of our errors."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        typed = ctx.meta[TYPED] = spelled(self.name, *args)
+        given = [*args]  # click takes them out
+        typed = ctx.meta[TYPED] = spelled(self.name, *given)
         try:
             return super().parse_args(ctx, self.placed(ctx, args))
         except click.exceptions.NoArgsIsHelpError:
@@ -57,7 +58,7 @@ class Verb(click.Command):
         except click.UsageError as error:
             headline, old = error.format_message().rstrip("."), str(getattr(error, "option_name", ""))
             if new := RENAMED_OPTIONS.get((str(self.name), old)):
-                words = [word for one in args for word in ([*new[:-1], new[-1] + one[len(old) :]]
+                words = [word for one in given for word in ([*new[:-1], new[-1] + one[len(old) :]]
                          if one.partition("=")[0] == old else [one])]  # fmt: skip
                 raise Refusal(
                     BadOption(f"{old} is now {' '.join(new)}", asked=typed, next=spelled(self.name, *words))

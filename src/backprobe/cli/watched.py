@@ -17,6 +17,7 @@ from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.show.printing import echo
+from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
 
 
@@ -29,11 +30,7 @@ def watched(
     name = Path(file).stem if spec is None else program.rpartition(".")[2]
     into = Path(folder or f"{name}.run")
     _refuse_used(program, words, into, append)
-    options |= {
-        "select": list(select) or None,
-        "pace": bp.Pace(histogram=histogram),
-        **({"what": what} if what else {}),
-    }
+    options |= {"select": list(select) or None, "pace": bp.Pace(histogram=histogram), "what": what or DEFAULT}
     script = ScriptWatch(into, partial(bp.watch, **options))
     status: Any = None
     try:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from backprobe.errors import BadOption, UnknownAttribute
 from backprobe.record.brief import written
 
-ARGUMENT = re.compile(r"\w+=")
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=type[Any])
 Spelling = str | Callable[[Mapping[str, Any]], str]
@@ -37,32 +36,24 @@ def renamed(call: str, names: Mapping[str, Spelling]) -> Callable[[F], F]:
 
 def refuse_renamed(call: str, names: Mapping[str, Spelling], given: Mapping[str, Any]) -> None:
     """Raise BadOption if one of these keywords is an old name."""
-    old = [name for name in given if name in names]
-    if not old:
-        return
-    found = dict.fromkeys(spelling for name in old if (spelling := _spelled(names[name], name, given)))
-    line = next((one for one in found if not ARGUMENT.match(one)), "")
-    raise BadOption(
-        f"{call.partition('(')[0]} has no {', '.join(f'{name}=' for name in old)} any more",
-        asked=", ".join(f"{name}={written(given[name])}" for name in old), next=line or _called(call, found),
-    )  # fmt: skip
-
-
-def _called(call: str, arguments: Iterable[str]) -> str:
-    # With these arguments: one that the call has without its keyword stands there.
-    added = ""
-    for one in arguments:
-        name, _, value = one.partition("=")
+    verb, added = call.partition("(")[0], ""
+    old = {name: value for name, value in given.items() if name in names}
+    new = [one(given) if callable(one := names[name]) else one.format(written(old[name])) for name in old]
+    for one in dict.fromkeys(filter(None, new)):
+        name, is_argument, value = one.partition("=")
+        if not (is_argument and name.isidentifier()):
+            call, added = one, ""
+            break
         placed = re.search(rf"\b{name}\b(?![(=])", call)
-        if placed is None:
-            added += f", {one}"
-        else:
+        if placed is not None:  # without its keyword
             call = call[: placed.start()] + value + call[placed.end() :]
-    return call.format(added)
-
-
-def _spelled(spelling: Spelling, name: str, given: Mapping[str, Any]) -> str:
-    return spelling(given) if callable(spelling) else spelling.format(written(given[name]))
+        else:
+            added += f", {one}"
+    if old:
+        raise BadOption(
+            f"{verb} has no {', '.join(f'{name}=' for name in old)} any more",
+            asked=", ".join(f"{name}={written(value)}" for name, value in old.items()), next=call.replace("{}", added),
+        )  # fmt: skip
 
 
 def renamed_attributes(**names: str) -> Callable[[K], K]:

@@ -16,10 +16,9 @@ from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.disk import is_full
-from backprobe.record.options import Option, check_options
 from backprobe.record.renamed import renamed
 from backprobe.record.stamp import stamp
-from backprobe.watch.options import DEFAULT, FUNCTIONS, KINDS, MODELS, SWITCHES, Pace, Watchable, check_watch, flags_of
+from backprobe.watch.options import DEFAULT, FUNCTIONS, KINDS, MODELS, Pace, Watchable, check_watch, flags_of
 from backprobe.watch.saying import say, stopped
 from backprobe.watch.sinks import Sink
 
@@ -94,7 +93,6 @@ def watch(
     """
     asked = f"bp.watch({name_of(model)}, {cut(written(folder))})"
     check_watch(locals(), asked, MODEL.format(""))
-    check_options({"clipping": clipping, "guard": guard}, SWITCHES)
     optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
     options = WatchOptions(select, *flags_of(what), clipping, optimizers, scaler, magnitudes=pace.histogram > 0)
     return Watch(model, Path(folder), options, pace, start_step, rank, tuple(sinks), every=every, guard=guard)
@@ -144,7 +142,6 @@ def watch_function(
     """
     asked = f"bp.watch_function({name_of(loss_fn)}, {cut(written(folder))})"
     check_watch(locals(), asked, FUNCTION.format(""))
-    check_options({"has_aux": has_aux}, (Option("has_aux"),))
     options = WatchOptions(select, *flags_of(what), magnitudes=pace.histogram > 0, argnums=argnums, has_aux=has_aux)
     given = start_step, rank, tuple(sinks)
     return Watch(loss_fn, Path(folder), options, pace, *given, every=every, is_function=True)

@@ -47,15 +47,14 @@ OPTIONS = (
     Option("every", int, 1, "10"),
     Option("pace", Pace, next="bp.Pace(flush=1.0, histogram=10)", says="a bp.Pace"),
     *(Option(name, int, 0, "10", or_none=True) for name in ("start_step", "rank")),
+    *map(Option, ("clipping", "guard", "has_aux")),
 )
-SWITCHES = (Option("clipping"), Option("guard"))
-SWITCHES = (Option("clipping"), Option("guard"))
 
 
 def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
     """Raise BadOption for what both verbs take."""
     check_folder(given["folder"], "folder is the path of a folder", asked, instead)
-    check_options(given, OPTIONS)
+    check_options({"clipping": False, "guard": False, "has_aux": False, **given}, OPTIONS)
     for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
         check(sink)
 
