@@ -58,8 +58,8 @@ class Verb(click.Command):
         except click.UsageError as error:
             headline, old = error.format_message().rstrip("."), str(getattr(error, "option_name", ""))
             if new := RENAMED_OPTIONS.get((str(self.name), old)):
-                words = [word for one in given for word in ([*new[:-1], new[-1] + one[len(old) :]]
-                         if one.partition("=")[0] == old else [one])]  # fmt: skip
+                at = next(at for at, one in enumerate(given) if one.partition("=")[0] == old)
+                words = [*given[:at], *new[:-1], new[-1] + given[at][len(old) :], *given[at + 1 :]]
                 raise Refusal(
                     BadOption(f"{old} is now {' '.join(new)}", asked=typed, next=spelled(self.name, *words))
                 ) from error
