@@ -70,7 +70,7 @@ def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> Guard:
 
 
 class Guard:
-    """What ``bp.guard`` gives: the guard of a model or block, to be entered with ``with``. Its attributes are private."""
+    """The guard of a model or a block that ``bp.guard`` gives, to be entered with ``with``."""
 
     def __init__(self, model: Any, allowed: Allowed) -> None:
         self.model, self.allowed = model, allowed
