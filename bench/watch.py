@@ -58,7 +58,8 @@ def _calls() -> list[float]:
     found: list[list[float]] = [[], [], []]
     for _ in range(2 * PAIRS + 1):
         for took, every in zip(found, (None, 1000, 1), strict=True):
-            watching = nullcontext() if every is None else _watched(model, optimizer, parameters=False, every=every)
+            outputs = ["**", "!*.weight", "!*.bias"]
+            watching = nullcontext() if every is None else _watched(model, optimizer, select=outputs, every=every)
             with watching:
                 for _ in range(2):
                     model(x).sum().backward()
@@ -99,16 +100,18 @@ def _variants(
     program: Program, optimizer: Any, histograms: bool = False
 ) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
     watched = partial(_watched, program.model, optimizer)
-    outputs = {"parameters": False}
+    outputs = {"select": ["**", *(f"!{name}" for name in _parameters(program))]}
     return {
         "bare, again": nullcontext,
-        "gradients of every module": partial(watched, values=False, **outputs),
+        "gradients of every module": partial(watched, what="grad", **outputs),
         "values and gradients of every module": partial(watched, **outputs),
         "the same, every=10": partial(watched, every=10, **outputs),
-        "parameters: gradients": partial(watched, select=_parameters(program), values=False),
+        "parameters: gradients": partial(watched, select=_parameters(program), what="grad"),
         "parameters: values and gradients": partial(watched, select=_parameters(program)),
-        "parameters: values, gradients and updates": partial(watched, select=_parameters(program), updates=True),
-        **({"everything, magnitudes too": partial(watched, histogram=1)} if histograms else {}),
+        "parameters: values, gradients and updates": partial(
+            watched, select=_parameters(program), what=("value", "grad", "param", "update")
+        ),
+        **({"everything, magnitudes too": partial(watched, pace=bp.Pace(histogram=1))} if histograms else {}),
         "hooks by hand: gradients of every module": partial(_by_hand, program.model, False),
         "hooks by hand: values and gradients": partial(_by_hand, program.model, True),
     }
@@ -170,7 +173,7 @@ def _compiled(size: Size) -> tuple[float, bool]:
         compiled = Program(torch.compile(program.model), program.inputs)  # type: ignore[arg-type]  # it is called as the model is
         steps.append(partial(_step, compiled, optimizer))
     ratios = []
-    with _watched(programs[0].model, optimizers[0], parameters=False):
+    with _watched(programs[0].model, optimizers[0], select=["**", *(f"!{name}" for name in _parameters(programs[0]))]):
         for pair in range(2 * PAIRS + 3):
             order = steps if pair % 2 or not pair else steps[::-1]  # what is watched is compiled first
             took = {step: _seconds(step) for step in order}

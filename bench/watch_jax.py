@@ -31,7 +31,7 @@ def main(sizes):
         bare = jax.jit(jax.value_and_grad(loss))
         print(f"\n{size}: {SIZES[size]} layers, width, batch, tokens; compiled in {compiled(bare, layers, h):.1f} s")
         for name, select in SELECTED.items():
-            with tempfile.TemporaryDirectory() as folder, bp.watch(loss, folder, select=select) as run:
+            with tempfile.TemporaryDirectory() as folder, bp.watch_function(loss, folder, select=select) as run:
                 step = jax.jit(run.value_and_grad)
                 seconds = compiled(step, layers, h)
                 rows = len(jax.eval_shape(step, layers, h)[0][1].about.rows)

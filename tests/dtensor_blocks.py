@@ -126,7 +126,7 @@ def guarded_block(net):
 
 def watched(net):
     folder = tempfile.mkdtemp() + "/run"
-    with bp.watch(net, folder, histogram=1) as run:
+    with bp.watch(net, folder, pace=bp.Pace(histogram=1)) as run:
         once(net)
         run.step()
     with bp.open_run(folder) as run:

@@ -36,6 +36,7 @@ from small_models import (
     sequences,
     texts,
 )
+from watched import ALL
 
 
 def adam(lr=3e-3, **settings):
@@ -110,7 +111,7 @@ def run(training, folder, **options):
     torch.manual_seed(0)
     model = training.model()
     optimizer = training.optimizer(training.trained(model))
-    with bp.watch(model, folder, optimizer=optimizer, **{"updates": True, **training.options, **options}) as watched:
+    with bp.watch(model, folder, optimizer=optimizer, **{"what": ALL, **training.options, **options}) as watched:
         training.loop(training, model, optimizer, watched)
     return bp.open_run(folder)
 

@@ -164,7 +164,7 @@ def test_an_alert_as_text(tmp_path):
             "    seen:  rising means: two of three steps on end above twice the first loss (chosen on the trainings of "
             "docs/alerts.md)\n"
             "    next:  a lower learning rate, warm-up, gradient clipping, or the sign of the loss\n"
-            "  note: updates were not watched: whether they are too large or too small is not known (updates=True)"
+            "  note: updates were not watched: whether they are too large or too small is not known (what='update')"
         )
         (found,) = report.findings
         assert isinstance(found, bp.Alert)

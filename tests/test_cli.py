@@ -290,7 +290,7 @@ ASKED = [
     (["derive", "toy.py:f", "uu", "x=3", "w=2", "b=1"], "  next:  u\n"),
     (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--bounds", "x=3"],
      "  next:  --bounds 'x=(-1.0, 1.0)', or --bounds x=None, which leaves it as it is\n"),
-    (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--steps", "0"], "  next:  --steps 100\n"),
+    (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--tries", "0"], "  next:  --tries 100\n"),
     (["explain", "toi.py"],
      "  next:  backprobe explain toy.py, or backprobe explain toy.py:f x=3 for a function in a file\n"),
 ]  # fmt: skip
@@ -516,7 +516,7 @@ def test_the_demo_draws_its_circuits_and_says_where(folder):
 
 def test_the_demo_says_where_it_cannot_draw(folder):
     (folder / "taken").write_text("")
-    code, _, err = invoked("demo", "--into", "taken/in")
+    code, _, err = invoked("demo", "--folder", "taken/in")
     assert code == 2
     assert "the folder taken/in cannot be made" in err
 
@@ -551,7 +551,11 @@ def nothing(x):
         (("x=3", "w=2"), 1, "root breaks at 1 of 1 risky operation\n"),
         (("x=3", "w=2", "--bounds", "x=(1, 4)", "--bounds", "w=None"), 0, "root did not break: 1 risky operation, "),
         (("x=3", "w=2", "--bounds", "x=None"), 1, "    seen:  w: 2 in the example, "),
-        (("x=3", "w=2", "--bounds", "x=(1, 4)", "--bounds", "w=None", "--steps", "3"), 0, "1 risky operation, 3 steps"),
+        (
+            ("x=3", "w=2", "--bounds", "x=(1, 4)", "--bounds", "w=None", "--tries", "3"),
+            0,
+            "1 risky operation, 3 tried inputs",
+        ),
     ],
 )
 def test_provoke(folder, words, code, said):
@@ -567,7 +571,7 @@ def test_provoke(folder, words, code, said):
         (("--bounds", "x"), "BadOption: 'x' is not of the form NAME=VALUE"),
         (("--bounds", "y=(0, 1)"), "BadOption: 'y' is not a floating argument"),
         (("--seed", "-1"), "BadOption: seed is a whole number from 0 on"),
-        (("--steps", "0"), "BadOption: steps is a whole number from 1 on"),
+        (("--tries", "0"), "BadOption: tries is a whole number from 1 on"),
     ],
 )
 def test_provoke_with_bad_options(folder, words, said):

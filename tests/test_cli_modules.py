@@ -119,8 +119,8 @@ def test_a_watched_module_has_a_folder_of_its_name(folder):
         code, _, err = invoked("watch", "-m", module)
         assert (code, err) == (0, f"watched Linear for 3 steps: backprobe report {name}/Linear\n")
     err = refused(invoked("watch", "-m", "package.train"))
-    assert err.endswith("  next:  backprobe watch --into train-2.run -m package.train, or backprobe watch --append -m "
-                        "package.train\n")  # fmt: skip
+    assert err.endswith("  next:  backprobe watch --folder train-2.run -m package.train, or backprobe watch --append "
+                        "-m package.train\n")  # fmt: skip
 
 
 REFUSED = {

@@ -13,14 +13,14 @@ from torch import nn
 import backprobe as bp
 from asked import message
 from commands import invoked, printed
-from watched import Net, batches, sgd
+from watched import ALL, Net, batches, sgd
 
 
-def trained(folder, *, seed=0, lr=0.1, steps=range(50), fault=None, model=None, updates=True, **options):
+def trained(folder, *, seed=0, lr=0.1, steps=range(50), fault=None, model=None, what=ALL, **options):
     torch.manual_seed(seed)
     model = model or Net()
     optimizer = sgd(model, lr=lr)
-    with bp.watch(model, folder, optimizer=optimizer, updates=updates, **options) as run:
+    with bp.watch(model, folder, optimizer=optimizer, what=what, **options) as run:
         for step in steps:
             loss = model(batches(50)[step]).square().mean()
             loss.backward()
@@ -138,7 +138,7 @@ def in_processes(folder, count, factor=1.0):
     with ExitStack() as stack:
         optimizers = [sgd(model) for model in models]
         runs = [
-            stack.enter_context(bp.watch(model, folder, optimizer=optimizer, rank=rank, updates=True))
+            stack.enter_context(bp.watch(model, folder, optimizer=optimizer, rank=rank, what=ALL))
             for rank, (model, optimizer) in enumerate(zip(models, optimizers, strict=True))
         ]
         for x in data:
@@ -199,7 +199,7 @@ def test_a_logged_number_that_is_another_or_not_finite_is_a_difference(tmp_path,
 
 
 def test_what_only_one_measured_of_a_name_is_said(tmp_path):
-    a, b = (trained(tmp_path / name, steps=range(2), updates=updates) for name, updates in (("a", True), ("b", False)))
+    a, b = (trained(tmp_path / name, steps=range(2), what=what) for name, what in (("a", ALL), ("b", ALL[:-1])))
     report = bp.diff(a, b)
     assert report.ok and not report.complete and report.findings == ()
     (note,) = report.notes

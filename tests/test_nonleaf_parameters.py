@@ -166,7 +166,7 @@ def test_a_watch_with_an_optimizer_of_what_the_model_held_before(tmp_path):
     net = Net()
     outer = torch.optim.SGD(net.parameters(), 0.1)
     leaf = net.weight
-    with bp.watch(net, tmp_path / "run", optimizer=outer, updates=True, clipping=True):
+    with bp.watch(net, tmp_path / "run", optimizer=outer, what=("value", "grad", "param", "update"), clipping=True):
         for _ in range(2):
             net._parameters["weight"] = leaf
             inner_steps(net)

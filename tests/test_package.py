@@ -27,6 +27,7 @@ PUBLIC = {
     "NoGradient", "NoSource", "Nonfinite", "NotFinite", "NotInstalled", "NotSaved", "NothingMatched",
     "NothingToDifferentiate", "Overwritten",
     "BadRun", "Histogram", "Run", "RunDiffReport", "RunDivergence", "Step", "UnknownStep", "Watch", "open_run", "watch",
+    "Guard", "Pace", "watch_function",
     "IndirectInput", "Pass", "PathSums", "Probe", "Provocation", "Provocations", "RemovedName",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownAttribute", "UnknownName",

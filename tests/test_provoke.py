@@ -150,7 +150,7 @@ def test_an_end_other_than_zero_is_said():
 def test_a_program_without_a_risky_operation():
     report = bp.provoke(lambda x: torch.relu(x).sum())(X)
     assert report.heading == "no risky operation on the arguments of <lambda> was recorded"
-    assert (report.risky, report.steps) == (0, 0)
+    assert (report.risky, report.tries) == (0, 0)
 
 
 def test_an_operand_that_nothing_changes():
@@ -306,7 +306,7 @@ def test_arguments_that_are_called_as_options():
     [
         (lambda: bp.provoke(3)(X), "an int is neither a function nor a model"),
         (lambda: bp.provoke(torch.nn.Linear)(X), "Linear is a class, and bp.provoke takes an object of it"),
-        (lambda: bp.provoke(log_of, steps=0), "steps is a whole number from 1 on"),
+        (lambda: bp.provoke(log_of, tries=0), "tries is a whole number from 1 on"),
     ],
 )
 def test_bad_targets_and_steps(make, message):
@@ -318,7 +318,7 @@ def test_steps_are_the_most_that_are_tried_for_an_operand():
     def f(x):
         return (torch.log(x * x + 1e-20) + torch.acos(torch.tanh(x) / 2)).sum()
 
-    assert bp.provoke(f, steps=3)(X).steps == 9  # of the logarithm, and of both ends of the angle
+    assert bp.provoke(f, tries=3)(X).tries == 9  # of the logarithm, and of both ends of the angle
 
 
 # what is left as it was

@@ -146,7 +146,7 @@ def test_many_steps_at_once_are_written_once(tmp_path):
     assert 100 < layout.steps_in_chunk(400) < 200
     for number in range(1, 301):
         one.append(layout.StepData(number, numpy.full((10, 400), float(number))))
-        if number % 100 == 0:  # as flush_every= is by default
+        if number % 100 == 0:  # as a watch commits at the latest
             one.commit()
             assert one.connection.execute("SELECT count(*) FROM steps").fetchone() == (0,)
     one.append(layout.StepData(301, numpy.full((10, 400), 301.0)))  # and few as they come

@@ -51,7 +51,7 @@ def test_rows_are_those_that_hooks_by_hand_give(model, tmp_path):
     model.body[1] = nn.ReLU()
     twin = copy.deepcopy(model)
     optimizer = sgd(model)
-    with bp.watch(model, tmp_path, optimizer=optimizer, updates=True):
+    with bp.watch(model, tmp_path, optimizer=optimizer, what=("value", "grad", "param", "update")):
         trained(model, optimizer, batches())
     expected = by_hand(twin, batches(), sgd(twin))
     with bp.open_run(tmp_path) as run:
@@ -94,7 +94,7 @@ def test_the_training_is_bitwise_the_same(tmp_path, optimizer):
         losses[watched] = []
         log = lambda loss, to=losses[watched]: to.append(loss.item())
         if watched:
-            with bp.watch(one, tmp_path, optimizer=steps, updates=True, clipping=True):
+            with bp.watch(one, tmp_path, optimizer=steps, what=("value", "grad", "param", "update"), clipping=True):
                 trained(one, steps, batches(), log)
         else:
             trained(one, steps, batches(), log)
@@ -304,7 +304,7 @@ def test_what_cannot_be_watched_is_refused(model, tmp_path):
     )
     assert "asks for one of several calls" in refused(bp.BadName, model, tmp_path, select="body#1")
     assert "the nearest: body" in refused(bp.NothingMatched, model, tmp_path, select="body:x")
-    assert "updates=True needs optimizer=" in refused(bp.BadOption, model, tmp_path, updates=True)
+    assert "what='update' needs optimizer=" in refused(bp.BadOption, model, tmp_path, what="update")
     assert "clipping=True needs optimizer=" in refused(bp.BadOption, model, tmp_path, clipping=True)
     assert "an optimizer is given twice" in refused(bp.BadOption, model, tmp_path, optimizer=[sgd(model)] * 2)
     assert "the character NUL in it" in refused(bp.BadOption, model, "a\0b")
@@ -317,7 +317,7 @@ def test_what_cannot_be_watched_is_refused(model, tmp_path):
     assert "every is a whole number from 1 on" in refused(bp.BadOption, model, tmp_path, every=0)
     assert "bp.watch takes a model" in refused(bp.BadOption, 3, tmp_path)
     assert "Net is a class" in refused(bp.BadOption, Net, tmp_path)
-    assert "run_dir is the path of a folder" in refused(bp.BadOption, model, "")
+    assert "folder is the path of a folder" in refused(bp.BadOption, model, "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -347,7 +347,7 @@ def test_a_step_by_hand_beside_an_optimizer_is_refused(model, tmp_path):
 def test_a_parameter_of_a_dtype_in_which_nothing_is_computed(model, tmp_path):
     model.kept = nn.Parameter(torch.ones(3).to(torch.float8_e4m3fn), requires_grad=False)
     optimizer = sgd(model)
-    with bp.watch(model, tmp_path, optimizer=optimizer, updates=True):
+    with bp.watch(model, tmp_path, optimizer=optimizer, what=("value", "grad", "param", "update")):
         trained(model, optimizer, batches(1))
     with bp.open_run(tmp_path) as run:
         assert run.at(0)["kept"]["update.rms"] == 0.0 and run.at(0)["kept"]["param.rms"] == 1.0

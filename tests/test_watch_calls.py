@@ -153,7 +153,7 @@ def test_a_shared_module_s_parts_are_selected_by_either_name(tmp_path, select, i
 def test_containers_and_recurrent_modules(tmp_path):
     torch.manual_seed(0)
     model = nn.LSTM(3, 4)
-    with bp.watch(model, tmp_path, parameters=False) as run:
+    with bp.watch(model, tmp_path, select=["**", "!*_l0"]) as run:
         model(batches(1))[0].sum().backward()
         run.step()
     with bp.open_run(tmp_path) as run:
@@ -275,7 +275,7 @@ def test_magnitudes_are_counted_at_every_other_step(model, tmp_path, scale):
     optimizer = sgd(model)
     scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale != 1 else None
     expected = []
-    with bp.watch(model, tmp_path, optimizer=optimizer, scaler=scaler, histogram=2):
+    with bp.watch(model, tmp_path, optimizer=optimizer, scaler=scaler, pace=bp.Pace(histogram=2)):
         for x in batches(3):
             out = []
             handle = model.head.register_forward_hook(lambda part, args, result, out=out: out.append(result))

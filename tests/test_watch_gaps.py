@@ -30,7 +30,9 @@ def stepped(run, model, *data):
 
 def test_a_healthy_training_has_none(model, tmp_path):
     optimizer = sgd(model)
-    with bp.watch(model, tmp_path, optimizer=optimizer, updates=True, clipping=True, every=2) as run:
+    with bp.watch(
+        model, tmp_path, optimizer=optimizer, what=("value", "grad", "param", "update"), clipping=True, every=2
+    ) as run:
         trained(model, optimizer, batches(7), run.log)
     with bp.open_run(tmp_path) as run:
         assert str(run.gaps) == "no gaps: 7 steps were looked at"
@@ -201,7 +203,7 @@ def test_a_layer_that_is_gone(model, tmp_path):
 def test_a_gap_ends(model, tmp_path):
     """What a run says of a step holds until it says something else, in memory and after many steps."""
     model = Branching()
-    with bp.watch(model, tmp_path, select="rare", flush_every=3) as run:
+    with bp.watch(model, tmp_path, select="rare", pace=bp.Pace(flush=0)) as run:
         stepped(run, model, *batches(9))
     assert found(tmp_path) == {("rare", "no_grad", ("value", "grad"), (0, 2, 4, 6, 8))}
 

@@ -176,7 +176,7 @@ def test_a_step_that_is_skipped_for_its_gradients(tmp_path, loss_of):
 
 
 def test_where_no_values_are_watched_nothing_is_said_of_the_forward(tmp_path):
-    assert scaled(tmp_path, of_nan_batch, values=False)[0] == [("skipped", (4,))]
+    assert scaled(tmp_path, of_nan_batch, what="grad")[0] == [("skipped", (4,))]
 
 
 def test_where_some_steps_are_measured(tmp_path):

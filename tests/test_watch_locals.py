@@ -162,7 +162,7 @@ def test_what_is_written_to_has_its_own_gradient_or_a_labelled_gap(tmp_path):
     with bp.probe(model, ":*") as rec:
         model(x).square().backward()
     model.zero_grad()
-    with bp.watch(model, tmp_path, select=":*", parameters=False) as run:
+    with bp.watch(model, tmp_path, select=":*") as run:
         model(x).square().backward()
         run.step()
     with bp.open_run(tmp_path) as run:
@@ -256,7 +256,7 @@ def test_generators_shared_modules_and_forwards_of_a_module_s_own(tmp_path):
     stream = Streaming()
     model = nn.ModuleDict({"a": stream, "b": stream, "c": nn.Identity()})
     model["c"].forward = lambda value: (doubled := value * 2)
-    with bp.watch(model, tmp_path, select=["b:x", "c:doubled"], parameters=False) as run:
+    with bp.watch(model, tmp_path, select=["b:x", "c:doubled"]) as run:
         last = list(model["a"](batches(1)[0]))[-1]
         next(model["b"](batches(1)[0]))  # left unfinished
         model["c"](last).sum().backward()

@@ -8,6 +8,7 @@ from memory import host_peak, peak
 
 import backprobe as bp
 from sampled import sampled
+from watched import ALL
 
 WIDTH = 700  # a tensor of 2 MB, and 4 MB in double precision
 LIMIT = 1_000_000
@@ -67,7 +68,7 @@ def test_in_every_precision(tmp_path, dtype):
 
 
 def test_where_magnitudes_are_counted(tmp_path):
-    assert sum(beyond(tmp_path, FORMS["as it is"], histogram=1)) < LIMIT
+    assert sum(beyond(tmp_path, FORMS["as it is"], pace=bp.Pace(histogram=1))) < LIMIT
 
 
 def test_updates_keep_one_copy_of_the_parameters(tmp_path):
@@ -79,5 +80,5 @@ def test_updates_keep_one_copy_of_the_parameters(tmp_path):
             step()
 
     copy = sum(one.nbytes for one in model.parameters())
-    plain, kept = (peak(lambda options=options: watched("run", **options)) for options in ({}, {"updates": True}))
+    plain, kept = (peak(lambda options=options: watched("run", **options)) for options in ({}, {"what": ALL}))
     assert kept - plain <= copy

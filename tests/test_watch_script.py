@@ -10,6 +10,7 @@ import torch
 import backprobe as bp
 from commands import in_folder, invoked, refused
 
+KINDS = ("--what", "value", "--what", "grad", "--what", "param", "--what", "update")
 TRAIN = """\
 import sys
 import torch
@@ -82,7 +83,7 @@ def test_a_script_is_watched_for_selected_names(folder):
 
 
 def test_each_model_has_a_run(folder):
-    code, _, err = invoked("watch", "--every", "2", "--updates", "--into", "here", "gan.py")
+    code, _, err = invoked("watch", "--every", "2", *KINDS, "--folder", "here", "gan.py")
     assert (code, len(err.splitlines())) == (0, 2)
     for name in ("Maker", "Judge"):
         with bp.open_run(f"here/{name}") as run:
@@ -165,7 +166,7 @@ def test_a_run_that_is_there_is_not_mixed(folder):
     assert refused(invoked("watch", "train.py", "-x")) == (
         "BadOption: train.run is there already\n  asked: backprobe watch train.py -x\n"
         "  why:   another training would go on behind its last step\n"
-        "  next:  backprobe watch --into train-2.run train.py -x, or backprobe watch --append train.py -x\n"
+        "  next:  backprobe watch --folder train-2.run train.py -x, or backprobe watch --append train.py -x\n"
     )
     assert invoked("watch", "--append", "train.py")[0] == 0
     with bp.open_run("train.run/Sequential") as run:

@@ -47,7 +47,7 @@ def watched(model, folder, *sinks, steps=4, **options):
 
 def test_a_sink_gets_the_numbers_that_the_run_has(model, tmp_path):
     sink = Kept()
-    watched(model, tmp_path, sink, updates=True)
+    watched(model, tmp_path, sink, what=("value", "grad", "param", "update"))
     with bp.open_run(tmp_path) as run:
         assert list(sink.sent) == [0, 1, 2, 3]
         for step, numbers in sink.sent.items():
@@ -87,7 +87,7 @@ def test_a_sink_that_fails_gets_nothing_more_and_the_others_all(model, tmp_path,
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # which changes no weight: an alert
     with (
         pytest.warns(RuntimeWarning) as caught,
-        bp.watch(model, tmp_path, optimizer=optimizer, sinks=[bad, good], flush_every=1) as run,
+        bp.watch(model, tmp_path, optimizer=optimizer, sinks=[bad, good], pace=bp.Pace(flush=0)) as run,
     ):
         trained(model, optimizer, batches(steps), run.log)
     assert [str(one.message) for one in caught] == [
@@ -104,7 +104,7 @@ def test_alerts_are_sent_once_each_as_the_run_has_them(model, tmp_path):
     sink, quiet = Kept(), Kept(alerts=False)
     for start in (0, 60):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-        with bp.watch(model, tmp_path, optimizer=optimizer, sinks=[sink, quiet], flush_every=1) as run:
+        with bp.watch(model, tmp_path, optimizer=optimizer, sinks=[sink, quiet], pace=bp.Pace(flush=0)) as run:
             trained(model, optimizer, batches(60), run.log)
         with bp.open_run(tmp_path) as run:
             found = [(one.step, str(one)) for one in run.alerts.findings]

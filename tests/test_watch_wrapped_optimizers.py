@@ -78,7 +78,7 @@ def test_the_steps_of_what_it_holds_are_heard(tmp_path, wrap):
     net = nn.Linear(2, 1)
     optimizer = wrap(torch.optim.SGD(net.parameters(), 0.1))
     before, after = [], []
-    with bp.watch(net, tmp_path / "run", optimizer=optimizer, updates=True, clipping=True):
+    with bp.watch(net, tmp_path / "run", optimizer=optimizer, what=("value", "grad", "param", "update"), clipping=True):
         for _ in range(3):
             net(torch.tensor([[1.0, 2.0]])).square().mean().backward()
             before.append(net.weight.grad.square().mean().sqrt().item())

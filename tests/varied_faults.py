@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import backprobe as bp
 from judged_trainings import (
     EXPLODING,
     LONG,
@@ -322,9 +323,9 @@ VARIED_FAULTS = [
         ("GRU", lambda: Softmaxed(Tagger()), {**TEXTS, "loss": of_shares})),
     *planted("underflow in float16", ("underflow", "zero_gradient"),
         ("MLP", lambda: mlp(4).half(), {"loop": halves, "loss": of_half, "optimizer": sgd(0.1),
-            "options": {"histogram": 1}}),
+            "options": {"pace": bp.Pace(histogram=1)}}),
         ("CNN", lambda: smallest(norm=False).half(), {**SHAPES, "loop": halves, "loss": of_half,
-            "optimizer": sgd(0.1), "options": {"histogram": 1}})),
+            "optimizer": sgd(0.1), "options": {"pace": bp.Pace(histogram=1)}})),
     *planted("clipping to almost nothing", TOO_SLOW,
         ("ViT, SGD", Vit, {**SHAPES, "clip": 1e-5, "optimizer": sgd(0.1), "steps": 200}),
         ("MLP, momentum", mlp, {"clip": 1e-6, "optimizer": sgd(0.1, momentum=0.9), "steps": 200})),

@@ -37,7 +37,11 @@ def data():
 
 def train(model, folder, batches, watches=True):
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    with bp.watch(model, folder, optimizer=optimizer, updates=True) if watches else nullcontext():
+    with (
+        bp.watch(model, folder, optimizer=optimizer, what=("value", "grad", "param", "update"))
+        if watches
+        else nullcontext()
+    ):
         for x in batches:
             loss_of(model(x)).backward()
             optimizer.step()
@@ -68,7 +72,11 @@ def in_stages(model, rank, folder, batches, watches):
     stage = PipelineStage(model, rank, 2, torch.device("cpu"))
     schedule = ScheduleGPipe(stage, MICROBATCHES, loss_fn=loss_of)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    watch = bp.watch(model, folder, optimizer=optimizer, updates=True) if watches else nullcontext()
+    watch = (
+        bp.watch(model, folder, optimizer=optimizer, what=("value", "grad", "param", "update"))
+        if watches
+        else nullcontext()
+    )
     with watch:
         for x in batches:
             schedule.step(x) if rank == 0 else schedule.step(target=torch.zeros(len(x), 2))

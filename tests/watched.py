@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+ALL = ("value", "grad", "param", "update")
+
 
 class Net(nn.Module):
     def __init__(self):

@@ -39,7 +39,7 @@ from backprobe.errors import (
 )
 from backprobe.explain import explain
 from backprobe.findings.report import Finding, Report
-from backprobe.guard import guard
+from backprobe.guard import Guard, guard
 from backprobe.health import health
 from backprobe.names import Names, names
 from backprobe.noise_floor import NoiseFloor, noise_floor
@@ -55,7 +55,7 @@ from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording, load
 from backprobe.runs import Histogram, Run, Step, open_run
 from backprobe.sweep import Sweep, sweep
-from backprobe.watch import Watch, watch
+from backprobe.watch import Pace, Watch, watch, watch_function
 
 __version__ = "0.1.0"
 
@@ -82,6 +82,7 @@ __all__ = [
     "Finiteness",
     "Gap",
     "GradStatus",
+    "Guard",
     "Histogram",
     "IndirectInput",
     "Names",
@@ -96,6 +97,7 @@ __all__ = [
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
+    "Pace",
     "Pass",
     "PathSums",
     "Probe",
@@ -140,6 +142,7 @@ __all__ = [
     "stamp",
     "sweep",
     "watch",
+    "watch_function",
 ]
 
 

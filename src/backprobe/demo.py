@@ -70,8 +70,8 @@ def _draw(rec: bp.Recording, path: Path, **options: Any) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise bp.BadOption(
-            f"the folder {path.parent} cannot be made", asked=f"--into {path.parent}", found=str(error),
-            next="--into with another folder",
+            f"the folder {path.parent} cannot be made", asked=f"--folder {path.parent}", found=str(error),
+            next="--folder with another folder",
         ) from error  # fmt: skip
     try:
         bp.draw(rec, path, **options)

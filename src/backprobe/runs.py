@@ -15,6 +15,7 @@ from backprobe.markup import facts, shown
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 from backprobe.record.options import check_folder
+from backprobe.record.renamed import renamed
 from backprobe.record.typed import RunKind
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
@@ -137,16 +138,17 @@ class Run:
         info, attempt, rows = found
         return Step(self, info, attempt, rows)
 
-    def histogram(self, name: str, kind: RunKind = "grad") -> Histogram:
-        """How many numbers of a name had which magnitude, at the steps for which ``bp.watch(histogram=n)`` has counted.
+    @renamed("run.histogram(name{})", {"kind": "what={}"})
+    def histogram(self, name: str, what: RunKind = "grad") -> Histogram:
+        """How many numbers of a name had which magnitude, at the steps in which ``bp.Pace(histogram=n)`` counts.
 
-        ``kind`` is ``"value"``, ``"grad"``, ``"param"`` or ``"update"``. Raises UnknownName, AmbiguousName, BadOption.
+        ``what`` is ``"value"``, ``"grad"``, ``"param"`` or ``"update"``. Raises UnknownName, AmbiguousName, BadOption.
         """
-        asked = f"run.histogram({cut(written(name))}, {cut(written(kind))})"
+        asked = f"run.histogram({cut(written(name))}, {cut(written(what))})"
         kinds = [one for one in dict.fromkeys(one for _, one in self._reader.rows()) if one != "logged"]
-        if kind not in kinds:
+        if what not in kinds:
             raise BadOption(
-                f"this run has no kind {cut(written(kind))}",
+                f"this run has no kind {cut(written(what))}",
                 asked=asked,
                 found=listed(kinds),
                 next="run.fields, for every kind with its statistics",
@@ -154,8 +156,8 @@ class Run:
         from backprobe.record.exponents import table_of
 
         full = self._resolve(name, asked)
-        self._check_kind(full, kind, asked)
-        found = self._reader.exponents(full, kind)
+        self._check_kind(full, what, asked)
+        found = self._reader.exponents(full, what)
         return Histogram([*found], *table_of([*found.values()]), [one.smallest for one in found.values()])
 
     @property

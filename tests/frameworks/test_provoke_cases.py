@@ -47,7 +47,7 @@ def test_it_breaks_in_a_run_without_a_probe_and_its_twin_does_not(title, case):
     arrays = run_bare(title, case.broken, finding.args)
     assert are_finite(arrays[:1]) == (finding.broken == "gradient")
     assert not are_finite(arrays)
-    assert finding.steps <= 100
+    assert finding.tries <= 100
     assert twin.ok, twin
     assert are_finite(run_bare(title, case.stable, finding.args))
 

@@ -46,7 +46,7 @@ def rms(array):
 def watched(folder, function=loss_fn, params=None, batches=BATCHES, **options):
     """Train for these batches; the run."""
     params = made() if params is None else params
-    with bp.watch(function, folder, **options) as run:
+    with bp.watch_function(function, folder, **options) as run:
         step = jax.jit(run.value_and_grad)
         for batch in batches:
             (loss, stats), grads = step(params, batch)
@@ -115,7 +115,7 @@ def looped(params, x):
 )
 def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, function, dtype):
     params, batch = jax.tree.map(lambda one: one.astype(dtype), (made(3, 6), BATCHES[0]))
-    with bp.watch(function, tmp_path) as run:
+    with bp.watch_function(function, tmp_path) as run:
         (loss, stats), grads = jax.jit(run.value_and_grad)(params, batch)
     plain, expected = jax.jit(jax.value_and_grad(function))(params, batch)
     assert loss == plain and loss.dtype == plain.dtype
@@ -126,7 +126,7 @@ def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, functi
 
 def test_the_step_is_traced_once(tmp_path):
     traced = []
-    with bp.watch(loss_fn, tmp_path) as run:
+    with bp.watch_function(loss_fn, tmp_path) as run:
 
         @jax.jit
         def step(params, batch):
@@ -156,9 +156,9 @@ def test_select_takes_names_of_values_and_parameters(tmp_path):
 
 
 def test_kinds_can_be_left_out(tmp_path):
-    run = watched(tmp_path, values=False, parameters=False)
+    run = watched(tmp_path, what="grad")
     assert {field.partition(".")[0] for field in run.fields} == {"grad", "logged"}
-    assert "params.0.w" not in run.names
+    assert "params.0.w" in run.names
 
 
 def test_auxiliary_data_and_several_arguments(tmp_path):
@@ -167,7 +167,7 @@ def test_auxiliary_data_and_several_arguments(tmp_path):
         return h.sum(), {"h": h}
 
     w, x, b = jnp.ones((2, 3)), jnp.ones((4, 2)) / 3, jnp.zeros(3)
-    with bp.watch(with_aux, tmp_path, argnums=(2, 0), has_aux=True) as run:
+    with bp.watch_function(with_aux, tmp_path, argnums=(2, 0), has_aux=True) as run:
         ((loss, aux), stats), grads = jax.jit(run.value_and_grad)(w, x, b)
         run.record(stats)
     (plain, other), expected = jax.jit(jax.value_and_grad(with_aux, argnums=(2, 0), has_aux=True))(w, x, b)
@@ -181,7 +181,7 @@ def test_auxiliary_data_and_several_arguments(tmp_path):
 
 def test_updates_are_recorded_beside(tmp_path):
     params = made()
-    with bp.watch(loss_fn, tmp_path) as run:
+    with bp.watch_function(loss_fn, tmp_path) as run:
         for batch in BATCHES[:2]:
             (_, stats), grads = jax.jit(run.value_and_grad)(params, batch)
             updates = jax.tree.map(lambda one: -0.5 * one, grads)
@@ -193,7 +193,7 @@ def test_updates_are_recorded_beside(tmp_path):
 
 def test_micro_batches_are_merged(tmp_path):
     params = made()
-    with bp.watch(loss_fn, tmp_path) as run:
+    with bp.watch_function(loss_fn, tmp_path) as run:
         step = jax.jit(run.value_and_grad)
         run.record([step(params, batch)[0][1] for batch in BATCHES])
 
@@ -217,7 +217,7 @@ def test_micro_batches_are_merged(tmp_path):
 
 
 def test_every_nth_step_and_histograms(tmp_path):
-    run = watched(tmp_path, every=2, histogram=4)
+    run = watched(tmp_path, every=2, pace=bp.Pace(histogram=4))
     assert run.series("params.0.w", "grad.rms")[0].tolist() == [0, 2, 4]
     assert run.series("loss", "logged")[0].tolist() == [0, 1, 2, 3, 4]
     found = run.histogram("params.0.w", "param")
@@ -227,7 +227,7 @@ def test_every_nth_step_and_histograms(tmp_path):
 
 
 def test_a_step_without_statistics_counts(tmp_path):
-    with bp.watch(loss_fn, tmp_path, every=2) as run:
+    with bp.watch_function(loss_fn, tmp_path, every=2) as run:
         (_, stats), _ = jax.jit(run.value_and_grad)(made(), BATCHES[0])
         run.record(stats)
         run.record(None)
@@ -242,7 +242,7 @@ def test_recording_does_not_wait_for_the_device(tmp_path):
         return jax.lax.fori_loop(0, 3000, lambda at, h: jnp.tanh(h @ w), x).mean()
 
     w = jax.random.normal(jax.random.key(0), (200, 200)) / 14
-    with bp.watch(lambda w, x: (w * x).mean(), tmp_path) as run:
+    with bp.watch_function(lambda w, x: (w * x).mean(), tmp_path) as run:
         step = jax.jit(lambda w, x: run.value_and_grad(w, loss(w, x)))
         step.lower(w, w).compile()
         (value, stats), _ = step(w, w)
@@ -281,7 +281,7 @@ def test_the_parameters_of_equinox_are_named_as_in_a_recording(tmp_path):
         y = jax.vmap(model)(x)
         return (y**2).mean()
 
-    with bp.watch(loss, tmp_path) as run:
+    with bp.watch_function(loss, tmp_path) as run:
         (value, stats), grads = eqx.filter_jit(run.value_and_grad)(model, BATCHES[0])
         run.record(stats)
     expected, plain = eqx.filter_jit(eqx.filter_value_and_grad(loss))(model, BATCHES[0])
@@ -306,7 +306,7 @@ def test_the_parameters_of_flax(tmp_path):
 
 def test_what_is_asked_wrongly_is_refused(tmp_path):
     params, batch = made(), BATCHES[0]
-    with bp.watch(loss_fn, tmp_path) as run:
+    with bp.watch_function(loss_fn, tmp_path) as run:
         (_, stats), _ = jax.jit(run.value_and_grad)(params, batch)
         assert "run.record takes the statistics" in message(bp.BadOption, lambda: run.record(3.0))
         assert "there are no statistics to record" in message(bp.BadOption, lambda: run.record(None))
@@ -319,18 +319,18 @@ def test_what_is_asked_wrongly_is_refused(tmp_path):
         nothing = message(bp.NothingToDifferentiate, lambda: run.value_and_grad([jnp.ones(2, int)], batch))
         assert "'params' holds no floating array" in nothing
         assert "there is no argument 0" in message(bp.BadOption, lambda: run.value_and_grad(params=params))
-        with pytest.raises(bp.BadRun, match="is being written"), bp.watch(loss_fn, tmp_path):
+        with pytest.raises(bp.BadRun, match="is being written"), bp.watch_function(loss_fn, tmp_path):
             pass
     assert "is not open" in message(bp.BadOption, lambda: run.value_and_grad(params, batch))
     assert "is not open" in message(bp.BadOption, lambda: run.record(stats))
-    with bp.watch(loss_fn, tmp_path) as other:
+    with bp.watch_function(loss_fn, tmp_path) as other:
         assert "the statistics of another watch" in message(bp.BadOption, lambda: other.record(stats))
 
 
 @pytest.mark.parametrize(
     "function, options, kind, said",
     [
-        (loss_fn, {"select": "scroes"}, bp.NothingMatched, "bp.watch(loss_fn, folder"),
+        (loss_fn, {"select": "scroes"}, bp.NothingMatched, "bp.watch_function(loss_fn, folder"),
         (lambda params, x: (x.sum(), 1.0), {}, bp.BadOutput, "has_aux=True"),
         (lambda params, x: x.sum(), {"has_aux": True}, bp.BadOutput, "does not return a loss and auxiliary data"),
         (lambda params, x: x, {}, bp.BadOutput, "return loss.mean()"),
@@ -339,22 +339,22 @@ def test_what_is_asked_wrongly_is_refused(tmp_path):
         (loss_fn, {"argnums": 2}, bp.BadOption, "there is no argument 2"),
         (loss_fn, {"argnums": "params"}, bp.BadOption, "argnums is the position"),
         (loss_fn, {"has_aux": 1}, bp.BadOption, "has_aux is True or False"),
-        (loss_fn, {"updates": True}, bp.BadOption, "run.record(stats, updates=updates)"),
-        (loss_fn, {"optimizer": 1}, bp.BadOption, "optimizer= is for models"),
-        (loss_fn, {"guard": True}, bp.BadOption, "guard=True is for models"),
+        (loss_fn, {"what": "update"}, bp.BadOption, "run.record(stats, updates=updates)"),
+        (loss_fn, {"optimizer": 1}, bp.BadOption, "has no optimizer= any more"),
+        (loss_fn, {"guard": True}, bp.BadOption, "with bp.guard(): around jax.grad"),
     ],
 )
 def test_functions_and_options_that_do_not_fit(tmp_path, function, options, kind, said):
     def run():
-        with bp.watch(function, tmp_path, **options) as run:
+        with bp.watch_function(function, tmp_path, **options) as run:
             jax.jit(run.value_and_grad)(made(), BATCHES[0])
 
     assert said in message(kind, run)
 
 
 def test_a_model_of_jax_is_refused_with_what_to_write(tmp_path):
-    said = message(bp.Unsupported, bp.watch(eqx.nn.Linear(2, 2, key=jax.random.key(0)), tmp_path).__enter__)
-    assert "a model cannot be watched in JAX" in said and "bp.watch(loss_fn, folder)" in said
+    said = message(bp.Unsupported, bp.watch_function(eqx.nn.Linear(2, 2, key=jax.random.key(0)), tmp_path).__enter__)
+    assert "a model cannot be watched in JAX" in said and "bp.watch_function(loss_fn, folder)" in said
 
 
 # statistics
@@ -425,5 +425,5 @@ def test_a_function_that_mentions_no_framework_is_watched_beside_others(tmp_path
     space = {"__name__": "program"}
     exec("def loss_fn(params, batch):\n    return (params * batch).mean()", space)
     assert torch.__name__ in sys.modules
-    with bp.watch(space["loss_fn"], tmp_path / "run") as run:
+    with bp.watch_function(space["loss_fn"], tmp_path / "run") as run:
         assert run.folder.exists()

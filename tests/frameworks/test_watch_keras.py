@@ -57,7 +57,7 @@ def test_rows_of_a_loop_of_ones_own(tmp_path, compiled):
     before = model.get_weights()[0]
     model(X[0])  # an evaluation, which is not counted
     optimizer = keras.optimizers.SGD(0.1)
-    with bp.watch(model, tmp_path, optimizer=optimizer, updates=True) as run:
+    with bp.watch(model, tmp_path, optimizer=optimizer, what=("value", "grad", "param", "update")) as run:
         found = trained(model, optimizer, compiled, run)
         model(X[0])
     for (loss, gradient), (other, expected) in zip(found, wanted, strict=True):
@@ -109,7 +109,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     assert "optimizer=model.optimizer" in watch()
     assert "takes an optimizer of Keras" in watch(optimizer=1)
     assert "matches nothing in Sequential's modules" in watch(optimizer=optimizer, select="hiden")
-    assert "histogram= is for PyTorch" in watch(optimizer=optimizer, histogram=1)
+    assert "pace=bp.Pace(histogram=...) is for PyTorch" in watch(optimizer=optimizer, pace=bp.Pace(histogram=1))
     assert "scales the loss" in watch(optimizer=keras.optimizers.LossScaleOptimizer(optimizer))
     with bp.watch(model, tmp_path, optimizer=optimizer) as run:
         trained(model, optimizer, False)

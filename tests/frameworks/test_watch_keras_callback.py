@@ -105,7 +105,7 @@ def test_what_fit_can_be_asked(tmp_path, compiled):
 def test_several_optimizers_in_a_train_step_of_ones_own(tmp_path, compiled):
     bare, model = made(TwoOptimizers, **compiled), made(TwoOptimizers, **compiled)
     fit(bare)
-    fit(model, WatchCallback(tmp_path, updates=True))
+    fit(model, WatchCallback(tmp_path, what=("value", "grad", "param", "update")))
     assert same(model, bare)
     run = bp.open_run(tmp_path)
     for name in ("hidden.kernel", "out.kernel"):
@@ -124,9 +124,9 @@ def test_gradients_that_accumulate_are_one_step(tmp_path, compiled):
 
     bare, model = accumulating(), accumulating()
     fit(bare)
-    fit(model, WatchCallback(tmp_path, updates=True))
+    fit(model, WatchCallback(tmp_path, what=("value", "grad", "param", "update")))
     assert same(model, bare)
-    fit(model, WatchCallback(tmp_path, updates=True))
+    fit(model, WatchCallback(tmp_path, what=("value", "grad", "param", "update")))
     run = bp.open_run(tmp_path)
     assert run.steps.tolist() == [0, 1, 2, 3]
     for name, size in (("hidden.kernel", 12), ("out.kernel", 4)):

@@ -29,7 +29,7 @@ def train(folder, placed, steps=2):
     keys = jax.random.split(jax.random.key(0), 4)
     params = {"w1": jax.random.normal(keys[0], (96, 128)) / 9, "b1": jnp.zeros(128)}
     params = placed(params | {"w2": jax.random.normal(keys[1], (128, 8)) / 9})
-    with bp.watch(loss_fn, folder) as run:
+    with bp.watch_function(loss_fn, folder) as run:
 
         @jax.jit
         def step(params, x, y):

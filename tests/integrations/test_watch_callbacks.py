@@ -73,7 +73,9 @@ def test_the_steps_of_a_hugging_face_trainer(tmp_path, accumulated, options):
     bare = trainer(tmp_path, seen, **options)
     bare.train()
     torch.compiler.reset()
-    callback = huggingface.WatchCallback(tmp_path / "run", select=["transformer.h.*.mlp", WEIGHT], updates=True)
+    callback = huggingface.WatchCallback(
+        tmp_path / "run", select=["transformer.h.*.mlp", WEIGHT], what=("value", "grad", "param", "update")
+    )
     watched = trainer(tmp_path, callback, **options)
     watched.train()
     assert callback.run is None
@@ -227,7 +229,9 @@ def test_the_steps_of_a_lightning_trainer(tmp_path, accumulated, options):
 
     bare, module = Module(), Module()
     fit(bare, accumulated * STEPS, **made())
-    callback = for_lightning.WatchCallback(tmp_path, select=["net.*", "net.0.weight"], updates=True)
+    callback = for_lightning.WatchCallback(
+        tmp_path, select=["net.*", "net.0.weight"], what=("value", "grad", "param", "update")
+    )
     fit(module, accumulated * STEPS, callback, **made())
     assert callback.run is None
     assert same_weights(module, bare)
@@ -243,7 +247,7 @@ def test_the_steps_of_a_lightning_trainer(tmp_path, accumulated, options):
 
 
 def test_several_optimizers_of_lightning(tmp_path):
-    callback = for_lightning.WatchCallback(tmp_path, updates=True)
+    callback = for_lightning.WatchCallback(tmp_path, what=("value", "grad", "param", "update"))
     module = Module(manual=True)
     fit(module, STEPS, callback)
     assert of_steps(tmp_path, "net.0.weight", "grad.rms") == (list(range(STEPS)), module.used)
@@ -285,7 +289,9 @@ def test_the_loop_of_accelerate(tmp_path, accumulated):
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01))
     used = []
-    with bp.watch(accelerator.unwrap_model(model), tmp_path, optimizer=optimizer, updates=True) as run:
+    with bp.watch(
+        accelerator.unwrap_model(model), tmp_path, optimizer=optimizer, what=("value", "grad", "param", "update")
+    ) as run:
         for batch in torch.randn(STEPS * accumulated, 5, 4):
             with accelerator.accumulate(model):
                 loss = model(batch).square().mean()

@@ -16,7 +16,7 @@ from backprobe.findings.report import Report
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.storage.runs.merged import RunReader
 
-NO_UPDATES = "updates were not watched: whether they are too large or too small is not known (updates=True)"
+NO_UPDATES = "updates were not watched: whether they are too large or too small is not known (what='update')"
 NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
 
 

@@ -1,4 +1,4 @@
-"""Gradients that are too small for float16, seen in the magnitudes that were counted (``histogram=``)."""
+"""Gradients that are too small for float16, seen in the magnitudes that were counted (``bp.Pace(histogram=n)``)."""
 
 from __future__ import annotations
 

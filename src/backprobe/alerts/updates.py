@@ -31,7 +31,7 @@ BY_PULL = (
 
 
 def check(history: History) -> Iterator[Alert]:
-    """Needs ``updates=True``."""
+    """Needs ``"update"`` in ``what=``."""
     share = ratio(history)
     if share is None:
         return

@@ -31,6 +31,15 @@ class WatchOptions:
     argnums: int | Sequence[int] = 0
     has_aux: bool = False
 
+    @property
+    def kinds(self) -> tuple[bool, bool, bool, bool]:
+        return self.values, self.gradients, self.parameters, self.updates
+
+    @property
+    def of_parameters(self) -> bool:
+        """Has any number of a parameter a row?"""
+        return any(self.kinds[1:])
+
 
 class StepListener(Protocol):
     """What is told of a training. Nothing of it waits for a device."""

@@ -178,10 +178,10 @@ def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: 
 @click.option("--bounds", multiple=True, metavar="NAME=RANGE", help="The range of an argument, as x='(-1, 1)', or "
               "x=None to leave it as it is; may be repeated.")  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="What random numbers begin from in each run.")
-@click.option("--steps", type=int, default=100, show_default=True, help="How many inputs are tried for an operand.")
+@click.option("--tries", type=int, default=100, show_default=True, help="How many inputs are tried for an operand.")
 @BACKEND
 def provoke(
-    program: str, words: tuple[str, ...], bounds: tuple[str, ...], seed: int, steps: int, backend: str | None
+    program: str, words: tuple[str, ...], bounds: tuple[str, ...], seed: int, tries: int, backend: str | None
 ) -> NoReturn:
     """Search an input near this one that gives NaN or Inf.
 
@@ -190,7 +190,7 @@ def provoke(
 
     The exit status is 1 if one was found.
     """
-    _answer(programs.provoked(program, words, bounds, seed, steps, backend))
+    _answer(programs.provoked(program, words, bounds, seed, tries, backend))
 
 
 @main.command(cls=ScriptVerb)
@@ -307,27 +307,28 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
 
 
 @main.command(cls=ScriptVerb, short_help="Run a script, and record what its models do.")
-@click.option("--into", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
+@click.option("--folder", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
 @click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
 @SELECT
-@click.option("--updates", is_flag=True, help="What each step adds to the parameters, too; a copy of them is kept.")
+@click.option("--what", multiple=True, metavar="KIND", help="value, grad, param or update; may be repeated. The "
+              "default is all but update, which keeps a copy of the parameters.")  # fmt: skip
 @click.option("--histogram", type=int, default=0, metavar="N", help="Count magnitudes in each N-th step.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
-def watch(script: str, words: tuple[str, ...], into: str | None, append: bool, **options: Any) -> NoReturn:
+def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool, **options: Any) -> NoReturn:
     """Run a PyTorch script, and record what its models do while they train.
 
     \b
     backprobe watch train.py --lr 0.1
-    backprobe watch --every 10 --into runs/exp1 train.py --lr 0.1
+    backprobe watch --every 10 --folder runs/exp1 train.py --lr 0.1
 
     The script runs as "python train.py --lr 0.1" would. Each model that an optimizer trains has a run of its own, in
     a folder of its class's name: backprobe report shows it. Options of ours come before the script.
 
     The exit status is the script's own.
     """
-    watched(script, words, into, append, **options)
+    watched(script, words, folder, append, **options)
 
 
 @main.command(short_help="Show the run of a watched training, and its alerts.")
@@ -353,15 +354,15 @@ def report(run: str, name: str | None, step: int | None) -> NoReturn:
 
 
 @main.command()
-@click.option("--into", default="backprobe-demo", show_default=True, type=click.Path(file_okay=False),
+@click.option("--folder", default="backprobe-demo", show_default=True, type=click.Path(file_okay=False),
               help="The folder for the drawings.")  # fmt: skip
-def demo(into: str) -> None:
+def demo(folder: str) -> None:
     """Show a toy graph, the chain rule, and the inside of a GPT-2."""
     installed("torch", extra="torch", asked="backprobe demo")
     from backprobe import demo as shown  # imports PyTorch, which no other command needs
 
     with redirect_stdout(None) if is_asked("quiet") else nullcontext():
-        drawings = shown.run(Path(into))
+        drawings = shown.run(Path(folder))
     show(None, {"drawings": drawings})
 
 

@@ -88,11 +88,11 @@ def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: An
 
 
 def provoked(
-    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, steps: int, backend: Any
+    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, tries: int, backend: Any
 ) -> bp.Provocations:
     """The report of ``provoke`` on a function. Raises BadOption, and what the function and ``provoke`` raise."""
     target = load(program)
-    provoke = bp.provoke(target, bounds=arguments(bounds) or None, seed=seed, steps=steps, backend=backend)
+    provoke = bp.provoke(target, bounds=arguments(bounds) or None, seed=seed, tries=tries, backend=backend)
     args, kwargs = called_with(target, words)
     with _inferring(program, words), so_far(bp.Provocations) as made:
         return provoke(*args, **kwargs)

@@ -27,6 +27,11 @@ INTERRUPTED = "backprobe.interrupted"
 STOPPED = 130
 """The exit status after Ctrl-C: 128 and the number of its signal, as shells have it."""
 RENAMED = {"run": "probe"}
+ALL_KINDS = [word for kind in ("value", "grad", "param", "update") for word in ("--what", kind)]
+RENAMED_OPTIONS = {
+    ("watch", "--into"): ["--folder"], ("watch", "--updates"): ALL_KINDS, ("demo", "--into"): ["--folder"],
+    ("provoke", "--steps"): ["--tries"],
+}  # fmt: skip
 
 
 class Refusal(click.ClickException):
@@ -49,13 +54,20 @@ class Verb(click.Command):
         self.params += shared()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        typed = ctx.meta[TYPED] = spelled(self.name, *args)
+        given = [*args]  # click takes them out
+        typed = ctx.meta[TYPED] = spelled(self.name, *given)
         try:
             return super().parse_args(ctx, self.placed(ctx, args))
         except click.exceptions.NoArgsIsHelpError:
             raise
         except click.UsageError as error:
-            headline = error.format_message().rstrip(".")
+            headline, old = error.format_message().rstrip("."), str(getattr(error, "option_name", ""))
+            if new := RENAMED_OPTIONS.get((str(self.name), old)):
+                at = next(at for at, one in enumerate(given) if one.partition("=")[0] == old)
+                words = [*given[:at], *new[:-1], new[-1] + given[at][len(old) :], *given[at + 1 :]]
+                raise Refusal(
+                    BadOption(f"{old} is now {' '.join(new)}", asked=typed, next=spelled(self.name, *words))
+                ) from error
             raise Refusal(BadOption(headline, asked=typed, next=f"backprobe {self.name} --help")) from error
 
     def placed(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -18,18 +18,21 @@ from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.show.printing import echo
+from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
 
 
 def watched(
-    program: str, words: Sequence[str], into: str | None, append: bool, *, select: Sequence[str] = (), **options: Any
+    program: str, words: Sequence[str], folder: str | None, append: bool, *, select: Sequence[str] = (),
+    what: Sequence[str] = (), histogram: int = 0, **options: Any,
 ) -> NoReturn:  # fmt: skip
     """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
     file, spec = main_program(program)
     name = Path(file).stem if spec is None else program.rpartition(".")[2]
-    folder = Path(into or f"{name}.run")
-    _refuse_used(program, words, folder, append)
-    script = ScriptWatch(folder, partial(bp.watch, select=list(select) or None, **options))
+    into = Path(folder or f"{name}.run")
+    _refuse_used(program, words, into, append)
+    options |= {"select": list(select) or None, "pace": bp.Pace(histogram=histogram), "what": what or DEFAULT}
+    script = ScriptWatch(into, partial(bp.watch, **options))
     status: Any = None
     try:
         script.run([file, *words], spec)
@@ -62,7 +65,7 @@ def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool)
         raise BadOption(
             f"{folder} is there already", asked=asked(program, *words),
             why="another training would go on behind its last step",
-            next=f"{asked(program, *words, options=('--into', f'{folder.stem}-2.run'))}, or "
+            next=f"{asked(program, *words, options=('--folder', f'{folder.stem}-2.run'))}, or "
             + asked(program, *words, options=["--append"]),
         )  # fmt: skip
 

@@ -28,7 +28,7 @@ from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 
 
-def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> AbstractContextManager[None]:
+def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> Guard:
     """Raise ``NotFinite`` at the end of the forward call or ``backward()`` in which the first NaN or Inf arises.
 
     >>> import torch, backprobe as bp
@@ -70,7 +70,7 @@ def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> AbstractCont
 
 
 class Guard:
-    """A guard, to be entered with ``with``."""
+    """The guard of a model or a block that ``bp.guard`` gives, to be entered with ``with``."""
 
     def __init__(self, model: Any, allowed: Allowed) -> None:
         self.model, self.allowed = model, allowed
@@ -164,4 +164,4 @@ def _backend_of(frame: FrameType) -> Backend:
     )  # fmt: skip
 
 
-__all__ = ["guard"]
+__all__ = ["Guard", "guard"]

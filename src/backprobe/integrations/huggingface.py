@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import installed
-from backprobe.integrations.trainer_watch import HasWatch, TrainerWatch
+from backprobe.integrations.trainer_watch import CALLED, HasWatch, TrainerWatch
+from backprobe.record.renamed import renamed
+from backprobe.watch.options import FOLDER
 
 if TYPE_CHECKING:  # which knows the library only where it is installed
     TrainerCallback = object
@@ -29,8 +31,9 @@ class WatchCallback(HasWatch, TrainerCallback):
     The options are those of ``bp.watch``, without those that the trainer knows. Raises BadOption.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str], **options: Any) -> None:
-        self._watch = TrainerWatch(run_dir, options)
+    @renamed(CALLED, FOLDER)
+    def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
+        self._watch = TrainerWatch(folder, options)
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **kwargs: Any

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from backprobe.errors import BadOption, Unsupported, installed
-from backprobe.integrations.trainer_watch import HasWatch, TrainerWatch
+from backprobe.integrations.trainer_watch import CALLED, HasWatch, TrainerWatch
+from backprobe.record.renamed import renamed
+from backprobe.watch.options import FOLDER
 
 keras = installed("keras", extra="tensorflow", asked="backprobe.integrations.keras")
 
@@ -23,7 +25,7 @@ else:
 ELSEWHERE = {
     "torch": "with bp.watch(model, folder) as run: around model.fit(..., callbacks=[keras.callbacks.LambdaCallback("
     "on_train_batch_end=lambda batch, logs: run.step())])",
-    "jax": "bp.watch(loss_fn, folder), with a loss function that calls model.stateless_call",
+    "jax": "bp.watch_function(loss_fn, folder), with a loss function that calls model.stateless_call",
 }
 """What to write on the other backends of Keras."""
 
@@ -41,9 +43,10 @@ class WatchCallback(HasWatch, Callback):
 
     model: Any
 
-    def __init__(self, run_dir: str | os.PathLike[str], **options: Any) -> None:
+    @renamed(CALLED, FOLDER)
+    def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:
         super().__init__()
-        self._watch = TrainerWatch(run_dir, options)
+        self._watch = TrainerWatch(folder, options)
         self._steps: FitSteps | None = None
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
@@ -69,7 +72,7 @@ class WatchCallback(HasWatch, Callback):
 
     def _optimizers(self) -> list[Any]:
         # Those of the model, the one that ``compile`` was given last. Raises BadOption and Unsupported.
-        asked, backend = f"WatchCallback({str(self._watch.run_dir)!r})", keras.backend.backend()
+        asked, backend = f"WatchCallback({str(self._watch.folder)!r})", keras.backend.backend()
         if backend != "tensorflow":
             raise Unsupported(
                 "WatchCallback watches fit where Keras computes with TensorFlow", asked=asked,

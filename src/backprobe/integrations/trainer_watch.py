@@ -14,10 +14,13 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import written
 from backprobe.record.names import nearest
+from backprobe.record.renamed import refuse_renamed
 from backprobe.watch import Watch, watch
+from backprobe.watch.options import RENAMED
 
 GIVEN = ("optimizer", "scaler", "start_step", "rank")
 """The options of ``bp.watch`` that the trainer knows."""
+CALLED = "WatchCallback(folder{})"
 
 
 class TrainerWatch:
@@ -27,18 +30,19 @@ class TrainerWatch:
     the trainer.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> None:
-        known = [name for name in inspect.signature(watch).parameters if name not in ("model", "run_dir", *GIVEN)]
+    def __init__(self, folder: str | os.PathLike[str], options: Mapping[str, Any]) -> None:
+        known = [name for name in inspect.signature(watch).parameters if name not in ("model", "folder", *GIVEN)]
+        refuse_renamed(CALLED, RENAMED, options)
         for name in options:
             if name not in known:
                 close = nearest(name, known)
                 why = "the trainer has it: the callback asks for it" if name in GIVEN else ""
                 raise BadOption(
-                    f"WatchCallback has no option {name!r}", asked=f"WatchCallback({written(run_dir)}, {name}=...)",
-                    found=listed(known), why=why, next=f"WatchCallback({written(run_dir)}, {close[0]}=...)"
-                    if close and not why else f"WatchCallback({written(run_dir)})",
+                    f"WatchCallback has no option {name!r}", asked=f"WatchCallback({written(folder)}, {name}=...)",
+                    found=listed(known), why=why, next=f"WatchCallback({written(folder)}, {close[0]}=...)"
+                    if close and not why else f"WatchCallback({written(folder)})",
                 )  # fmt: skip
-        self.run_dir, self.options = run_dir, dict(options)
+        self.folder, self.options = folder, dict(options)
         self.run: Watch | None = None
         self.opened = ExitStack()
 
@@ -46,7 +50,7 @@ class TrainerWatch:
         """A training begins. Raises what ``bp.watch`` raises."""
         self.close()
         with ExitStack() as opened:
-            self.run = opened.enter_context(watch(model, self.run_dir, **given, **self.options))
+            self.run = opened.enter_context(watch(model, self.folder, **given, **self.options))
             self.opened = opened.pop_all()
         weakref.finalize(self, self.opened.close)
 

@@ -10,16 +10,18 @@ from backprobe.backends.discover import BackendName
 from backprobe.probe.waiting import Waiting
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.record.options import Option, check_options
+from backprobe.record.renamed import renamed
 from backprobe.record.typed import P
 
 __all__ = ["Provocation", "Provocations", "provoke"]
 
-STEPS = 100
-OPTIONS = (Option("steps", int, 1, str(STEPS)), Option("seed", int, 0, "0"))
+TRIES = 100
+OPTIONS = (Option("tries", int, 1, str(TRIES)), Option("seed", int, 0, "0"))
 
 
+@renamed("bp.provoke(f{})", {"steps": "tries={}"})
 def provoke(
-    target: Callable[P, Any], *, bounds: Any = None, seed: int = 0, steps: int = STEPS,
+    target: Callable[P, Any], *, bounds: Any = None, seed: int = 0, tries: int = TRIES,
     backend: BackendName | None = None,
 ) -> Waiting[P, Provocations]:  # fmt: skip
     """Make a function or model that, called with an example, searches inputs near it at which it gives NaN or Inf.
@@ -44,7 +46,7 @@ def provoke(
     ``bounds`` is a pair of numbers for all arguments, or a dict of pairs by argument; an argument of None is not
     varied. By default a number stays within the range of its argument in the example; one number alone goes from its
     negative to itself. Integers, and arguments that are not floating, are left as they are. ``seed`` is what random
-    numbers begin from in each run of the program, and those of the search. ``steps`` is how many inputs are tried for
+    numbers begin from in each run of the program, and those of the search. ``tries`` is how many inputs are tried for
     each operand, at most.
 
     Random states, buffers of modules and ``.grad`` of parameters are afterwards as they were before. Each run of the
@@ -56,15 +58,15 @@ def provoke(
     The search follows the idea of GRIST: Yan et al., "Exposing Numerical Bugs in Deep Learning via Gradient
     Back-Propagation", ESEC/FSE 2021.
     """
-    check_options({"steps": steps, "seed": seed}, OPTIONS)
-    return Provoke(target, backend, steps, bounds, seed)
+    check_options({"tries": tries, "seed": seed}, OPTIONS)
+    return Provoke(target, backend, tries, bounds, seed)
 
 
 @dataclass(frozen=True, repr=False)
 class Provoke(Waiting[P, Provocations]):
     """A function or model ready to be provoked."""
 
-    steps: int
+    tries: int
     bounds: Any
     seed: int
     verb = "provoke"
@@ -73,4 +75,4 @@ class Provoke(Waiting[P, Provocations]):
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
         found = self._found(args, kwargs, "provoked", "the program runs again and again, as Python runs it")
-        return run_provoke(self.target, found, args, kwargs, self.bounds, self.seed, self.steps)
+        return run_provoke(self.target, found, args, kwargs, self.bounds, self.seed, self.tries)

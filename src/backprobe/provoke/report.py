@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from backprobe.findings.report import Finding, Report
+from backprobe.record.renamed import renamed_attributes
 
 
+@renamed_attributes(steps="tries")
 @dataclass(frozen=True, repr=False)
 class Provocation(Finding):
     """An input at which the framework itself gives NaN or Inf, and the operation that is to blame.
 
     ``f(*args, **kwargs)`` is the run that breaks: its ``broken`` is the ``result``, or the ``gradient`` of what it
-    returns. ``change`` is the largest change of a number of the example, as a part of its bounds. ``steps`` is how many
+    returns. ``change`` is the largest change of a number of the example, as a part of its bounds. ``tries`` is how many
     inputs were tried until then. ``explained`` is what ``bp.explain`` says of the run.
     """
 
@@ -22,22 +24,23 @@ class Provocation(Finding):
     kwargs: Mapping[str, Any] = field(default_factory=dict, compare=False)
     broken: Literal["result", "gradient"] = "result"
     change: float = 0.0
-    steps: int = 0
+    tries: int = 0
     explained: Report = field(default_factory=lambda: Report(""), compare=False)
 
 
+@renamed_attributes(steps="tries")
 @dataclass(frozen=True, repr=False)
 class Provocations(Report):
     """The report of ``bp.provoke``: an input for each operation that broke, and in ``notes`` how far the others came.
 
-    ``risky`` counts the operations that were searched, ``steps`` all inputs that were tried. ``ok`` is True where
+    ``risky`` counts the operations that were searched, ``tries`` all inputs that were tried. ``ok`` is True where
     nothing broke: that does not prove that nothing can. ``complete`` is True if every risky operation was searched.
     """
 
     findings: tuple[Provocation, ...] = ()
     risky: int = 0
-    steps: int = 0
+    tries: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, with ``risky`` and ``steps`` besides what every report has."""
-        return {**super().to_dict(), "risky": self.risky, "steps": self.steps}
+        """The report as plain data, with ``risky`` and ``tries``, under ``steps``, besides what every report has."""
+        return {**super().to_dict(), "risky": self.risky, "steps": self.tries}

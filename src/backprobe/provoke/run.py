@@ -140,7 +140,7 @@ class _Provoking:
         return Provocation(
             "provoked", first.name, headline, first.source if risk is None else risk.source,
             (*text.facts(risk, self.inputs, number, look.row, steps), *verdict), (), first.remedy, args=args,
-            kwargs=kwargs, broken=broken, change=text.change(self.inputs, look.row), steps=steps, explained=explained,
+            kwargs=kwargs, broken=broken, change=text.change(self.inputs, look.row), tries=steps, explained=explained,
         )  # fmt: skip
 
     def _number(self, risk: Risk, look: Look) -> float | None:
@@ -168,7 +168,7 @@ class _Provoking:
         searched = [one for one in still if one.nearest is not None]
         is_searched = len(searched) == sum(risk.place not in self.found for risk in self.risks)
         return Provocations(
-            heading, tuple(self.found.values()), tuple(notes), risky=risky, steps=self.taken,
+            heading, tuple(self.found.values()), tuple(notes), risky=risky, tries=self.taken,
             complete=is_searched and not self.unsearched,
         )  # fmt: skip
 

@@ -71,7 +71,7 @@ def facts(risk: Risk | None, inputs: Inputs, after: float | None, row: Any, step
         )  # fmt: skip
     if steps:
         part = f"{100 * change(inputs, row):.3g} %"
-        yield say("found", steps=plural(steps, "step"), change=part)
+        yield say("found", steps=plural(steps, "tried input"), change=part)
 
 
 def change(inputs: Inputs, row: Any) -> float:
@@ -126,5 +126,5 @@ def heading(name: str, places: int, risky: int, steps: int, has_unsearched: bool
     if places:
         return say("broke", name=name, places=places, risky=operations)
     if risky:
-        return say("stands", name=name, risky=operations, steps=plural(steps, "step"))
+        return say("stands", name=name, risky=operations, steps=plural(steps, "tried input"))
     return say("nothing_searched" if has_unsearched else "nothing_risky", name=name)

@@ -39,7 +39,7 @@ def check_options(given: Mapping[str, Any], options: Sequence[Option]) -> None:
         value, allowed = given[option.name], option.allowed
         if not isinstance(value, option.kind):
             fits = option.or_none and value is None
-        elif option.kind is int:
+        elif isinstance(allowed, int) and isinstance(value, int | float):
             fits = not isinstance(value, bool) and value >= allowed
         else:
             fits = allowed is None or value in allowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,10 +16,11 @@ from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.disk import is_full
-from backprobe.record.options import Option, check_folder, check_options
+from backprobe.record.renamed import renamed
 from backprobe.record.stamp import stamp
+from backprobe.watch.options import DEFAULT, FUNCTIONS, KINDS, MODELS, Pace, Watchable, check_watch, flags_of
 from backprobe.watch.saying import say, stopped
-from backprobe.watch.sinks import check
+from backprobe.watch.sinks import Sink
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.watch.background import Background
@@ -27,37 +28,29 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.watch.steps import Steps
     from backprobe.watch.targets import Watched
 
-OPTIONS = (
-    *map(Option, ("values", "gradients", "parameters", "updates", "clipping", "guard")),
-    *(Option(name, int, 1, "10") for name in ("every", "flush_every")),
-    Option("histogram", int, 0, "10"),
-    *(Option(name, int, 0, "10", or_none=True) for name in ("start_step", "rank")),
-)
+__all__ = ["Pace", "Watch", "watch", "watch_function"]
+
+MODEL, FUNCTION = "bp.watch(model, folder{})", "bp.watch_function(loss_fn, folder{})"
 
 
+@renamed(MODEL, MODELS)
 def watch(
     model: Any,
-    run_dir: str | os.PathLike[str],
-    *,
+    folder: str | os.PathLike[str],
     select: str | Sequence[str] | None = None,
+    *,
+    what: Watchable | Sequence[Watchable] = DEFAULT,
     every: int = 1,
-    flush_every: int = 100,
-    values: bool = True,
-    gradients: bool = True,
-    parameters: bool = True,
-    updates: bool = False,
-    clipping: bool = False,
     optimizer: Any = None,
     scaler: Any = None,
-    histogram: int = 0,
+    clipping: bool = False,
     guard: bool = False,
-    sinks: Sequence[Any] = (),
+    pace: Pace = Pace(),  # noqa: B008  # it is frozen
+    sinks: Sequence[Sink] = (),
     start_step: int | None = None,
     rank: int | None = None,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
 ) -> Watch:
-    """Record statistics of what a model or loss function computes, step by step, while it trains as it would without.
+    """Record statistics of what a model computes, step by step, while it trains as it would without.
 
     >>> import tempfile, torch, backprobe as bp
     >>> folder = tempfile.mkdtemp()  # or "runs/exp1"
@@ -74,56 +67,84 @@ def watch(
     ...     run.names, sorted(run.at(0)["0"])[:3]
     (['0', '1', '2', 'return', '0.weight', '0.bias', '2.weight', '2.bias', 'loss'], ['grad.absmax', 'grad.count', ...])
 
-    Names are those of ``bp.probe(model)``: modules, for what they return, and parameters; ``select`` takes patterns of
-    them. A name means all its calls in a step together. A step ends as ``optimizer`` steps, the last of them where
-    several are given, or at ``run.step()`` if none is. With ``scaler``, a ``GradScaler``, it ends as that is updated.
+    Names are those of ``bp.probe(model)``: modules, for what they return, and parameters. A name means all its calls in
+    a step together; calls without gradients, as in an evaluation, are not counted. A step is complete as the next
+    begins. If the folder has a run already, this one goes on after its last step.
 
-    Of values there is ``value.*``, and of their gradients ``grad.*``: calls without gradients, as in an evaluation, are
-    not counted. Of parameters there is ``grad.*``, which the optimizer uses, and ``param.*``; with ``updates``,
-    ``update.*``, what the step has added to them, for which one copy of them is kept; and with ``clipping``,
-    ``grad_backward.*``, what backward left before it was clipped.
-
-    With ``histogram=n``, magnitudes are counted in those steps that are multiples of n, a bin for each power of two:
-    ``run.histogram(name)`` reads them. They show what overflows and underflows a dtype.
-
-    With ``guard``, the first NaN or Inf raises NotFinite, as in ``bp.guard(model)``; the step in which that happens is
-    in the run, as far as it came.
-
-    ``sinks``, of ``backprobe.integrations``, get some of the numbers too, as do TensorBoard and Weights & Biases.
-
-    Each ``every``-th step is measured. A step is complete as the next begins. After each ``flush_every`` complete ones,
-    and when none has come for a second, they are on disk. If the folder has a run already, this one goes on after its
-    last step, or at ``start_step``.
-    ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
-
-    A Keras model is watched with its optimizer. In a ``tf.function``, which ``fit`` compiles, ``run.step()`` after
-    each step of the optimizer ends one.
-
-    In JAX what is watched is a loss function. ``(loss, stats), grads = run.value_and_grad(params, batch)`` stands where
-    ``jax.value_and_grad(loss_fn, argnums, has_aux)`` would, inside your ``jax.jit``; and ``run.record(stats)`` outside
-    of it ends a step.
+    - ``model`` is one of PyTorch, or of Keras with its optimizer; for loss functions of JAX see ``bp.watch_function``.
+    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
+    - ``select`` is a pattern of names, or several; None is every module and parameter.
+    - ``what`` is one or several of "value", "grad" and "param", for the fields ``value.*`` of what modules return,
+      ``grad.*`` of that and of parameters, as the optimizer uses it, and ``param.*``; and "update", for ``update.*``,
+      what a step has added to parameters, of which a copy is kept.
+    - ``every``: each so many steps one is measured.
+    - ``optimizer`` ends a step as it steps; of several, the last does. Without one ``run.step()`` ends it, and so it
+      does in a ``tf.function``.
+    - ``scaler`` is a ``GradScaler`` of PyTorch, whose update ends a step instead.
+    - ``clipping`` adds ``grad_backward.*``, what backward left in parameters before gradients were clipped.
+    - ``guard`` raises NotFinite at the first NaN or Inf, as ``bp.guard(model)`` does; the run has that step too.
+    - ``pace`` says how soon steps are on disk, and in which of them ``run.histogram`` has magnitudes.
+    - ``sinks``, of ``backprobe.integrations``, get some of the numbers too, as do TensorBoard and Weights & Biases.
+    - ``start_step`` is the number of the first step, in place of the one after the last.
+    - ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
 
     Raises BadOption, BadRun, BadName, NothingMatched and Unsupported, and writes a warning if the run can no longer be
     written: the training goes on.
     """
-    asked = f"bp.watch({name_of(model)}, {cut(written(run_dir))})"
-    _check_options(asked, locals())
+    asked = f"bp.watch({name_of(model)}, {cut(written(folder))})"
+    check_watch(locals(), asked, MODEL.format(""))
     optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
-    options = WatchOptions(
-        select, values, gradients, parameters, updates, clipping, optimizers, scaler, histogram > 0, argnums, has_aux
-    )
-    pace = {"every": every, "flush_every": flush_every, "histogram": histogram, "guard": guard}
-    return Watch(model, Path(run_dir), options, pace, start_step, rank, tuple(sinks))
+    options = WatchOptions(select, *flags_of(what), clipping, optimizers, scaler, magnitudes=pace.histogram > 0)
+    return Watch(model, Path(folder), options, pace, start_step, rank, tuple(sinks), every=every, guard=guard)
 
 
-def _check_options(asked: str, given: Mapping[str, Any]) -> None:
-    # Raises BadOption.
-    check_folder(given["run_dir"], "run_dir is the path of a folder", asked, "bp.watch(model, 'runs/exp1')")
-    check_options(given, OPTIONS)
-    for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
-        check(sink)
-    if not any(given[name] for name in ("values", "gradients", "updates")):
-        raise BadOption("nothing is watched", asked="values=False, gradients=False", next="values=True")
+@renamed(FUNCTION, FUNCTIONS)
+def watch_function(
+    loss_fn: Callable[..., Any],
+    folder: str | os.PathLike[str],
+    select: str | Sequence[str] | None = None,
+    *,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    what: Watchable | Sequence[Watchable] = DEFAULT,
+    every: int = 1,
+    pace: Pace = Pace(),  # noqa: B008  # it is frozen
+    sinks: Sequence[Sink] = (),
+    start_step: int | None = None,
+    rank: int | None = None,
+) -> Watch:
+    """Record statistics of what a loss function of JAX computes, step by step, through a training.
+
+        with bp.watch_function(loss_fn, "runs/exp1") as run:
+
+            @jax.jit
+            def step(params, opt_state, batch):
+                (loss, stats), grads = run.value_and_grad(params, batch)
+                updates, opt_state = optimizer.update(grads, opt_state)
+                return optax.apply_updates(params, updates), opt_state, stats
+
+            for batch in batches:
+                params, opt_state, stats = step(params, opt_state, batch)
+                run.record(stats)
+
+    ``run.value_and_grad`` stands where ``jax.value_and_grad(loss_fn, argnums, has_aux)`` would, inside your
+    ``jax.jit``; ``run.record(stats)`` outside of it ends a step.
+
+    - ``loss_fn`` takes the parameters and returns the loss.
+    - ``folder``, ``every``, ``pace``, ``sinks`` and ``start_step`` are those of ``bp.watch``.
+    - ``select`` is a pattern of names, or several: of locals of the function, and of parameters, as ``params.w``.
+    - ``argnums`` is the position of the argument to differentiate, or several, as ``jax.grad`` has it.
+    - ``has_aux``: the function returns ``(loss, aux)``.
+    - ``what`` is one or several of "value" of locals, "grad" of them and of parameters, and "param".
+    - ``rank`` is the number of this process, of several that train together; JAX knows it.
+
+    Raises what ``bp.watch`` raises.
+    """
+    asked = f"bp.watch_function({name_of(loss_fn)}, {cut(written(folder))})"
+    check_watch(locals(), asked, FUNCTION.format(""))
+    options = WatchOptions(select, *flags_of(what), magnitudes=pace.histogram > 0, argnums=argnums, has_aux=has_aux)
+    given = start_step, rank, tuple(sinks)
+    return Watch(loss_fn, Path(folder), options, pace, *given, every=every, is_function=True)
 
 
 def _obstacle(folder: Path) -> str:
@@ -143,14 +164,19 @@ class Watch:
         model: Any,
         folder: Path,
         options: WatchOptions,
-        pace: Mapping[str, int],
+        pace: Pace,
         start_step: int | None,
         rank: int | None,
         sinks: Sequence[Any] = (),
+        *,
+        every: int = 1,
+        guard: bool = False,
+        is_function: bool = False,
     ) -> None:
         self.folder = folder
         """The folder of the run."""
         self._model, self._options, self._pace, self._start, self._rank = model, options, pace, start_step, rank
+        self._every, self._guard, self._is_function = every, guard, is_function
         self._watching: Watching | None = None
         self._function: FunctionWatching | None = None
         self._background: Background | None = None
@@ -159,20 +185,20 @@ class Watch:
         self._opened = ExitStack()
 
     def __enter__(self) -> Watch:
-        asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
+        asked = self._asked
         found = self._target(asked)
         from backprobe.watch.guarded import guarding
         from backprobe.watch.steps import Steps
 
-        listener = Steps(self._pace["every"], self._pace["histogram"], self._hand_on, found.fetching.later)
+        listener = Steps(self._every, self._pace.histogram, self._hand_on, found.fetching.later)
         watching = found.watching(self._model, self._options, listener, asked)
         self._start_writing(found, listener, asked)
         self._fetching, self._listener, self._watching = found.fetching, listener, watching
-        self._function = watching if found.is_function else None
+        self._function = watching if self._is_function else None
         try:
             with ExitStack() as opened:
                 opened.enter_context(watching)
-                if self._pace["guard"]:
+                if self._guard:
                     opened.enter_context(guarding(self._model, found.backend, listener, asked))
                 self._opened = opened.pop_all()
         except BaseException:
@@ -181,6 +207,10 @@ class Watch:
         atexit.register(self._end_with_interpreter)
         return self
 
+    @property
+    def _asked(self) -> str:
+        return f"bp.watch{'_function' * self._is_function}({name_of(self._model)}, {str(self.folder)!r})"
+
     def _target(self, asked: str) -> Watched:
         # What is watched, and how. Raises BadOption.
         refuse_class(self._model, "watch", in_block=True)
@@ -188,16 +218,9 @@ class Watch:
             raise BadOption(
                 "this watch was entered already", asked=asked, next="another bp.watch(...) of the same folder"
             )
-        from backprobe.watch.targets import watched
+        from backprobe.watch.targets import watched_function, watched_model
 
-        found = watched(self._model, asked)
-        if found.is_function and self._pace["guard"]:
-            raise BadOption(
-                "guard=True is for models", asked=asked, found="a loss function",
-                why="what jax.jit compiles cannot raise",
-                next="with bp.guard(): around jax.grad(loss_fn)(params, batch), not under jit",
-            )  # fmt: skip
-        return found
+        return (watched_function if self._is_function else watched_model)(self._model, asked)
 
     def _start_writing(self, found: Watched, listener: Steps, asked: str) -> None:
         # Open the run on disk, and the sinks beside it. Raises BadOption.
@@ -222,7 +245,7 @@ class Watch:
 
                 self._feeding = Feeding(self._sinks, self.folder, listener.first)
             fed = None if self._feeding is None else self._feeding.put
-            self._background = Background(writer, self._pace["flush_every"], fed)
+            self._background = Background(writer, self._pace.flush, fed)
         except BaseException:
             writer.abandon()
             self._close()
@@ -230,10 +253,9 @@ class Watch:
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """A training is watched in a block, and not called as a probe is. Raises BadOption."""
-        asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
         raise BadOption(
-            "a watch is not called: it watches what runs within `with`", asked=f"{asked}(...)",
-            next=f"with {asked}: around the training loop",
+            "a watch is not called: it watches what runs within `with`", asked=f"{self._asked}(...)",
+            next=f"with {self._asked}: around the training loop",
         )  # fmt: skip
 
     def __exit__(
@@ -383,10 +405,11 @@ class Watch:
 
     def _facts(self) -> dict[str, Any]:
         known = stamp()
-        options = {name: getattr(self._options, name) for name in ("values", "gradients", "parameters", "updates")}
+        what = [kind for kind, is_asked in zip(KINDS, self._options.kinds, strict=True) if is_asked]
         return {
             "started": known.time, "author": known.author, "python": known.python, "system": known.system,
-            "packages": known.packages, "model": type(self._model).__name__, **self._pace, **options,
+            "packages": known.packages, "model": type(self._model).__name__, **vars(self._pace),
+            "every": self._every, "guard": self._guard, "what": what,
         }  # fmt: skip
 
     def __repr__(self) -> str:

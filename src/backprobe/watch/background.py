@@ -11,15 +11,16 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from backprobe.storage.runs.layout import RowKey, StepData
 from backprobe.storage.runs.presence import Deleted
 from backprobe.storage.runs.writer import RunWriter
 
 MOST_WAITING = 1000  # steps
+MOST_UNCOMMITTED = 100  # steps, whatever the pace is
 Feed = Callable[[StepData, Sequence[RowKey]], None]
 """Takes a step, and all rows so far."""
-IDLE = 1.0  # seconds without a step, after which what there is is committed
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,16 @@ class Flush:
 class Background:
     """Writes in a thread of its own, from its making to ``close``. What it has taken goes on to ``feed``."""
 
-    def __init__(self, writer: RunWriter, flush_every: int, feed: Feed | None = None) -> None:
-        self.writer, self.flush_every, self.feed = writer, flush_every, feed
+    def __init__(self, writer: RunWriter, patience: float, feed: Feed | None = None) -> None:
+        self.writer, self.feed = writer, feed
+        self.patience = min(patience, threading.TIMEOUT_MAX)  # seconds that a step may wait to be committed
         self.process = os.getpid()
         self.rows: list[RowKey] = []
         self.failure: BaseException | None = None
         self.acknowledged = -1
         self.last = -1
         self.uncommitted = 0
+        self.due = 0.0  # when what is uncommitted is to be committed
         self.waiting: queue.Queue[Waiting | Flush] = queue.Queue(MOST_WAITING)
         self.thread = threading.Thread(target=self._run, name="backprobe-watch", daemon=True)
         self.thread.start()
@@ -82,7 +85,7 @@ class Background:
     def _run(self) -> None:
         while True:
             try:
-                item = self.waiting.get(timeout=IDLE if self.uncommitted else None)
+                item = self.waiting.get(timeout=max(0.0, self.due - monotonic()) if self.uncommitted else None)
             except queue.Empty:
                 self._try(self._commit)
                 continue
@@ -116,8 +119,10 @@ class Background:
             self.rows += step.rows
             self.feed(data, self.rows)
         self.last = data.step
+        if not self.uncommitted:
+            self.due = monotonic() + self.patience
         self.uncommitted += 1
-        if self.uncommitted >= self.flush_every:
+        if self.uncommitted >= MOST_UNCOMMITTED or monotonic() >= self.due:
             self._commit()
 
     def _commit(self) -> None:

@@ -47,7 +47,7 @@ class WatchedRun(FunctionRun):
                 asked="run.value_and_grad(...)",
                 found=f"an array of shape {shape} and dtype {dtype}" if is_tensor else kind(loss),
                 why="a loss is one floating number, whose gradients are taken",
-                next="bp.watch(loss_fn, folder, has_aux=True), for a function that returns loss, aux" if is_pair
+                next="bp.watch_function(loss_fn, folder, has_aux=True), where it returns loss, aux" if is_pair
                 else "return loss.mean()",
             )  # fmt: skip
         return super().output(loss, asked) if not self.has_aux else self._first(super().output(loss, asked))
@@ -70,7 +70,7 @@ class WatchedRun(FunctionRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         chosen = "" if pattern is None else f", select={pattern!r}"
-        return f"bp.watch({name_of(self.probe.target)}, folder{chosen})"
+        return f"bp.watch_function({name_of(self.probe.target)}, folder{chosen})"
 
 
 def probing(

@@ -11,6 +11,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.watches import Fetching, StepListener, Watching, WatchOptions
 from backprobe.errors import BadOption, NoBackend
+from backprobe.probe.request import name_of
 from backprobe.record.brief import kind
 from backprobe.watch.functions import probing
 
@@ -23,13 +24,14 @@ class Watched:
     fetching: Fetching
     watching: Callable[[Any, WatchOptions, StepListener, str], Any]
     untrained: Callable[[Any, WatchOptions], Mapping[str, list[str]]]
-    is_function: bool = False
 
 
-def _backend(target: Any) -> Backend:
+def _backend(target: Any, verb: str) -> Backend | None:
     # That of the target; of a function that mentions no framework, the only one that watches functions.
+    if isinstance(target, str | int | float):
+        return None
     try:
-        return find_backend(None, [target], spelled="bp.watch({}, folder)")
+        return find_backend(None, [target], spelled=f"bp.{verb}({{}}, folder)")
     except NoBackend:
         able = [one for one in imported_backends() if one.function_watches is not None]
         if callable(target) and len(able) == 1:
@@ -37,22 +39,36 @@ def _backend(target: Any) -> Backend:
         raise
 
 
-def watched(target: Any, asked: str) -> Watched:
-    """How this is watched. Raises BadOption, NoBackend and Unsupported."""
-    is_plain = isinstance(target, str | int | float)
-    backend = None if is_plain else _backend(target)
-    if backend is not None and is_model(backend, target):
-        watches = backend.watches or refuse(backend, "watches", asked)
-        return Watched(backend, watches, watches.watching, watches.untrained)
+def watched_model(target: Any, asked: str) -> Watched:
+    """How a model is watched. Raises BadOption, NoBackend and Unsupported."""
+    backend = _backend(target, "watch")
+    if backend is None or not is_model(backend, target):
+        is_loss = backend is not None and backend.function_watches is not None and callable(target)
+        raise BadOption(
+            "bp.watch takes a model", asked=asked, found=kind(target),
+            next=f"bp.watch_function({name_of(target)}, folder), for a function that computes the loss" if is_loss
+            else "bp.watch(model, folder)",
+        )  # fmt: skip
+    watches = backend.watches or refuse(backend, "watches", asked)
+    return Watched(backend, watches, watches.watching, watches.untrained)
+
+
+def watched_function(target: Any, asked: str) -> Watched:
+    """How a loss function is watched. Raises BadOption, NoBackend and Unsupported."""
+    backend = _backend(target, "watch_function")
+    if backend is not None and is_model(backend, target) and backend.watches is None:
+        refuse(backend, "watches", asked)
     functions = None if backend is None else backend.function_watches
     if backend is None or functions is None or not callable(target):
         raise BadOption(
-            "bp.watch takes a model, or in JAX a loss function", asked=asked, found=kind(target),
-            next="bp.watch(model, folder)",
+            "bp.watch_function takes a loss function of JAX", asked=asked,
+            found=f"{kind(target)}{f' of {backend.title}' if backend is not None else ''}",
+            next="bp.watch(model, folder, optimizer=optimizer)" if backend is not None
+            else "bp.watch_function(loss_fn, folder)",
         )  # fmt: skip
 
     def watching(function: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
         probe = probing(function, backend, options.select, options.has_aux)
         return functions.watching(function, options, listener, probe, asked)
 
-    return Watched(backend, functions, watching, lambda function, options: {}, is_function=True)
+    return Watched(backend, functions, watching, lambda function, options: {})

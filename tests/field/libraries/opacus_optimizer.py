@@ -18,7 +18,7 @@ model, private, data = PrivacyEngine().make_private(
 )
 for given in (private, private.original_optimizer):
     with tempfile.TemporaryDirectory() as folder:
-        with bp.watch(model, f"{folder}/run", optimizer=given, updates=True):
+        with bp.watch(model, f"{folder}/run", optimizer=given, what=("value", "grad", "param", "update")):
             model(torch.ones(4, 3)).square().mean().backward()
             private.step()
             private.zero_grad()

@@ -11,7 +11,7 @@ for dtype, rate in ((torch.bfloat16, 0.9833), (torch.float16, 0.7771), (torch.fl
     layer.weight.data.fill_(1.0)
     optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
     with tempfile.TemporaryDirectory() as folder:
-        with bp.watch(layer, f"{folder}/run", optimizer=optimizer, updates=True):
+        with bp.watch(layer, f"{folder}/run", optimizer=optimizer, what=("value", "grad", "param", "update")):
             layer(torch.ones(1, 1, dtype=dtype)).float().sum().backward()
             before = layer.weight.item()
             optimizer.step()

@@ -17,7 +17,7 @@ from backprobe.backends.protocol import Backend
 
 INSTEAD = {
     "second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
-    "watches": "with bp.watch(loss_fn, folder) as run:, with a function of the parameters that returns the loss",
+    "watches": "with bp.watch_function(loss_fn, folder) as run:, with a function of parameters that returns the loss",
 }
 
 

@@ -29,7 +29,6 @@ from backprobe.backends.watches import (
 from backprobe.errors import BadOption, NothingToDifferentiate
 from backprobe.record.brief import kind, written
 from backprobe.record.names import quote
-from backprobe.record.options import Option
 from backprobe.record.statistics import Row
 
 WATCHES = itertools.count(1)
@@ -90,15 +89,15 @@ class JaxWatching(FunctionWatching):
                 named += [(name, GRADIENT, gradient)] * (options.gradients and gradient is not None)
         for of, gradient in zip(held, gradients, strict=True):
             for (name, value), flowed in zip(of, jax.tree.leaves(gradient), strict=True):
-                if options.parameters and found.wants(name):
-                    named += [(name, PARAMETER, jnp.asarray(value))] * options.values
+                if found.wants(name):
+                    named += [(name, PARAMETER, jnp.asarray(value))] * options.parameters
                     named += [(name, GRADIENT, flowed)] * options.gradients
         for alias, name in found.aliases:
             self.listener.alias(alias, name)
         if not named:
             raise BadOption(
                 "nothing of this function is watched", asked=self.asked, found="no value that is selected is recorded",
-                next="leave out select=, values= or gradients=",
+                next="leave out select= or what=",
             )  # fmt: skip
         return measured(self.number, self.name, named, options.magnitudes)
 
@@ -250,7 +249,12 @@ class JaxWatches(FunctionWatches):
     def watching(
         self, function: Callable[..., Any], options: WatchOptions, listener: StepListener, probe: LossProbe, asked: str
     ) -> FunctionWatching:
-        _refuse_others(function, options, asked)
+        if options.updates:
+            raise BadOption(
+                "a loss function makes no updates", asked="what='update'", found="a function of JAX",
+                why="it is given its parameters, and an optimizer of JAX is a function too",
+                next="run.record(stats, updates=updates), without what='update'",
+            )  # fmt: skip
         return JaxWatching(function, options, listener, probe, asked)
 
     def rank(self) -> int:
@@ -271,20 +275,3 @@ class JaxWatches(FunctionWatches):
 
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, Row]]:
         return fetched(rows)
-
-
-def _refuse_others(function: Callable[..., Any], options: WatchOptions, asked: str) -> None:
-    # Raise BadOption for what is a model's.
-    for name, is_given in (
-        ("optimizer=", bool(options.optimizers)),
-        ("scaler=", options.scaler is not None),
-        ("clipping=True", options.clipping),
-        ("updates=True", options.updates),
-    ):
-        if is_given:
-            raise BadOption(
-                f"{name} is for models of PyTorch and TensorFlow", asked=asked, found="a function of JAX",
-                why="a function is given its parameters, and JAX's optimizers are functions too",
-                next="run.record(stats, updates=updates)",
-            )  # fmt: skip
-    Option("has_aux").check(options.has_aux)

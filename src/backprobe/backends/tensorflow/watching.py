@@ -257,11 +257,11 @@ class TensorflowWatching(Watching):
         # The names of the watched parameters that have a gradient, with both.
         pairs = zip(variables, gradients, strict=False)
         own = [(self.variables.get(identity(one), ""), variable_of(one), by) for one, by in pairs if by is not None]
-        return [one for one in own if one[0] and self.options.parameters and self.selection.wants(one[0])]
+        return [one for one in own if one[0] and self.options.of_parameters and self.selection.wants(one[0])]
 
     def _measure_parameters(self, own: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         for name, one in own.items():
-            if self.options.values:
+            if self.options.parameters:
                 self._measure(name, PARAMETER, read(one), True)
             if self.options.updates:
                 self._measure(name, UPDATE, read(one) - before[name], True)
@@ -361,7 +361,7 @@ def _refuse_others(options: WatchOptions, asked: str) -> None:
             )  # fmt: skip
     for name, is_given in (
         ("scaler=", options.scaler is not None), ("clipping=True", options.clipping),
-        ("histogram=", options.magnitudes),
+        ("pace=bp.Pace(histogram=...)", options.magnitudes),
     ):  # fmt: skip
         if is_given:
             raise BadOption(f"{name} is for PyTorch", asked=asked, found="a model of Keras", next=f"leave out {name}")

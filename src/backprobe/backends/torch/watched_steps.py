@@ -133,7 +133,7 @@ class OptimizerSteps:
     def _measure_parameters(self, tensors: Any) -> None:
         with quiet(), torch.no_grad():
             for one in tensors:
-                if self.options.values:
+                if self.options.parameters:
                     self._add(one, PARAMETER, one)
                 if one in self.before and self.options.updates:
                     before = self.before[one]
@@ -234,13 +234,13 @@ def refuse_others(options: WatchOptions, asked: str) -> None:
             "scaler= takes a torch.amp.GradScaler", asked=asked, found=type(options.scaler).__name__,
             next="scaler=torch.amp.GradScaler()",
         )  # fmt: skip
-    for name, value in (
-        ("updates=True", options.updates),
-        ("clipping=True", options.clipping),
-        ("scaler=", options.scaler is not None),
+    for name, value, typed in (
+        ("what='update'", options.updates, "what=('value', 'grad', 'param', 'update')"),
+        ("clipping=True", options.clipping, "clipping=True"),
+        ("scaler=", options.scaler is not None, "scaler=scaler"),
     ):
         if value and not options.optimizers:
             raise BadOption(
                 f"{name} needs optimizer=", asked=asked, why="it is read where the optimizer steps",
-                next=f"bp.watch(model, folder, optimizer=optimizer, {name}{'scaler' * name.endswith('=')})",
+                next=f"bp.watch(model, folder, optimizer=optimizer, {typed})",
             )  # fmt: skip

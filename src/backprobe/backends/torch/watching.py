@@ -247,7 +247,7 @@ class TorchWatching(Watching):
             del self.parameters[gone]
         for path, parameter in own:
             name = quote_path(path)
-            if self.options.parameters and self.selection.wants(name):
+            if self.options.of_parameters and self.selection.wants(name):
                 first_name = self.parameters.setdefault(parameter, name)
                 if first_name != name:
                     self.listener.alias(name, first_name)

@@ -1,0 +1,113 @@
+"""The options of ``bp.watch`` and ``bp.watch_function``, and the names that they had before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from backprobe.backends.watches import GRADIENT, PARAMETER, UPDATE, VALUE
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
+from backprobe.record.names import nearest
+from backprobe.record.options import Option, check_folder, check_options
+from backprobe.record.renamed import Spelling
+from backprobe.watch.sinks import check
+
+Watchable = Literal["value", "grad", "param", "update"]
+KINDS = (VALUE, GRADIENT, PARAMETER, UPDATE)
+DEFAULT: tuple[Watchable, ...] = ("value", "grad", "param")
+"""What is watched where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How soon the steps of a watch are on disk, and how often magnitudes are counted. Raises BadOption.
+
+    >>> import backprobe as bp
+    >>> bp.Pace(flush=0)
+    Pace(flush=0, histogram=0)
+    """
+
+    flush: float = 1.0
+    """Seconds that complete steps may wait before they are on disk; 0 writes each at once."""
+
+    histogram: int = 0
+    """Magnitudes are counted in the steps that are multiples of this number; in none by 0."""
+
+    def __post_init__(self) -> None:
+        check_options(vars(self), PACES)
+
+
+PACES = (
+    Option("flush", int | float, 0, "1.0", says="a number of seconds from 0 on"),
+    Option("histogram", int, 0, "10"),
+)
+OPTIONS = (
+    Option("every", int, 1, "10"),
+    Option("pace", Pace, next="bp.Pace(flush=1.0, histogram=10)", says="a bp.Pace"),
+    *(Option(name, int, 0, "10", or_none=True) for name in ("start_step", "rank")),
+    *map(Option, ("clipping", "guard", "has_aux")),
+)
+
+
+def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
+    """Raise BadOption for what both verbs take."""
+    check_folder(given["folder"], "folder is the path of a folder", asked, instead)
+    check_options({"clipping": False, "guard": False, "has_aux": False, **given}, OPTIONS)
+    for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
+        check(sink)
+
+
+def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
+    """Is each of ``KINDS`` in ``what``? Raises BadOption."""
+    several = (what,) if isinstance(what, str) else what
+    if not isinstance(several, Sequence | set | frozenset) or isinstance(several, bytes):
+        raise BadOption(
+            "what is a text, or several", asked=f"what={written(what)}", found=kind(what), next=f"what={DEFAULT}"
+        )
+    for one in several:
+        if one not in KINDS:
+            close = nearest(one, KINDS) if isinstance(one, str) else []
+            raise BadOption(
+                f"nothing that is watched is called {written(one)}", asked=f"what={written(what)}",
+                found=f"what takes {', '.join(map(repr, KINDS))}", next=f"what={(close or DEFAULT)[0]!r}",
+            )  # fmt: skip
+    if not several:
+        raise BadOption("nothing is watched", asked=f"what={written(what)}", next=f"what={DEFAULT}")
+    values, gradients, parameters, updates = (one in several for one in KINDS)
+    return values, gradients, parameters, updates
+
+
+# before
+
+
+def _what(given: Mapping[str, Any]) -> str:
+    # The kinds that True and False asked for.
+    values = given.get("values", True)
+    asked_for = (values, given.get("gradients", True), values and given.get("parameters", True), given.get("updates"))
+    found = tuple(one for one, is_asked in zip(KINDS, asked_for, strict=True) if is_asked) or DEFAULT
+    return f"what={found[0]!r}" if len(found) == 1 else "" if found == DEFAULT else f"what={found}"
+
+
+def _pace(given: Mapping[str, Any]) -> str:
+    of = ["flush=1.0"] * ("flush_every" in given) + [f"histogram={given[one]!r}" for one in given if one == "histogram"]
+    return f"pace=bp.Pace({', '.join(of)})"
+
+
+FOLDER: dict[str, Spelling] = {"run_dir": "folder={}"}
+RENAMED: dict[str, Spelling] = {
+    **FOLDER,
+    **dict.fromkeys(("values", "gradients", "parameters", "updates"), _what),
+    **dict.fromkeys(("flush_every", "histogram"), _pace),
+}
+MODELS: dict[str, Spelling] = {
+    **RENAMED,
+    "argnums": "with bp.watch_function(loss_fn, folder, argnums={}) as run:",
+    "has_aux": "with bp.watch_function(loss_fn, folder, has_aux={}) as run:",
+}
+FUNCTIONS: dict[str, Spelling] = {
+    **RENAMED,
+    **dict.fromkeys(("updates", "optimizer", "scaler", "clipping"), "run.record(stats, updates=updates)"),
+    "guard": "with bp.guard(): around jax.grad(loss_fn)(params, batch), not under jit",
+}
