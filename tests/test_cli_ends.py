@@ -230,7 +230,7 @@ NEXT = {
     "probe own.py:well x=1.0 --strategy fast": "--strategy edges",
     "probe own.py:well x=1.0 --backend torsh": "--backend torch",
     "draw own.py:well f.svg x=1.0 --direction up": "--direction down",
-    "draw own.py:well f.pdf x=1.0": "f.svg",
+    "draw own.py:well f.gif x=1.0": "f.svg",
     "draw own.py:well f.svg x=1.0 --contributions --partials false": "--partials true",
     "explain own.py:well xx x=1.0": "x",
     "probe owm.py:well x=1.0": "backprobe probe own.py:well x=3",

@@ -147,8 +147,8 @@ COMMANDS = {  # with what is read of each
     "probe cut.py": ((), lambda one: one["outputs"] == ["loss"]),
     "derive f.py:well x u": (GIVEN, lambda one: one["value"]["numbers"] == 2.0 and one["agrees"] and one["paths"]),
     "draw f.py:well out.svg": (GIVEN, lambda one: one == {"drawing": "out.svg"}),
-    "watch --into NEW.run cut.py": ((), lambda one: [each["steps"] for each in one["runs"]] == [3]),
-    "demo --into shown": ((), lambda one: "shown/toy.svg" in one["drawings"]),
+    "watch --folder NEW.run cut.py": ((), lambda one: [each["steps"] for each in one["runs"]] == [3]),
+    "demo --folder shown": ((), lambda one: "shown/toy.svg" in one["drawings"]),
 }  # fmt: skip
 
 

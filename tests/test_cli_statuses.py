@@ -113,7 +113,7 @@ STATUSES = [
     (1, "check --quiet --strict f.py:nothing", ("x=1.0",)), (1, "check f.py:wrong --sarif e.sarif --quiet", GIVEN),
     (1, "provoke --json f.py:ill", GIVEN), (1, "diff well.rec ill.rec --quiet", ()), (1, "report loud --quiet", ()),
     (2, "report two --json", ()), (2, "diff well.rec ill.rec --json --quiet", ()), (0, "probe f.py:ill --json", GIVEN),
-    (7, "watch --json --into e.run ends.py", ()), (1, "watch --quiet --into g.run -m raises", ()),
+    (7, "watch --json --folder e.run ends.py", ()), (1, "watch --quiet --folder g.run -m raises", ()),
     (0, "derive f.py:ill w --quiet", GIVEN), (0, "draw --json cut.py x.svg", ()),
 ]  # fmt: skip
 

@@ -85,17 +85,17 @@ class Now(nn.Module):
         return (found if isinstance(found, torch.Tensor) else found.t).sum()
 
 
-@pytest.mark.parametrize("values", [True, False])
-def test_a_module_that_returns_a_tensor_in_one_step_alone(tmp_path, values):
-    gaps = watched(Now(), tmp_path, values=values)
-    assert gaps == {("part", "not_returned", ("value", "grad") if values else ("grad",))}
+@pytest.mark.parametrize("what", [("value", "grad"), "grad"], ids=str)
+def test_a_module_that_returns_a_tensor_in_one_step_alone(tmp_path, what):
+    gaps = watched(Now(), tmp_path, what=what)
+    assert gaps == {("part", "not_returned", ("value", "grad") if "value" in what else ("grad",))}
     with bp.open_run(tmp_path) as run:
         assert run.gaps.findings[0].steps == (1,)
 
 
-@pytest.mark.parametrize("values", [True, False])
-def test_a_value_without_a_gradient_had_a_value(tmp_path, values):
-    gaps = watched(Returning(lambda t: (t, t.detach() * 2), lambda pair: pair[0] + pair[1]), tmp_path, values=values)
+@pytest.mark.parametrize("what", [("value", "grad"), "grad"], ids=str)
+def test_a_value_without_a_gradient_had_a_value(tmp_path, what):
+    gaps = watched(Returning(lambda t: (t, t.detach() * 2), lambda pair: pair[0] + pair[1]), tmp_path, what=what)
     assert gaps == {("part:return.1", "no_gradient", ("grad",))}
 
 
@@ -110,9 +110,9 @@ class Detaching(nn.Module):
         return (h + cut).sum()
 
 
-@pytest.mark.parametrize("values", [True, False])
-def test_a_local_without_a_gradient_was_bound(tmp_path, values):
-    assert watched(Detaching(), tmp_path, select=[":cut"], values=values) >= {(":cut", "no_gradient", ("grad",))}
+@pytest.mark.parametrize("what", [("value", "grad"), "grad"], ids=str)
+def test_a_local_without_a_gradient_was_bound(tmp_path, what):
+    assert watched(Detaching(), tmp_path, select=[":cut"], what=what) >= {(":cut", "no_gradient", ("grad",))}
 
 
 def test_what_has_no_numbers_says_so(tmp_path):

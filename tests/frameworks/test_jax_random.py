@@ -18,7 +18,7 @@ from jax_programs import Writer, flat, perturbations
 import backprobe as bp
 from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_JAX_PROGRAMS", count(6, 2)))
+COUNT = int(os.environ.get("RANDOM_JAX_PROGRAMS", count(6, 4)))
 FIRST = int(os.environ.get("RANDOM_JAX_FIRST", "0"))
 TOLERANCE = 1e-9
 

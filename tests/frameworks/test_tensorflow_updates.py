@@ -160,8 +160,7 @@ def test_a_bad_gradient_that_is_not_recorded_comes_with_the_update():
             with tf.GradientTape() as tape:
                 rows = tf.nn.embedding_lookup(table, [1, 2])
                 loss = tf.reduce_sum(tf.sqrt(rows - 1.0))
-            slices = tape.gradient(loss, table)
-            optimizer.apply_gradients([(slices, table)])
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
     first, second = (one for one in bp.explain(rec).findings if one.kind != "propagated")
     assert (first.kind, first.name) == ("came_in", "table")
     assert first.headline.endswith("from gradients that hold Inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-VALUED = "convention|of|wrt|strategy|values|backend|direction|depth|cotangent|seed|steps"
+VALUED = "convention|of|wrt|strategy|values|backend|direction|depth|cotangent|seed|steps|tries"
 LAMBDA = re.compile(r",? or of=lambda .*")  # which no shell can give
 SPELLED = (
     (re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)"), r"--cotangent 'ones(\1)'"),

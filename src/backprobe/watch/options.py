@@ -68,10 +68,11 @@ def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
         )
     for one in several:
         if one not in KINDS:
-            close = nearest(one, KINDS) if isinstance(one, str) else []
+            meant = [kind for each in several if isinstance(each, str) for kind in nearest(each, KINDS)[:1]] or DEFAULT
             raise BadOption(
                 f"nothing that is watched is called {written(one)}", asked=f"what={written(what)}",
-                found=f"what takes {', '.join(map(repr, KINDS))}", next=f"what={(close or DEFAULT)[0]!r}",
+                found=f"what takes {', '.join(map(repr, KINDS))}",
+                next=f"what={meant[0] if len(meant) == 1 else tuple(meant)!r}",
             )  # fmt: skip
     if not several:
         raise BadOption("nothing is watched", asked=f"what={written(what)}", next=f"what={DEFAULT}")
