@@ -137,7 +137,7 @@ class _Aligning:
 
     def _is_unlike(self, at: int, other: int) -> bool:
         each = self.a.entries[at], self.b.entries[other]
-        return any(one.status is GradStatus.NOT_EXECUTED for one in each)
+        return any(one.has_no_value for one in each)
 
     @staticmethod
     def _scope(scope: str, partners: Partners) -> tuple[str, str]:

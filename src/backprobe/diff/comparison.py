@@ -132,7 +132,7 @@ class Comparison:
         lost = next((one.reason for one in held if isinstance(one, Lost)), "")
         if lost:
             return Judged(why=lost)
-        if any(entry.status is GradStatus.NOT_EXECUTED for entry in pair):
+        if any(entry.has_no_value for entry in pair):
             return Judged(why=_not_executed(*pair))
         if any(entry.status is GradStatus.NOT_TENSOR for entry in pair):
             return _plain(*[_number(one, arrays) for one, arrays in zip(held, self.arrays, strict=True)])
@@ -298,9 +298,9 @@ def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
 
 
 def _not_executed(a: Entry, b: Entry) -> str:
-    if a.status is b.status:
+    if a.has_no_value and b.has_no_value:
         return NO_NUMBER
-    return f"not executed in the {'first' if a.status is GradStatus.NOT_EXECUTED else 'second'}"
+    return f"not executed in the {'first' if a.has_no_value else 'second'}"
 
 
 def _number(value: Any, arrays: Any) -> Any:

@@ -10,7 +10,6 @@ from backprobe.record.names import COUNT, partition, split, strip
 
 Call = tuple[str, tuple[str, ...]]
 """A scope without its counts, and the counts."""
-NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED)
 
 
 def call_of(full: str) -> Call | None:
@@ -43,5 +42,6 @@ class Returned:
 
     def only(self, call: Call) -> int | None:
         """The only tensor that a call returned; None where there are several or none."""
-        found = {at for at in self.calls.get(call, {}).values() if self.side.entries[at].status not in NO_TENSORS}
+        own = {at: self.side.entries[at] for at in self.calls.get(call, {}).values()}
+        found = {at for at, one in own.items() if not (one.has_no_value or one.status is GradStatus.NOT_TENSOR)}
         return found.pop() if len(found) == 1 else None

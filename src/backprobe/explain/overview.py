@@ -58,9 +58,6 @@ OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sourc
 OPEN = ("cut_later", "not_in_loss")
 """Kinds of findings that do not know the line which cuts."""
 
-NO_CALL = ("module_not_run", "used_directly")
-"""The reasons of modules of which no call was seen."""
-
 
 def explain_all(flow: Dataflow) -> Report:
     """Every cause in a recording, each once, with the names whose gradients are missing because of it.
@@ -387,8 +384,8 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
             "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
-            "never_computed": [at for at in idle if not flow.entries[at].is_because(*NO_CALL)],
-            "no_call_seen": [at for at in idle if flow.entries[at].is_because(*NO_CALL)],
+            "never_computed": [at for at in idle if not flow.entries[at].is_because("module_not_run")],
+            "no_call_seen": [at for at in idle if flow.entries[at].is_because("module_not_run")],
         }
     versions = _versions(flow.record)
     for code, positions in groups.items():

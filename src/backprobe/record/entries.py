@@ -354,6 +354,11 @@ class Entry(Printed, Generic[T]):
         """Why there is no gradient, in a sentence; empty where there is one."""
         return "" if self.why is None else str(self.why)
 
+    @property
+    def has_no_value(self) -> bool:
+        """Was nothing seen that computes it, whatever is known of its gradient?"""
+        return self.status is GradStatus.NOT_EXECUTED or self.is_because("used_directly")
+
     def is_because(self, *codes: str) -> bool:
         """Is the gradient missing for one of these reasons?"""
         return self.why is not None and self.why.code in codes

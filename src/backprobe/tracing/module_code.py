@@ -76,7 +76,7 @@ def _used_directly(record: Record) -> Record:
     for owner in {one for each in owners.values() if idle.keys() >= {*each} for one in each}:
         while owner in idle:
             at = idle[owner]
-            entries[at] = replace(entries[at], why=Reason("used_directly"))
+            entries[at] = replace(entries[at], status=GradStatus.OPAQUE, why=Reason("used_directly"))
             owner = owner.rpartition(".")[0]
     return replace(record, entries=tuple(entries)) if owners else record
 
