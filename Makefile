@@ -63,14 +63,13 @@ SAMPLES ?= 10
 test-operators: $(READY)
 	OPERATOR_SAMPLES=$(SAMPLES) $(BIN)/pytest $(PARALLEL) tests/test_operators.py
 
-# the tests of PyTorch alone under coverage, on a Python whose monitoring costs little: at least this much of the lines
-# that need no other framework is run
-COVERED ?= 80
+# the tests of PyTorch alone under coverage, on a Python whose monitoring costs little: how much they run of the lines
+# that need no other framework
 coverage: .venv-python3.12/.ready
 	.venv-python3.12/bin/coverage erase
 	.venv-python3.12/bin/coverage run -m pytest $(PARALLEL) -m "not gpu and not all_frameworks" --ignore=tests/frameworks
 	.venv-python3.12/bin/coverage combine --quiet
-	.venv-python3.12/bin/coverage report --omit "*/tensorflow/*,*/jax/*" --fail-under $(COVERED) --skip-covered | tail -1
+	.venv-python3.12/bin/coverage report --omit "*/tensorflow/*,*/jax/*" --skip-covered | tail -1
 
 # which test functions run which lines, of all frameworks: what tools/mutants.py chooses tests by
 contexts: $(READY)

@@ -115,6 +115,8 @@ def watch_function(
 ) -> Watch:
     """Record statistics of what a loss function of JAX computes, step by step, through a training.
 
+    In a training whose step is compiled::
+
         with bp.watch_function(loss_fn, "runs/exp1") as run:
 
             @jax.jit
