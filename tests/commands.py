@@ -14,6 +14,20 @@ from backprobe.cli import main
 
 DISTRIBUTED = "torch._dynamo torch.distributed.fsdp torch.distributed.tensor.parallel torch.distributed.pipelining"
 """What programs of several processes import, which takes three times as long as PyTorch alone."""
+WRONG = """\
+import torch
+
+class Bad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+"""
+"""The beginning of a user's file, with a derivative that is wrong."""
 
 
 def invoked(*words, **settings):

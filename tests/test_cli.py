@@ -14,7 +14,7 @@ import pytest
 
 import backprobe as bp
 from backprobe.cli import main
-from commands import in_folder, invoked, printed, python, refused
+from commands import WRONG, in_folder, invoked, printed, python, refused
 from drawn import Drawn
 
 TOY = """\
@@ -521,18 +521,9 @@ def test_the_demo_says_where_it_cannot_draw(folder):
     assert "the folder taken/in cannot be made" in err
 
 
-CHECKED = """\
-import torch
-
-class Bad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
+CHECKED = (
+    WRONG
+    + """\
 def wrong(x):
     y = Bad.apply(x)
     return y
@@ -543,6 +534,7 @@ def right(x, w):
 def nothing(x):
     return x
 """
+)
 
 
 @pytest.mark.parametrize(

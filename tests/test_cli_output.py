@@ -10,20 +10,11 @@ import torch
 
 import backprobe as bp
 from backprobe.cli import main
-from commands import in_folder, invoked, printed, refused
+from commands import WRONG, in_folder, invoked, printed, refused
 
-FUNCTIONS = """\
-import torch
-
-class Bad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
+FUNCTIONS = (
+    WRONG
+    + """\
 def well(x, w):
     u = x * w
     return u.exp()
@@ -56,6 +47,7 @@ def odd(x):
 def nothing(x):
     return x
 """
+)
 SCRIPT = """\
 import os
 import torch

@@ -8,20 +8,11 @@ import torch
 
 import backprobe as bp
 from backprobe.cli import main
-from commands import in_folder, invoked
+from commands import WRONG, in_folder, invoked
 
-FUNCTIONS = """\
-import torch
-
-class Bad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
+FUNCTIONS = (
+    WRONG
+    + """\
 def well(x, w):
     return (x * w).exp()
 
@@ -38,6 +29,7 @@ def flat(x, w):
     return a.sum() + b * 0
 
 """
+)
 SCRIPT = """\
 import sys
 import torch

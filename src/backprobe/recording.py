@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from backprobe.backends.discover import BackendName
-from backprobe.charts.presenter import Presenter
+from backprobe.charts import presenter
 from backprobe.conflicts import Conflicts
 from backprobe.errors import (
     AmbiguousName,
@@ -40,7 +40,7 @@ from backprobe.tracing.transcribe import Run
 
 NOT_KEPT = object()
 
-Entry.presenting = Presenter()
+Entry.presenting = presenter
 
 
 class Index:

@@ -19,8 +19,8 @@ ROOT = "%SRCROOT%"
 def sarif(report: Report, verb: str, version: str, root: Path, program: str, *, ran: bool = True) -> dict[str, Any]:
     """A report as the log of one run, whose files are relative to ``root`` where they lie in it.
 
-    A finding without a line is shown at ``program``, the file or folder that the report is about: GitHub takes none
-    without a place. ``ran`` says whether the program came to its end.
+    A finding without a line is shown at ``program``, the file or folder that the report is about, so that viewers have
+    a place for it. ``ran`` says whether the program came to its end.
     """
     causes = {one.headline: one.source for one in report if not one.cause}
     results = []

@@ -51,7 +51,7 @@ def refuse_renamed(call: str, names: Mapping[str, Spelling], given: Mapping[str,
             added += f", {one}"
     if old:
         raise BadOption(
-            f"{verb} has no {', '.join(f'{name}=' for name in old)} any more",
+            f"{verb} has no {', '.join(f'{name}=' for name in old)}",
             asked=", ".join(f"{name}={written(value)}" for name, value in old.items()), next=call.replace("{}", added),
         )  # fmt: skip
 

@@ -109,6 +109,7 @@ MODELS: dict[str, Spelling] = {
 }
 FUNCTIONS: dict[str, Spelling] = {
     **RENAMED,
-    **dict.fromkeys(("updates", "optimizer", "scaler", "clipping"), "run.record(stats, updates=updates)"),
+    **dict.fromkeys(("updates", "optimizer"), "run.record(stats, updates=updates)"),
+    **dict.fromkeys(("scaler", "clipping"), "bp.watch_function(loss_fn, folder)"),
     "guard": "with bp.guard(): around jax.grad(loss_fn)(params, batch), not under jit",
 }
