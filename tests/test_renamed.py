@@ -58,6 +58,13 @@ def test_an_old_option_of_a_command_is_refused_with_the_new_one():
         ({"what": ()}, "nothing is watched"),
         ({"pace": 5}, "pace is a bp.Pace"),
         ({"clipping": 1}, "clipping is True or False"),
+        ({"guard": "yes"}, "guard is True or False"),
+        ({"every": 0}, "every is a whole number from 1 on"),
+        ({"start_step": -1}, "start_step is a whole number from 0 on"),
+        ({"start_step": 1.5}, "start_step is a whole number from 0 on"),
+        ({"rank": True}, "rank is a whole number from 0 on"),
+        ({"sinks": print}, "sinks= takes sinks"),
+        ({"sinks": ["runs"]}, "sinks= takes sinks"),
     ],
 )
 def test_options_that_do_not_fit(options, said, tmp_path):

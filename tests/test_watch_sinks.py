@@ -147,7 +147,8 @@ def test_what_is_no_sink_is_refused(model, tmp_path):
 
     assert message(bp.BadOption, entered([print])) == (
         "sinks= takes sinks\n  asked: bp.watch(..., sinks=[...])\n  found: a function\n"
-        "  next:  an object of a class of backprobe.integrations, or of a subclass of backprobe.integrations.Sink"
+        "  why:   a sink is of a class of backprobe.integrations, or of a subclass of its Sink\n"
+        "  next:  sinks=[TensorBoardSink('tb')], after from backprobe.integrations.tensorboard import TensorBoardSink"
     )
     assert "'grad.mode' is not a field of a run" in message(
         bp.BadOption, lambda: Kept(fields=["grad.rms", "grad.mode"])

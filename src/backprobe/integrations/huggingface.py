@@ -28,7 +28,10 @@ class WatchCallback(HasWatch, TrainerCallback):
     checkpoint; parameters' gradients are those that the optimizer uses: accumulated, unscaled and clipped. What the
     trainer logs is logged in the run: ``loss``, ``learning_rate``, ``grad_norm``, ``eval_loss``.
 
-    The options are those of ``bp.watch``, without those that the trainer knows. Raises BadOption.
+    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
+    - ``options`` are those of ``bp.watch``, without those that the trainer knows.
+
+    Raises BadOption.
     """
 
     @renamed(CALLED, FOLDER)

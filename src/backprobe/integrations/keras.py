@@ -37,8 +37,10 @@ class WatchCallback(HasWatch, Callback):
     progress bar shows it: averages since the epoch began; with ``learning_rate``, and after an epoch what validation
     found, such as ``val_loss``. A model that was trained before goes on with the steps of its optimizer.
 
-    The options are those of ``bp.watch``, without those that the model knows. Raises BadOption, and as the training
-    begins Unsupported where Keras does not compute with TensorFlow.
+    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
+    - ``options`` are those of ``bp.watch``, without those that the model knows.
+
+    Raises BadOption, and as the training begins Unsupported where Keras does not compute with TensorFlow.
     """
 
     model: Any

@@ -24,7 +24,10 @@ class WatchCallback(HasWatch, Callback):
     gradients are those that it uses: accumulated, unscaled and clipped. The loss that ``training_step`` returns and the
     learning rate are logged in the run. A training that goes on from a checkpoint goes on with its steps.
 
-    The options are those of ``bp.watch``, without those that the trainer knows. Raises BadOption.
+    - ``folder`` is where the run is written, and ``bp.open_run`` reads it.
+    - ``options`` are those of ``bp.watch``, without those that the trainer knows.
+
+    Raises BadOption.
     """
 
     @renamed(CALLED, FOLDER)

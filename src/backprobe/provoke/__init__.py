@@ -43,11 +43,13 @@ def provoke(
     the framework itself gives NaN or Inf in the result, or in the gradient of its sum, in a run without a probe. It is
     then brought as near to the example as it can be.
 
-    ``bounds`` is a pair of numbers for all arguments, or a dict of pairs by argument; an argument of None is not
-    varied. By default a number stays within the range of its argument in the example; one number alone goes from its
-    negative to itself. Integers, and arguments that are not floating, are left as they are. ``seed`` is what random
-    numbers begin from in each run of the program, and those of the search. ``tries`` is how many inputs are tried for
-    each operand, at most.
+    - ``target`` is the function or model. Arguments that are integers, or not floating, are left as they are.
+    - ``bounds`` is a pair of numbers for all arguments, or a dict of pairs by argument; an argument of None is not
+      varied. By default a number stays within the range of its argument in the example; one number alone goes from its
+      negative to itself.
+    - ``seed`` is what random numbers begin from in each run of the program, and those of the search.
+    - ``tries`` is how many inputs are tried for each operand, at most.
+    - ``backend`` is needed only where the arguments do not show which it is.
 
     Random states, buffers of modules and ``.grad`` of parameters are afterwards as they were before. Each run of the
     program is a real one: what it prints or writes elsewhere happens each time.

@@ -75,7 +75,8 @@ def check(sink: object) -> None:
     if not isinstance(sink, Sink):
         raise BadOption(
             "sinks= takes sinks", asked="bp.watch(..., sinks=[...])", found=kind(sink),
-            next="an object of a class of backprobe.integrations, or of a subclass of backprobe.integrations.Sink",
+            why="a sink is of a class of backprobe.integrations, or of a subclass of its Sink",
+            next="sinks=[TensorBoardSink('tb')], after from backprobe.integrations.tensorboard import TensorBoardSink",
         )  # fmt: skip
     asked = f"{type(sink).__name__}(...)"
     if isinstance(sink.fields, str) or not sink.fields:
