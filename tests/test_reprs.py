@@ -33,6 +33,23 @@ def test_every_object_is_one_short_line(size):
         assert len(repr(one)) <= 170, (name, repr(one))
 
 
+def test_ipython_shows_what_print_does(tmp_path):
+    from IPython.lib.pretty import pretty
+
+    recording, model = bp.probe(f)(torch.ones(2), torch.ones(2)), torch.nn.Linear(2, 1)
+    with bp.watch(model, tmp_path) as watching:
+        model(torch.ones(2)).sum().backward()
+        watching.step()
+    with bp.open_run(tmp_path) as run:
+        everything = [
+            recording["u"], bp.explain(recording), bp.health(recording), bp.check(f)(torch.ones(3), torch.ones(3)),
+            bp.diff(recording, recording), run.report(), bp.names(f),
+            bp.sweep(f, "u", replace=lambda u: u * 0)(torch.ones(2), torch.ones(2)), bp.provoke(f)(*torch.ones(2, 2)),
+            bp.probe(f, of={"a": "u[0]", "b": "u[1]"})(torch.ones(2), torch.ones(2)).conflicts(),
+        ]  # fmt: skip
+        assert [type(one).__name__ for one in everything if pretty(one) != str(one)] == []
+
+
 def test_an_entry():
     recording = bp.probe(f)(torch.ones(2, 3), torch.ones(2, 3))
     assert repr(recording["u"]).startswith("<Entry u: ok, 2×3 float32, test_reprs.py:")

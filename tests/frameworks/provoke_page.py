@@ -42,7 +42,7 @@ def provoked():
 
 def row(title, case, finding, twin):
     operation = f"`{case.operation}`".replace("|", "\\|")
-    found = ("not found", "") if finding is None else (f"the {finding.broken}", finding.steps)
+    found = ("not found", "") if finding is None else (f"the {finding.broken}", finding.tries)
     nothing = "nothing" if twin.ok else "; ".join(one.headline for one in twin.findings)
     return f"| {case.about} | {title} | {operation} | {found[0]} | {found[1]} | {nothing} |"
 
@@ -51,10 +51,10 @@ def table():
     every = provoked()
     found = [finding for _, _, finding, _ in every if finding is not None]
     summary = (
-        f"Of {len(every)} programs {len(found)} are broken, each within {max(one.steps for one in found)} steps, and "
+        f"Of {len(every)} programs {len(found)} are broken, each within {max(one.tries for one in found)} tries, and "
         f"{sum(not twin.ok for *_, twin in every)} of the twins.\n"
     )
-    head = "| bug | framework | operation | NaN or Inf in | steps | the twin |\n|---|---|---|---|---|---|"
+    head = "| bug | framework | operation | NaN or Inf in | tries | the twin |\n|---|---|---|---|---|---|"
     return "\n".join([BELOW, summary, head, *(row(*one) for one in every), ""])
 
 

@@ -5,10 +5,10 @@ Objects on every layer show themselves in notebooks, so this stands beside the e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 DARK = "@media screen and (prefers-color-scheme: dark)"  # what a picture has rules for
 
@@ -22,8 +22,15 @@ class Html(str):
 class Printed:
     """IPython shows it as ``print`` does."""
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
+    _repr_pretty_: ClassVar[Callable[[Any, Any, bool], None]]
+
+    def __init_subclass__(cls) -> None:
+        # in each class, since IPython takes the first of a class's bases that has this or a ``__repr__``
+        cls._repr_pretty_ = _print
+
+
+def _print(shown: object, printer: Any, cycle: bool) -> None:
+    printer.text(str(shown))
 
 
 def element(name: str, *children: str, **attributes: str | int) -> Html:
