@@ -14,6 +14,7 @@ import contextlib
 import gc
 import importlib
 import json
+import linecache
 import os
 import runpy
 import select
@@ -162,6 +163,9 @@ def _program(words):
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if words[0] == "-c":
         sys.argv, code = ["-c", *words[2:]], compile(words[1], "<string>", "exec", dont_inherit=True)
+        if sys.version_info >= (3, 13):  # from where on tracebacks show the lines of a text, too
+            lines = words[1].splitlines(keepends=True)
+            linecache.cache["<string>"] = (len(words[1]), None, lines, "<string>")
     else:
         sys.argv, main.__file__ = words, os.path.abspath(words[0])
         code = compile(Path(words[0]).read_bytes(), main.__file__, "exec", dont_inherit=True)

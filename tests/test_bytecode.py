@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.source.bytecode import VALUES, VARIABLES, To, names_hidden, variables
+from backprobe.source.bytecode import VALUES, VARIABLES, To, comprehension_heads, names_hidden, variables
 from program_texts import FROM_3_12, PROGRAMS, SEEN_OTHERWISE
 
 HEAD = "import asyncio, contextlib, types\nimport torch\n\n"
@@ -67,6 +67,24 @@ def test_each_instruction_of_large_programs_names_its_variables(module):
 def test_comprehensions_run_in_the_frame_around_them_from_3_12_on():
     code = compile("parts = [k * 2 for k in range(3)]", "here", "exec")
     assert names_hidden(code) == ({"k"} if sys.version_info >= (3, 12) else set())
+
+
+def test_the_loops_of_comprehensions_are_told_from_those_of_statements():
+    text = """for a in x:
+    b = [c for c in a]
+    d = [e + f for e in a for f in e if f]
+    g = {k: v for k, v in a}
+    s = [*a, 1, *b]
+    t = {q for q in (r for r in a)}
+    z = [[i for i in j] for j in a]
+    for w in a:
+        print(w)
+"""
+    code = compile(text, "here", "exec")
+    loops = {one.offset for one in dis.get_instructions(code) if one.opname == "FOR_ITER"}
+    assert comprehension_heads(code) < loops
+    assert len(comprehension_heads(code)) == (7 if sys.version_info >= (3, 12) else 0)
+    assert len(loops - comprehension_heads(code)) == 2
 
 
 class Runs:

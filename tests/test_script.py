@@ -227,6 +227,31 @@ def test_the_turns_before_one_backward_are_told_apart(script):
     assert "this is iteration 1 of those that run backward()" in out
 
 
+STEP = "(p - 0.1 * g).detach().requires_grad_()"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"[{STEP}\n            for p, g in zip(held, slopes)]",
+        f"[{STEP} for p, g in zip(held, slopes)]",
+        f"[{STEP} for pairs in [zip(held, slopes)] for p, g in pairs]",
+        f"list({{at: {STEP} for at, (p, g) in enumerate(zip(held, slopes))}}.values())",
+    ],
+)
+def test_a_comprehension_behind_a_gradient_ends_no_turn(script, made):
+    """From Python 3.12 on it runs in the frame around it, and jumps back as a loop does."""
+    out = printed(script(
+        "import torch\nheld = [torch.ones(2, requires_grad=True) for _ in range(3)]\n"
+        "meta = torch.optim.SGD(held, lr=0.1)\n"
+        "for turn in range(2):\n    inner = sum(p.square().sum() for p in held)\n"
+        "    slopes = torch.autograd.grad(inner, held)\n"
+        f"    fast = {made}\n    loss = sum(p.square().sum() for p in fast)\n    loss.backward()\n    meta.step()\n",
+    ), 1)  # fmt: skip
+    assert "this is iteration 1 of those that run backward()" in out
+    assert "copies the values of" in out
+
+
 CHECKPOINTED = """\
 import torch
 from torch.utils.checkpoint import checkpoint

@@ -30,7 +30,7 @@ from backprobe.probe.form import home
 from backprobe.probe.output import Output
 from backprobe.probe.request import Request
 from backprobe.source.by_code import by_code
-from backprobe.source.bytecode import events
+from backprobe.source.bytecode import comprehension_heads, events
 from backprobe.source.locate import is_module
 from backprobe.source.main_module import as_main, compiled
 from backprobe.source.user_code import package
@@ -264,7 +264,7 @@ class _FrameTracer:
             at, self.at = self.at, frame.f_lasti
             if loop.passes != self.seen:
                 self.seen, self.passed_at, self.had_read = loop.passes, at, loop.reads
-            if frame.f_lasti < at and loop.is_of_training(self.passes, self._is_reading(frame.f_lasti, at)):
+            if frame.f_lasti < at and loop.is_of_training(self.passes, self._is_behind(frame, at)):
                 loop.begin_iteration()
             if loop.is_stopped:
                 raise Stopped
@@ -276,10 +276,13 @@ class _FrameTracer:
             loop.close(None if _returns(frame) else self.error)
         return self
 
-    def _is_reading(self, head: int, end: int) -> bool:
-        # Is the loop between these instructions one in which no backward() runs, and gradients are read after it?
-        has_passed = self.seen[1] > 0 and self.passed_at >= 0
-        return has_passed and not head <= self.passed_at <= end and self.loop.reads > self.had_read
+    def _is_behind(self, frame: FrameType, end: int) -> bool:
+        # Is the loop from where the frame stands to this instruction one in which no backward() runs? It reads gradients,
+        # or it is a comprehension, which is a function of its own before Python 3.12.
+        head, has_passed = frame.f_lasti, self.seen[1] > 0 and self.passed_at >= 0
+        if not has_passed or head <= self.passed_at <= end:
+            return False
+        return self.loop.reads > self.had_read or head in comprehension_heads(frame.f_code)
 
 
 def _returns(frame: FrameType) -> bool:

@@ -54,6 +54,9 @@ VALUES = {
 }  # fmt: skip
 """Those that may be the work of an expression or statement which a block reports, and what they do then."""
 
+ADDING = ("LIST_APPEND", "SET_ADD", "MAP_ADD")
+"""Those that add an item to what a comprehension makes, or a display with a star, which is no loop."""
+
 
 @dataclass(frozen=True, eq=False)
 class Event:
@@ -109,6 +112,22 @@ def _marks(code: CodeType, file: str) -> Marks:
         return marked(*locate_class(code))
     definition = locate(code)
     return marked(definition.node, definition.lines)
+
+
+@lru_cache(4096)
+def comprehension_heads(code: CodeType) -> frozenset[int]:
+    """Where the loops of comprehensions begin in a piece of code, which holds them itself from Python 3.12 on."""
+    heads, loops = set[int](), list[tuple[int, int]]()  # those that are open, and where they end
+    instructions = [*dis.get_instructions(code)]
+    if any(instruction.opname == "GET_ANEXT" for instruction in instructions):  # a loop of another kind, not counted
+        return frozenset()
+    for instruction in instructions:
+        loops = [loop for loop in loops if instruction.offset < loop[1]]
+        if instruction.opname == "FOR_ITER":
+            loops.append((instruction.offset, instruction.argval))
+        elif instruction.opname in ADDING and instruction.arg:  # 1 + the loops between it and what it adds to
+            heads.update(head for head, _ in loops[len(loops) - (instruction.arg - 1) :])
+    return frozenset(heads)
 
 
 @lru_cache(4096)
