@@ -133,7 +133,7 @@ test-python-%: .venv-python%/.ready
 # of these, the tests of what differs between Pythons: the source text and bytecode of programs, and who reads them
 test-source-%: .venv-python%/.ready
 	.venv-python$*/bin/pytest $(PARALLEL) tests/test_source*.py tests/test_bytecode.py tests/test_block*.py \
-	  tests/test_script.py tests/test_explain*.py
+	  tests/test_script.py tests/test_explain*.py tests/test_field.py
 
 .PRECIOUS: .venv-python%/.ready
 .venv-python%/.ready: pyproject.toml constraints.txt
