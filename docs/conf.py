@@ -64,7 +64,6 @@ nitpick_ignore = [
     ("py:class", "backprobe.show.drawable.Drawable"),  # what draw shows of a report
     ("py:class", "backprobe.sweep.result.Replaced"),  # what a run of a sweep says
     ("py:class", "backprobe.watch.sinks.Sink"),  # of backprobe.integrations
-    ("py:class", "backprobe.record.entries.Presenting"),  # what an entry is printed and drawn by
 ]
 
 html_theme = "furo"

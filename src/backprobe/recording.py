@@ -40,7 +40,7 @@ from backprobe.tracing.transcribe import Run
 
 NOT_KEPT = object()
 
-Entry.presenting = presenter
+Entry._presenting = presenter
 
 
 class Index:

@@ -277,8 +277,8 @@ class _FrameTracer:
         return self
 
     def _is_behind(self, frame: FrameType, end: int) -> bool:
-        # Is the loop from where the frame stands to this instruction one in which no backward() runs? It reads gradients,
-        # or it is a comprehension, which is a function of its own before Python 3.12.
+        # Is the loop from where the frame stands to this instruction one in which no backward() runs? Then it reads
+        # gradients, or it is a comprehension, which is a function of its own before Python 3.12.
         head, has_passed = frame.f_lasti, self.seen[1] > 0 and self.passed_at >= 0
         if not has_passed or head <= self.passed_at <= end:
             return False

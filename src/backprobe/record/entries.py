@@ -342,7 +342,7 @@ class Entry(Printed, Generic[T]):
     replaced_grad: bool = False
     by_output: Mapping[str, Gradient] = field(default_factory=dict, repr=False)
     default_output: str | None = None
-    presenting: ClassVar[Presenting]
+    _presenting: ClassVar[Presenting]
 
     @property
     def is_of_several(self) -> bool:
@@ -482,7 +482,7 @@ class Entry(Printed, Generic[T]):
     def _in_words(self, held: Any) -> str:
         if isinstance(held, Lost):
             return f"lost: {held.reason}"
-        return plain_text(held) if self.status is GradStatus.NOT_TENSOR else self.presenting.describe(held)
+        return plain_text(held) if self.status is GradStatus.NOT_TENSOR else self._presenting.describe(held)
 
     def plot(self, kind: str = "value") -> Any:
         """The value, or with ``kind="grad"`` the gradient, as a ``matplotlib`` figure.
@@ -498,7 +498,7 @@ class Entry(Printed, Generic[T]):
         if kind not in ("value", "grad"):
             raise BadOption("kind is 'value' or 'grad'", asked=asked, next=f"rec[{self.name!r}].plot('grad')")
         tensor = self.value if kind == "value" else self.grad
-        return self.presenting.plot(tensor, f"{'gradient of ' * (kind == 'grad')}{self.name}", asked)
+        return self._presenting.plot(tensor, f"{'gradient of ' * (kind == 'grad')}{self.name}", asked)
 
     @property
     def grad_or_none(self) -> T | None:
