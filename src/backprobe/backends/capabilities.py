@@ -11,6 +11,7 @@ Of a ``Backend``:
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
 - ``errors``: it knows more about the framework's errors than they say
+- ``useless``: it knows facts about gradients that are there, and useless (``bp.explain`` of a script)
 - ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
 - ``second_order``: gradients can be differentiated again (``create_graph=True``, ``bp.hvp``)
 

@@ -24,6 +24,7 @@ from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
+from backprobe.backends.useless import UselessGradients
 from backprobe.backends.variations import Variations
 from backprobe.backends.watches import FunctionWatches, Watches
 from backprobe.record.reasons import Reason
@@ -128,6 +129,9 @@ class BlockTape(Tape, Protocol):
     kept_gradients: KeptGradients | None = None
     """The gradients that tensors of the program keep, which it may read."""
 
+    useless: Any = None
+    """The ``UselessGradients`` that observes what runs, if it is asked for."""
+
     hears: Collection[str] = frozenset()
     """The names of functions of any kind that ``entered`` is to hear of."""
 
@@ -230,6 +234,9 @@ class Backend(Protocol):
 
     errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
     """(error, tape, captures) -> what the error is about, in facts or in a sentence; None where nothing is known."""
+
+    useless: Callable[[], UselessGradients] | None = None
+    """Makes what observes the iterations of a program for gradients that are there, and useless."""
 
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None
     """(output, tensor) -> what the graph alone says of them."""

@@ -19,6 +19,7 @@ from backprobe.explain.own_rules import rules_of
 from backprobe.explain.present_gradient import explain_present, zero_by_rule
 from backprobe.explain.several_outputs import explain_in_each, explain_outputs
 from backprobe.explain.text import say
+from backprobe.explain.useless import with_useless
 from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
@@ -116,9 +117,10 @@ def _explain_whole(record: Record) -> Report:
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     flow = Dataflow(record)
-    missing = with_zeros(flow, explain_all(flow), load_arrays(record.backend))
+    arrays = load_arrays(record.backend)
+    missing = with_useless(flow, with_zeros(flow, explain_all(flow), arrays), arrays)
     if rules_of(record):
-        zero = zero_by_rule(flow, load_arrays(record.backend))
+        zero = zero_by_rule(flow, arrays)
         missing = replace(missing, notes=(*missing.notes, *zero))
     born = explain_nonfinite(record)
     if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer

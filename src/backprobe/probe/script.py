@@ -10,9 +10,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
+from backprobe.backends.protocol import Backend
+from backprobe.backends.useless import UselessGradients
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.explain import explain
 from backprobe.findings.phrasing import plural
@@ -72,9 +75,11 @@ class ScriptBlock(Part):
     """One of the blocks that a script is recorded in, of which its writer knows nothing."""
 
     has_own_options = True
+    useless: UselessGradients | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
+        self.tape.useless = self.useless
         if isinstance(self.tape, Differentiator):
             self.tape.counts, self.tape.heard = True, self._heard
         with (self.backend.uncompiled or nullcontext)(), super().watching():
@@ -114,13 +119,14 @@ class Script:
         self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
         self.iterations = self.values = self.gradients = 0
         self.does = RUN_BACKWARD  # in each of them
+        self.useless: UselessGradients | None = None
         from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
         self.earlier = EarlierIterations()
 
     def run(self) -> None:
         """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
-        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, ScriptBlock,
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._block,
                             frameworks_of(self.file, self.probe.backend))  # fmt: skip
         gradients = ScriptGradients(self.probe, self._taken, self.judge)
         loop.without_blocks = gradients.listen
@@ -129,6 +135,8 @@ class Script:
                 loop.run(self.arguments, self.spec)
             finally:
                 gradients.stop()
+                if self.useless is not None:
+                    self.useless.stop()
                 self.gradients += gradients.count
                 self.values += gradients.count
         except Stopped:
@@ -144,6 +152,15 @@ class Script:
             self._say_all()
         else:
             self._say_all()
+
+    def _block(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
+        block = ScriptBlock(probe, backend, frame)
+        is_asked = self.judge is explain and not probe.options.nonfinite
+        if self.useless is None and backend.useless is not None and is_asked:
+            self.useless = backend.useless()
+            self.useless.listen()
+        block.useless = self.useless
+        return block
 
     def _say_all(self) -> None:
         # The script has ended before as many iterations as were asked for.

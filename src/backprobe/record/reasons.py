@@ -220,6 +220,14 @@ SENTENCES = {
                     "({at}: {text})",
     "backward_unrecorded": "{functions} runs during the backward pass, where nothing is recorded of what it calls: "
                            "{names} ({at}: {text})",
+    "zero_flat": "the gradients of {names} are exactly 0 in each iteration: {operation} is flat there",
+    "zero_times_zero": "the gradients of {names} are exactly 0 in each iteration: {operation} multiplies by 0",
+    "cancels": "what comes back to {names} cancels, and is but rounding: at {operation}",
+    "outer_product": "operands of the shapes {shapes} were broadcast to {result}",
+    "distribution_twice": "{applied} is applied to probabilities that sum to 1 already",
+    "not_log_probabilities": "a negative log-likelihood is taken of numbers that are no log-probabilities",
+    "step_without_effect": "steps of {optimizer} with lr {rate} change {share} % of the {dtype} numbers that have a "
+                           "gradient",
     "all_zero": "{gradients} exactly 0: {names}",
     "zero_behind_stops": "the gradient of {name!r} is exactly 0: every path from it to the output goes through an "
                          "operation that has no derivative or a derivative of 0: {operations}",

@@ -23,6 +23,7 @@ from backprobe.backends.torch.strategies import second
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.transforms import refuse_inside
 from backprobe.backends.torch.trials import TorchTrials
+from backprobe.backends.torch.useless import TorchUselessGradients
 from backprobe.backends.torch.variations import TorchVariations
 from backprobe.backends.watches import Watches
 
@@ -70,6 +71,7 @@ class TorchBackend(Backend):
     recheck = TorchRecheck
     trials = TorchTrials
     variations = TorchVariations
+    useless = TorchUselessGradients
     graph_facts = staticmethod(facts)
     second_order = staticmethod(second)
 

@@ -24,7 +24,7 @@ from backprobe.backends.facts import Around, Backward, Options, Outcome, OwnCall
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.random_states import put_back
-from backprobe.backends.torch import graph
+from backprobe.backends.torch import graph, own_modes
 from backprobe.backends.torch.backward_passes import (
     CALLS,
     MOST_OUTPUTS,
@@ -66,8 +66,9 @@ from backprobe.backends.torch.strategies import (
     outcome,
     with_leaves,
 )
-from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape, dispatch_modes, is_wrapped
+from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape, is_wrapped
 from backprobe.backends.torch.training import Census, Judged
+from backprobe.backends.torch.useless import TorchUselessGradients
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
@@ -111,6 +112,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
 
     kept_gradients: NoneReads
     refused = ()
+    useless: TorchUselessGradients | None = None
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -199,6 +201,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             if call.is_ours or call.is_transformed or not self.passing.is_open:
                 return
             self._take_partials()
+            if self.useless is not None:
+                self.useless.begins(call)
             new = [node for node in call.nodes if node not in self.noticed]  # a loop may take gradients of one again
             self.noticed.update(dict.fromkeys(new))
             handles: list[Any] = [node.register_prehook(self.passing.notice) for node in new]
@@ -314,7 +318,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             return made
         if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
             return super().capture(tensor, around, previous, through)
-        if dispatch_modes() or is_wrapped(tensor):
+        if own_modes.dispatch_modes() > own_modes.count or is_wrapped(tensor):
             return super().capture(tensor, around, previous, through)
         capture = Capture(tensor, tensor._version, tensor.detach())  # as there, in one function: nearly all come here
         at = tensor.output_nr
@@ -456,7 +460,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     def not_followed(self) -> Sequence[Reason]:
         left = str(self.passing.left)
         lost = [] if left == "0" else [Reason("outputs_not_kept", {"count": left, "most": str(MOST_OUTPUTS)})]
-        return [*lost, *self.pipelines.seen(), *self.census.zeros(self.passing.calls)]
+        return [*lost, *self.pipelines.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
+
+    def _useless(self) -> Sequence[Reason]:
+        judged = None if self.useless is None else self.census.judged(self.passing.calls)
+        if self.useless is None or judged is None:
+            return []
+        return self.useless.found([*judged.parameters.values()], judged.names)
 
     def cut_short(self) -> Sequence[Source | None]:
         return [call.at for call in self.passing.calls if not call.is_over]

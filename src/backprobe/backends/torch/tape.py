@@ -23,7 +23,7 @@ from backprobe.backends.facts import Around, Backward, Effect, Options, Ran, Roo
 from backprobe.backends.patching import original
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
-from backprobe.backends.torch import effects, graph, models
+from backprobe.backends.torch import effects, graph, models, own_modes
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, nodes_made, version
@@ -47,7 +47,6 @@ OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 STRIDED = torch.strided
 CALL = torch.nn.Module.__call__
-dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
 VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
@@ -129,7 +128,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
         through: bool = False,
     ) -> Capture:  # fmt: skip
-        if dispatch_modes():  # which would see a tensor being detached
+        if own_modes.dispatch_modes() > own_modes.count:  # which would see a tensor being detached
             with self.quiet():
                 return self.capture(tensor, around, previous, through)
         if is_wrapped(tensor):
@@ -477,7 +476,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
 
 def quiet() -> AbstractContextManager[Any]:
     """Within this context no mode of the program, such as one that counts operations, sees what backprobe does."""
-    if torch._C._len_torch_dispatch_stack():
+    if own_modes.dispatch_modes() > own_modes.count:
         return _no_modes()
     return torch._C.DisableTorchFunction()  # type: ignore[no-any-return]  # has no stub
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from backprobe.backends.facts import Description
 from backprobe.backends.numpy import check_bounds, nested_text
 from backprobe.backends.summaries import stride
+from backprobe.backends.torch import own_modes
 from backprobe.errors import NotSaved
 from backprobe.record.containers import leaves
 
@@ -121,7 +122,7 @@ def is_zero(tensor: Tensor) -> bool:
     """Is it known to be exactly 0 everywhere? Not of parts in several processes, nor where a mode would see this."""
     if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested:
         return False
-    if torch._C._len_torch_dispatch_stack() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if own_modes.dispatch_modes() > own_modes.count or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
         return False
     try:
         with torch._C.DisableTorchFunction():

@@ -1,0 +1,81 @@
+"""Probabilities that are given to what expects logits, and numbers that are taken for log-probabilities, by numbers.
+
+No operation is known by its name: one that gives what softmax or log-softmax gives is that, and one that gives minus
+the picked elements is a negative log-likelihood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+MOST = 1_000_000
+"""The elements of the largest tensor that is looked at."""
+EXACT, HALF = 1e-4, 2e-2
+"""How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
+
+
+class Distributions:
+    """Those of one iteration, by the number of the operation's node."""
+
+    def __init__(self) -> None:
+        self.twice: dict[int, str] = {}  # what is applied to a distribution
+        self.unnormalised: list[int] = []
+
+    def look(self, given: Sequence[Tensor], made: Tensor, number: int) -> None:
+        """An operation that is not elementwise has made a tensor of others."""
+        if not given or not 1 < given[0].numel() <= MOST or not _is_computed(given[0]):
+            return
+        first = given[0]
+        if len(given) == 1 and made.shape == first.shape and made.is_floating_point():
+            if made.data_ptr() != first.data_ptr() and (applied := _normalised(first, made)):
+                self.twice[number] = applied
+        elif len(given) in (2, 3) and _picks(first, given[1], given[2:], made):
+            sums = first.detach().double().logsumexp(1)
+            if not bool((sums.abs() <= 10 * _near(first)).any()):
+                self.unnormalised.append(number)
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    # Is it differentiated, and no leaf? A leaf may start as a distribution by chance, as 1/N each.
+    return tensor.is_floating_point() and tensor.requires_grad and not tensor.is_leaf
+
+
+def _near(tensor: Tensor) -> float:
+    return EXACT if tensor.dtype in (torch.float32, torch.float64) else HALF
+
+
+def _normalised(given: Tensor, made: Tensor) -> str:
+    # What was applied, if it is softmax or log-softmax along a dimension along which the operand is a distribution.
+    near = _near(given)
+    x = given.detach().double()
+    if bool((x < 0).any()) or bool((x > 1 + near).any()):
+        return ""
+    for axis in range(x.ndim):
+        if x.shape[axis] < 2 or not bool(((x.sum(axis) - 1).abs() <= near).all()):
+            continue
+        y = made.detach().double()
+        for name, wanted in (("softmax", x.softmax(axis)), ("log-softmax", x.log_softmax(axis))):
+            if bool(((y - wanted).abs() <= 10 * near * wanted.abs() + 1e-12).all()):
+                return name
+    return ""
+
+
+def _picks(given: Tensor, at: Tensor, others: Sequence[Tensor], made: Tensor) -> bool:
+    # Is the result minus what is picked along the second dimension, their mean or sum, or that with weights of classes?
+    is_shaped = given.ndim >= 2 and given.shape[:1] + given.shape[2:] == at.shape and at.dtype == torch.int64
+    if not is_shaped or (made.ndim and made.shape != at.shape):
+        return False
+    classes = given.shape[1]
+    if any(one.shape != (classes,) for one in others):
+        return False
+    there = (at >= 0) & (at < classes)
+    index = at.clamp(0, classes - 1)
+    weights = others[0].detach().double()[index] if others else torch.ones_like(at, dtype=torch.float64)
+    picked = -given.detach().double().gather(1, index.unsqueeze(1)).squeeze(1) * weights * there
+    total = (weights * there).sum()
+    wanted = [picked] if made.ndim else [picked.sum(), picked.sum() / total]
+    y, near = made.detach().double(), 10 * _near(given)
+    return any(bool(((y - one).abs() <= near * one.abs() + near * 1e-3).all()) for one in wanted)

@@ -1,0 +1,110 @@
+"""The operations of a program as PyTorch dispatches them: the line of each node, and operands that are not as meant."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprobe.backends.torch.backward_passes import current_pass
+from backprobe.backends.torch.tensors import ORDINARY
+from backprobe.backends.torch.unaccounted_nodes import now
+from backprobe.backends.torch.useless.distributions import Distributions
+from backprobe.backends.torch.useless.shapes import Shapes
+from backprobe.backends.user_lines import source_at, users_frames
+from backprobe.record.source import Source
+
+MOST = 200_000
+"""The nodes whose lines are kept."""
+is_transforming = torch._C._functorch.peek_interpreter_stack
+
+
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has no types
+    """Looks at each operation that keeps a history, as it runs, and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
+        self.pointwise: dict[Any, bool] = {}
+        self.is_paused = False
+        self.failed: Exception | None = None
+        self.begin()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would import the compiler, which takes a second or two; nothing is compiled meanwhile
+
+    def begin(self) -> None:
+        """An iteration begins."""
+        self.shapes, self.distributions = Shapes(), Distributions()
+        if len(self.lines) > MOST:
+            self.lines.clear()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        try:
+            result = function(*args, **kwargs)
+        except RuntimeError:
+            if not any(map(_is_number, args)):
+                raise
+            result = function(*_with_tensors(function, args), **kwargs)
+        if self.is_paused or not torch.is_grad_enabled() or current_pass() >= 0 or is_transforming() is not None:
+            return result
+        try:
+            self._look(function, args, kwargs, result)
+        except Exception as error:  # noqa: BLE001  # the program goes on, and no more is said of it
+            self.failed, self.is_paused = error, True
+        return result
+
+    def _look(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        number = now() - 1
+        if number not in self.lines:
+            frame = next(users_frames(sys._getframe(2)), None)
+            if frame is not None:
+                self.lines[number] = frame.f_code.co_filename, frame.f_lineno
+        made = result[0] if isinstance(result, tuple) and result else result
+        if not _is_plain(made):
+            return
+        given = [*_tensors(args), *_tensors(kwargs.values())]
+        if not all(map(_is_plain, given)):
+            return
+        is_pointwise = self.pointwise.get(function)
+        if is_pointwise is None:
+            is_pointwise = self.pointwise[function] = torch.Tag.pointwise in function.tags
+        self.shapes.look(is_pointwise, given, made, number)
+        if not is_pointwise:
+            self.distributions.look(given, made, number)
+
+    def line(self, number: int) -> Source | None:
+        """The program's line that made a node."""
+        known = self.lines.get(number)
+        return None if known is None else source_at(*known)
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (one for one in value if isinstance(one, Tensor))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float, bool, complex)
+
+
+def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
+    # The arguments with tensors where the operation takes some and no numbers: PyTorch hands a mode the number that a
+    # tensor was made of, and does not always take it back.
+    kinds = [one.type.kind() for one in function._schema.arguments]
+    return [torch.tensor(value) if kind == "TensorType" and _is_number(value) else value
+            for kind, value in zip(kinds, args, strict=False)]  # fmt: skip
+
+
+def _is_plain(value: Any) -> bool:
+    # May its numbers be read? Not where that would reach other processes, or where there are none.
+    return type(value) in ORDINARY and value.layout is torch.strided and not (value.is_meta or value.is_nested)

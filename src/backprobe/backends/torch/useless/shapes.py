@@ -1,0 +1,114 @@
+"""Operands that broadcasting has stretched to more elements than the program asked for, as [N] - [N, 1] is [N, N].
+
+A dimension of size 1 that the program inserted, kept or moved says that broadcasting is meant. One that came as it is,
+as from a layer with one output, meets another tensor by accident where all elements of the result are then reduced to
+one number: each would have been used with one element alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import ref
+
+from torch import Tensor
+
+Shape = tuple[int, ...]
+
+
+class Known(NamedTuple):
+    """What is known of a tensor."""
+
+    tensor: ref[Tensor]
+    is_asked: bool  # did the program ask for its dimensions of size 1?
+    rank: int  # before it was expanded
+    stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
+
+
+@dataclass(eq=False)
+class Stretched:
+    """A result that is larger than its operands, and what became of it."""
+
+    shapes: Sequence[Shape]
+    result: Shape
+    number: int  # of its node
+    is_reduced: bool = False  # to one number
+    is_used: bool = False  # by an operation that is not elementwise
+
+
+class Shapes:
+    """The tensors of one iteration."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Known] = {}  # by identity
+        self.found: list[Stretched] = []
+
+    def look(self, is_pointwise: bool, given: Sequence[Tensor], made: Tensor, number: int) -> None:
+        """An operation has made a tensor of some others."""
+        own = [self._of(one) for one in given]
+        asked, rank = is_pointwise and any(one.is_asked for one in own if one), made.ndim
+        if len(given) == 1 and not is_pointwise:
+            asked, rank = _of_one(given[0], made, own[0])
+        new = self._stretched(is_pointwise, given, own, made, number)
+        before = tuple({each: None for one in own if one for each in one.stretched})
+        is_alike = is_pointwise or (len(given) == 1 and made.numel() == given[0].numel())
+        if not is_alike and made.numel() > 1:
+            for each in before:
+                each.is_used = True
+        if made.numel() == 1:
+            for each in (*before, *new):
+                each.is_reduced = True
+        kept = (*before, *new) if made.numel() > 1 and (is_alike or new) else ()
+        if asked or kept or rank != made.ndim:
+            self.known[id(made)] = Known(ref(made), asked or bool(new), rank, kept)
+
+    def _of(self, tensor: Tensor) -> Known | None:
+        found = self.known.get(id(tensor))
+        return found if found is not None and found.tensor() is tensor else None
+
+    def _stretched(
+        self, is_pointwise: bool, given: Sequence[Tensor], own: Sequence[Known | None], made: Tensor, number: int
+    ) -> tuple[Stretched, ...]:  # fmt: skip
+        # The operation, if it has stretched two operands that no dimension was asked for of.
+        pairs = [(one, known) for one, known in zip(given, own, strict=True) if one.numel() > 1]
+        if not is_pointwise:  # such as a loss, whose operands were expanded to one shape before
+            pairs = pairs[:2] if pairs and all(one.shape == pairs[0][0].shape for one, _ in pairs[:2]) else []
+        if len(pairs) != 2 or any(known is not None and known.is_asked for _, known in pairs):
+            return ()
+        result = made.shape if is_pointwise else pairs[0][0].shape
+        shapes = [_true_shape(one) for one, _ in pairs]
+        ranks = [known.rank if known is not None else one.ndim for one, known in pairs]
+        is_float = any(one.is_floating_point() for one, _ in pairs)
+        if not is_float or ranks[0] == ranks[1] or not _meet_elsewhere(shapes, len(result)):
+            return ()
+        spelled = [shape[len(shape) - rank :] for shape, rank in zip(shapes, ranks, strict=True)]
+        self.found.append(found := Stretched(spelled, tuple(result), number))
+        return (found,)
+
+
+def _of_one(given: Tensor, made: Tensor, known: Known | None) -> tuple[bool, int]:
+    # Are the dimensions of size 1 asked for, of what is made of one tensor? And its rank before it was expanded.
+    is_same, ones = made.numel() == given.numel(), made.shape.count(1)
+    was_asked, rank = (known.is_asked, known.rank) if known else (False, given.ndim)
+    is_view = made._is_view() or made.untyped_storage().data_ptr() == given.untyped_storage().data_ptr()
+    if made.numel() > given.numel() and is_view:
+        return was_asked, rank  # expanded
+    if not ones:
+        return False, made.ndim
+    is_inserted = is_same and (ones > given.shape.count(1) or (made.ndim == given.ndim and made.shape != given.shape))
+    is_kept = made.ndim == given.ndim and made.numel() < given.numel() and not is_view
+    return is_inserted or is_kept or (was_asked and made.ndim == given.ndim), made.ndim
+
+
+def _true_shape(tensor: Tensor) -> Shape:
+    # Its shape before it was expanded.
+    strides: Any = tensor.stride()
+    return tuple([1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)])
+
+
+def _meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
+    # Do both have a dimension of the same size, each where the other has 1?
+    one, other = ((1,) * (rank - len(shape)) + shape for shape in shapes)
+    pairs = [*zip(one, other, strict=True)]
+    return bool({a for a, b in pairs if a > 1 == b} & {b for a, b in pairs if b > 1 == a})
