@@ -1,4 +1,4 @@
-"""Where gradients that are there come to nothing on their way back: exactly 0 at one operation, or cancelled.
+"""The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled.
 
 Two iterations are needed. In the first, what comes to each leaf is measured alone. Where that is exactly 0, or far
 below the others, the next iterations look at each node between the loss and these leaves.
