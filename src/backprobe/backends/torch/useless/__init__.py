@@ -39,7 +39,8 @@ class TorchUselessGradients(UselessGradients):
 
     def listen(self) -> None:
         if torch._C._len_torch_dispatch_stack() == 0:  # else the program's own mode would see what this does
-            self.operations.__enter__()  # type: ignore[no-untyped-call]
+            mode: Any = self.operations  # it has no types
+            mode.__enter__()
             own_modes.count += 1
         self.handles = [
             *self.steps.listen(), register_optimizer_step_pre_hook(self._pause),

@@ -27,7 +27,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
     """Looks at each operation that keeps a history, as it runs, and changes nothing."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        made: Any = super().__init__  # it has no types
+        made()
         self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
         self.pointwise: dict[Any, bool] = {}
         self.is_paused = False

@@ -104,7 +104,7 @@ class Pass:
         self.roots = roots
         nodes = graph.all_nodes(roots)
         self.numbers = {node._sequence_nr() for node in nodes}
-        self.leaves = {node: node.variable for node in nodes if node.name() == LEAF}  # type: ignore[attr-defined]  # as in graph.py
+        self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
         self.nodes = nodes if len(nodes) <= MOST else []
         self.seen: dict[Node, Seen] = {}
         self.sums: dict[Key, Sum] = {}
