@@ -37,14 +37,14 @@ class UselessGradients(ABC):
         """Observe nothing any longer, and keep nothing."""
 
 
-def of_parameters(code: str, names: Sequence[str], operation: str, at: Source | None) -> Note:
-    """The note on parameters whose gradients come to nothing at one operation.
+def of_parameters(code: str, names: Sequence[str], operation: str, at: Source | None, iterations: int) -> Note:
+    """The note on parameters whose gradients come to nothing at one operation, in each of so many iterations.
 
-    >>> note = of_parameters(FLAT, ["scale"], "clamp", None)
+    >>> note = of_parameters(FLAT, ["scale"], "clamp", None, 2)
     >>> note.code, note.fields["names"], note.fields["operation"]
     ('zero_flat', 'scale', 'clamp')
     """
-    several = {"count": str(len(names)), "first": names[0]}
+    several = {"count": str(len(names)), "first": names[0], "iterations": str(iterations)}
     return Note(code, {"names": listed(names, 12), "operation": operation, **several, **placed(at)})
 
 

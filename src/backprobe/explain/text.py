@@ -548,6 +548,7 @@ SENTENCES = {
     "useless.distribution_twice": "softmax is applied twice",
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",
+    "zero_once": "{gradients} is exactly 0 in the one iteration that was looked at, from {operation}{place} on",
     "gradient_of": "the gradient of '{first}'",
     "gradients_of": "the gradient of '{first}' and {more} more",
     "not_flat": "use a smooth operation there, or keep what goes into it where it is not flat",

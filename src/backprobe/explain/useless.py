@@ -11,7 +11,7 @@ from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, instead_of_flat, say
-from backprobe.findings.phrasing import listed, uncommented
+from backprobe.findings.phrasing import listed, location, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
@@ -24,7 +24,10 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
     Where every gradient is 0, that is one finding, which has the causes beneath it.
     """
-    noted = [note for code in USELESS for note in flow.record.notes if note.code == code]
+    every = [note for code in USELESS for note in flow.record.notes if note.code == code]
+    once = [note for note in every if note.code in (FLAT, TIMES_ZERO) and note.fields["iterations"] == "1"]
+    report = replace(report, notes=(*report.notes, *map(_once, once)))
+    noted = [note for note in every if note not in once]
     if not noted:
         return report
     root = next(iter(report.of_kind(ALL_ZERO)), None)
@@ -35,6 +38,13 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         return replace(report, findings=(root, *beneath, *others))
     parts = [report.heading, *({_consequence(note): None for note in noted})]
     return replace(report, heading="; ".join(parts), findings=(*found, *report))
+
+
+def _once(note: Note) -> str:
+    # The next iteration may bring another: it is a remark.
+    at = line_in(note.fields)
+    place = "" if at is None else f" ({location(at)})"
+    return say("zero_once", gradients=_gradients(note), operation=note.fields["operation"], place=place)
 
 
 def _consequence(note: Note) -> str:

@@ -94,12 +94,12 @@ class TorchUselessGradients(UselessGradients):
             each = endings.get(id(one), set())
             codes = {ending.code for ending in each}
             if not each or BY_CHANCE in codes or not (CANCELS in codes or self.passes.is_zero(one)):
-                continue
+                continue  # nothing arrives, and it is not known why
             code = CANCELS if CANCELS in codes else max(codes)
             first = max((ending for ending in each if ending.code == code), key=lambda ending: ending.number)
             places[code, first.operation, self.operations.line(first.number)].append(one)
         for (code, operation, line), those in places.items():
-            yield of_parameters(code, [*map(names.of, those)], operation, line)
+            yield of_parameters(code, [*map(names.of, those)], operation, line, self.passes.iterations)
 
     def _of_steps(self) -> Iterator[Note]:
         for optimizer, step in self.steps.without_effect():

@@ -1,18 +1,18 @@
 """The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled.
 
-Two iterations are needed. In the first, what comes to each leaf is measured alone. Where that is exactly 0, or far
-below the others, the next iterations look at each node between the loss and these leaves.
+Each node between the loss and the leaves is looked at. Of a large graph this is done from the second iteration on,
+and for those leaves alone to which exactly 0 came before, or far less than to the others.
 """
 
 from __future__ import annotations
 
+import math
 import re
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import ref
 
@@ -26,14 +26,18 @@ from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO
 
 FAR_BELOW = 1e-4
-"""Of the median of the largest numbers of all leaves: what comes to a leaf is looked at further if it is below that."""
+"""Of the largest number that comes to any leaf: what comes to a leaf is looked at further if it is all below that."""
 ROUNDING = 64
 """Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
 
 In healthy trainings it is above 5e5: see docs/useless.md.
 """
+NOTHING = -1.0
+"""The largest number of a leaf that no pass of an iteration has come to yet."""
 MOST = 20_000
 """The nodes of the largest graph that is looked at."""
+SMALL, SMALL_NODES = 1_000_000, 2_000
+"""The elements of the leaves and the nodes of a graph that is looked at whole in each iteration, also the first."""
 BY_CHANCE = "trained"
 """A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
 
@@ -43,8 +47,8 @@ class Leaf:
     """What came to a leaf, over the iterations in which a pass came to it."""
 
     tensor: ref[Tensor]
-    largest: float = 0.0  # of its numbers in this iteration, whatever their sign
-    iterations: int = 0  # before this one in which a pass came to it
+    largest: float = NOTHING  # of its numbers in this iteration, whatever their sign
+    iterations: int = 0  # before this one, in which a pass came to it
     was_zero: bool = True  # in all of these
     was_small: bool = True  # far below the others, in all of these
 
@@ -106,21 +110,27 @@ class Pass:
         self.numbers = {node._sequence_nr() for node in nodes}
         self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
         self.nodes = nodes if len(nodes) <= MOST else []
+        self.is_small = len(nodes) <= SMALL_NODES and sum(leaf.numel() for leaf in self.leaves.values()) <= SMALL
         self.seen: dict[Node, Seen] = {}
         self.sums: dict[Key, Sum] = {}
         self.handles: list[Any] = []
 
-    def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor]) -> None:
-        """Measure what comes to the leaves, and look at each node on the way to these."""
+    def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
+        """Measure what comes to the leaves, and look at each node on the way to these; to all if it is None."""
         for node, leaf in self.leaves.items():
             self.handles.append(node.register_prehook(partial(_take, arrived, leaf)))
-        wanted = {id(leaf) for leaf in leaves}
+        wanted = self.reached if leaves is None else {id(leaf) for leaf in leaves}
         for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
             if node.name() != LEAF:
                 self.seen[node] = Seen()
                 self.handles += [
                     node.register_prehook(partial(self._given, node)), node.register_hook(partial(self._gave, node))
                 ]  # fmt: skip
+
+    @cached_property
+    def reached(self) -> set[int]:
+        """The leaves, by identity."""
+        return {id(leaf) for leaf in self.leaves.values()}
 
     def _leading(self, ends: set[Node]) -> list[Node]:
         users: dict[Node, list[Node]] = defaultdict(list)
@@ -258,36 +268,31 @@ class Passes:
     def __init__(self) -> None:
         self.leaves: dict[int, Leaf] = {}  # by identity
         self.passes: list[Pass] = []  # of this iteration
+        self.iterations = 0  # so far that had a pass
 
     def begins(self, roots: Sequence[Node]) -> None:
         """Backward is about to run."""
         self.passes.append(one := Pass(roots))
-        suspicious = [
-            leaf for known in self.leaves.values() if known.is_suspicious and (leaf := known.tensor()) is not None
-        ]
-        one.listen(self._arrived, suspicious)
+        suspicious = (known.tensor() for known in self.leaves.values() if known.is_suspicious)
+        one.listen(self._arrived, None if one.is_small else [leaf for leaf in suspicious if leaf is not None])
 
     def _arrived(self, leaf: Tensor, gradient: Tensor) -> None:
         known = self.leaves.get(id(leaf))
         if known is None or known.tensor() is not leaf:
-            known = self.leaves[id(leaf)] = Leaf(ref(leaf), -1.0)
-        measured = _largest(gradient) if _is_plain(gradient) else float("inf")
-        known.largest = max(known.largest, measured)
+            known = self.leaves[id(leaf)] = Leaf(ref(leaf))
+        known.largest = max(known.largest, _largest(gradient) if _is_plain(gradient) else math.inf)
 
     def found(self) -> dict[int, set[Ending]]:
         """The iteration is over. By identity of a leaf: where its gradients came to nothing, in every pass of it."""
         for one in self.passes:
             one.stop()
-        came = {at: known for at, known in self.leaves.items() if known.largest >= 0}
-        found: dict[int, set[Ending]] = {}
-        for at, known in came.items():
-            if known.is_suspicious:
-                each = [one.endings().get(at, set()) for one in self.passes if at in map(id, one.leaves.values())]
-                if all(each):
-                    found[at] = {*each[0]}.union(*each)
-        self._advance(came.values())
+        self.iterations += bool(self.passes)
+        came = {at for at, known in self.leaves.items() if known.largest >= 0}
+        self._advance()
+        each = [(one.reached, one.endings()) for one in self.passes]
         self.passes.clear()
-        return found
+        ends = {at: [endings.get(at, set()) for reached, endings in each if at in reached] for at in came}
+        return {at: set().union(*those) for at, those in ends.items() if all(those)}
 
     @property
     def numbers(self) -> set[int]:
@@ -297,16 +302,16 @@ class Passes:
     def is_zero(self, leaf: Tensor) -> bool:
         """Was exactly 0 all that came to a leaf, in each iteration so far?"""
         known = self.leaves.get(id(leaf))
-        return known is not None and known.tensor() is leaf and known.iterations > 0 and known.was_zero
+        return known is not None and known.tensor() is leaf and known.iterations == self.iterations and known.was_zero
 
-    def _advance(self, came: Iterable[Leaf]) -> None:
-        measured = [known.largest for known in came]
-        limit = FAR_BELOW * statistics.median(measured) if measured else 0.0
+    def _advance(self) -> None:
+        came = [known for known in self.leaves.values() if known.largest >= 0]
+        limit = FAR_BELOW * max([known.largest for known in came], default=0.0)
         for known in came:
             known.was_zero &= known.largest == 0
             known.was_small &= known.largest <= limit
             known.iterations += 1
-            known.largest = -1.0
+            known.largest = NOTHING
 
 
 def _is_plain(tensor: Tensor) -> bool:
