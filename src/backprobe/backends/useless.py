@@ -73,6 +73,17 @@ def step_without_effect(optimizer: str, rate: float, dtype: str, share: float, a
     return Note(STILL, {**fields, **placed(at)})
 
 
+def is_lasting(note: Note) -> bool:
+    """Does it hold for more than the one iteration that was looked at? A gradient may be 0 for a single batch."""
+    return note.code not in (FLAT, TIMES_ZERO) or note.fields["iterations"] != "1"
+
+
+def line_of(note: Note) -> Source | None:
+    """The line of a note."""
+    file, _, line = note.fields.get("at", "").rpartition(":")
+    return Source(file, int(line), note.fields.get("text", "")) if file else None
+
+
 def placed(at: Source | None) -> Mapping[str, str]:
     """The line of a note as fields of it."""
     return {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}

@@ -173,7 +173,8 @@ CAUSES = {
     "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 in each iteration",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
     "cancels": "{names} goes into the loss only by ways that cancel: its gradient is rounding alone",
-    "cancels_next": "look at what {text} divides by or subtracts: a sum over a dimension of size 1 is the value itself",
+    "cancels_next": "print what {text} is computed from: what is added and subtracted again, or divided by its own\n"
+                    "sum over a dimension of size 1, goes out again",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
     "outer_product_next": "give both one shape first: .squeeze(-1) where it ends in 1, or [..., None] of the other",
     "distribution_twice": "{applied} is applied to what softmax has made: probabilities that sum to 1 already",

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, USELESS
+from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, USELESS, is_lasting, line_of
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location, uncommented
 from backprobe.findings.report import Finding, Report
@@ -25,7 +24,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     Where every gradient is 0, that is one finding, which has the causes beneath it.
     """
     every = [note for code in USELESS for note in flow.record.notes if note.code == code]
-    once = [note for note in every if note.code in (FLAT, TIMES_ZERO) and note.fields["iterations"] == "1"]
+    once = [note for note in every if not is_lasting(note)]
     report = replace(report, notes=(*report.notes, *map(_once, once)))
     noted = [note for note in every if note not in once]
     if not noted:
@@ -42,7 +41,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
 def _once(note: Note) -> str:
     # The next iteration may bring another: it is a remark.
-    at = line_in(note.fields)
+    at = line_of(note)
     place = "" if at is None else f" ({location(at)})"
     return say("zero_once", gradients=_gradients(note), operation=note.fields["operation"], place=place)
 
@@ -59,7 +58,7 @@ def _gradients(note: Note) -> str:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    fields, framework, at = dict(note.fields), flow.record.framework, line_in(note.fields)
+    fields, framework, at = dict(note.fields), flow.record.framework, line_of(note)
     code, facts, name = note.code, list[str](), ""
     fields["text"] = f"`{uncommented(at)}`" if at is not None else "the operation"
     if code in OF_PARAMETERS:

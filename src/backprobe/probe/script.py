@@ -155,8 +155,7 @@ class Script:
 
     def _block(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
-        is_asked = self.judge is explain and not probe.options.nonfinite
-        if self.useless is None and backend.useless is not None and is_asked:
+        if self.useless is None and backend.useless is not None and not probe.options.nonfinite:
             self.useless = backend.useless()
             self.useless.listen()
         block.useless = self.useless
