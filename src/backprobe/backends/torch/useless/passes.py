@@ -231,10 +231,8 @@ def _factors(node: Node) -> Iterator[Tensor]:
     # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
     for name in dir(node):
         held = getattr(node, name) if name.startswith("_raw_saved_") else ()
-        for raw in held if isinstance(held, tuple | list) else (held,):
-            if getattr(raw, "unpack_hook", None) is not None or not isinstance(getattr(raw, "data", None), Tensor):
-                return  # nothing of this node is unpacked
-        if not held:
+        raw = held if isinstance(held, tuple | list) else (held,)
+        if not raw or any(getattr(one, "unpack_hook", None) is not None for one in raw):
             continue
         with suppress(RuntimeError):  # of what was written since
             saved = getattr(node, name.replace("_raw", "", 1))
@@ -320,10 +318,10 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _largest(tensor: Tensor) -> float:
     # Of the numbers of a tensor, whatever their sign: 0 where it is 0 everywhere.
-    with torch.no_grad():
-        return float(torch.linalg.vector_norm(tensor.detach(), float("inf"))) if tensor.numel() else 0.0
+    with torch.no_grad(), torch._C._DisableTorchDispatch():
+        return float(torch.linalg.vector_norm(tensor, math.inf)) if tensor.numel() else 0.0
 
 
 def _norm(tensor: Tensor) -> float:
-    with torch.no_grad():
-        return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64))
+    with torch.no_grad(), torch._C._DisableTorchDispatch():
+        return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
