@@ -1,5 +1,5 @@
 # from: https://github.com/huggingface/pytorch-image-models/blob/main/timm/layers/drop.py
-# truth: healthy: a block may be dropped for the whole batch and then has a gradient of 0 in that step; layer scale is tiny
+# truth: healthy: a block dropped for the whole batch has a gradient of 0 in that step; the layer scale begins tiny
 # kind: healthy
 import torch
 from torch import nn
