@@ -14,7 +14,7 @@ A comment `# <- here` ends the line that a right answer names; where two lines h
 
 A faulty program is found where the exit status is 1 and the answer has a marked line, as ``FILE:LINE``, or one of the
 names as a word. A healthy one is right where the exit status is 0. What is printed: a line for each program that is
-not right, then a table by framework and kind. The exit status is 0 whatever the count.
+not right, as it comes, then a table by framework and kind. The exit status is 0 whatever the count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -78,7 +78,8 @@ def main(words):
     paths = [path for path in sorted(HERE.glob("*/*.py")) if not words or any(word in str(path) for word in words)]
     total, good = Counter(), Counter()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for framework, kind, right, line in pool.map(judged, paths):
+        for answer in as_completed([pool.submit(judged, path) for path in paths]):
+            framework, kind, right, line = answer.result()
             total[framework, kind] += 1
             good[framework, kind] += right
             if not right:

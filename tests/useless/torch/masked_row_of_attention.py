@@ -6,7 +6,7 @@ from torch import nn
 
 torch.manual_seed(0)
 d = 8
-query, key, value, head = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, 3)
+query, key, value, head = nn.Linear(d, d), nn.Linear(d, d, bias=False), nn.Linear(d, d), nn.Linear(d, 3)
 params = [p for m in (query, key, value, head) for p in m.parameters()]
 optimizer = torch.optim.Adam(params, lr=0.01)
 x, y = torch.randn(6, 5, d), torch.randint(0, 3, (6, 5))

@@ -1,5 +1,5 @@
 # from: https://docs.pytorch.org/tutorials/intermediate/seq2seq_translation_tutorial.html
-# truth: healthy: additive attention has scores of one column, but its softmax runs along the words
+# truth: healthy: additive attention has scores of one column, its softmax runs along the words and drops only va.bias
 # kind: healthy
 import torch
 import torch.nn.functional as F

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 torch.manual_seed(0)
-encoder = nn.Sequential(nn.Linear(8, 24, bias=False), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 12))
+encoder = nn.Sequential(nn.Linear(8, 24, bias=False), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 12, bias=False))
 predictor = nn.Sequential(nn.Linear(12, 6, bias=False), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 12))
 optimizer = torch.optim.SGD([*encoder.parameters(), *predictor.parameters()], lr=0.05, momentum=0.9)
 x = torch.randn(32, 8)

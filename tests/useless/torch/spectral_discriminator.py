@@ -1,5 +1,5 @@
 # from: https://github.com/christiancosgrove/pytorch-spectral-normalization-gan
-# truth: healthy: weights divided by their own norm still turn; the hinge leaves out samples that are far enough
+# truth: healthy: weights divided by their own norm still turn; the last bias cancels while no hinge is satisfied
 # kind: healthy
 import torch
 from torch import nn
