@@ -18,10 +18,13 @@ FLAT, TIMES_ZERO, CANCELS = "zero_flat", "zero_times_zero", "cancels"
 OUTER, TWICE, UNNORMALISED = "outer_product", "distribution_twice", "not_log_probabilities"
 """Of an operation: more elements than wanted, softmax of a distribution, picks of what are no log-probabilities."""
 
+DROPPED = "result_dropped"
+"""Of an operation: its result is used by nothing, not even given a name."""
+
 STILL = "step_without_effect"
 """Of an optimizer: its steps change next to none of the numbers that have a gradient."""
 
-USELESS = (OUTER, TWICE, UNNORMALISED, FLAT, TIMES_ZERO, CANCELS, STILL)
+USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
 """All of them; what the loss itself is wrong by comes first, since others may follow from it."""
 
 

@@ -177,6 +177,8 @@ CAUSES = {
                     "sum over a dimension of size 1, goes out again",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
     "outer_product_next": "give both one shape first: .squeeze(-1) where it ends in 1, or [..., None] of the other",
+    "result_dropped": "the result of {call} is dropped: it makes a new value and changes none",
+    "result_dropped_next": "give the result a name, and compute the loss from that; or leave the line out",
     "distribution_twice": "{applied} is applied to what softmax has made: probabilities that sum to 1 already",
     "distribution_twice_next": "give it the logits: leave out the first softmax",
     "not_log_probabilities": "a negative log-likelihood is taken of what are no log-probabilities: their exp does not "
@@ -546,6 +548,7 @@ SENTENCES = {
     "zero_for": "the gradients of: {names}",
     "useless": "{gradients} is useless",
     "useless.outer_product": "an operation has more elements than its operands",
+    "useless.result_dropped": "the result of an operation is dropped",
     "useless.distribution_twice": "softmax is applied twice",
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
+from backprobe.backends.call_sites import site_at, source_of
 from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, is_wrapped
 from backprobe.backends.torch.trained_names import TrainedNames
@@ -19,6 +21,7 @@ from backprobe.backends.torch.useless.passes import BY_CHANCE, Passes
 from backprobe.backends.torch.useless.steps import Steps
 from backprobe.backends.useless import (
     CANCELS,
+    DROPPED,
     TWICE,
     UNNORMALISED,
     UselessGradients,
@@ -86,6 +89,12 @@ class TorchUselessGradients(UselessGradients):
         for number in seen.distributions.unnormalised:
             if number in numbers:
                 yield of_operation(UNNORMALISED, line(number))
+
+        for at in seen.dropped:
+            site = site_at(*at, ast.expr)
+            if site is not None:
+                place = source_of(at[0].co_filename, site.statement)
+                yield of_operation(DROPPED, place, call=f"`{ast.unparse(site.node)}`")
 
     def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames) -> Iterator[Note]:
         endings = self.passes.found()
