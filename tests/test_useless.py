@@ -141,6 +141,30 @@ FAULTY = {
         c = c - c.mean(1, keepdim=True)  # <- here
         loss = (out(x + c[:, 0])[:, 0] - y).pow(2).mean()
         """)),
+    "cancels: what softmax takes away": ("cancels", looped("""\
+        gate, out = nn.Linear(8, 4), nn.Linear(8, 4)
+        opt = torch.optim.SGD([*gate.parameters(), *out.parameters()], 1e-2)
+        """, """\
+        p = gate(x).softmax(-1)  # <- here
+        balance = 4 * p.mean(0).sum()
+        loss = F.cross_entropy(out(x), t) + 0.1 * balance
+        """)),
+    "dropped: a sum": ("result_dropped", net(4, """\
+        loss = F.cross_entropy(net(x), t)
+        loss.add(0.1 * net[0].weight.pow(2).sum())  # <- here
+        """)),
+    "dropped: an operator": ("result_dropped", net(4, """\
+        loss = F.cross_entropy(net(x), t)
+        loss + 0.1 * net[0].weight.pow(2).sum()  # <- here
+        """)),
+    "dropped: over several lines": ("result_dropped", net(4, """\
+        h = net(x)
+        torch.nn.functional.normalize(h)
+        torch.clamp(  # <- here
+            h, -1.0, 1.0,
+        )
+        loss = F.cross_entropy(h, t)
+        """)),
     "steps: bfloat16": ("step_without_effect", looped("""\
         net = nn.Linear(8, 1).bfloat16()
         opt = torch.optim.SGD(net.parameters(), 1e-6)
@@ -154,6 +178,56 @@ FAULTY = {
 }  # fmt: skip
 
 HEALTHY = {
+    "results that nobody wants": net(4, """\
+        net(torch.zeros(1, 8))
+        h = net(x)
+        h.detach()
+        h.add_(0.0)
+        h.norm().item()
+        torch.relu_(h)
+        loss = F.cross_entropy(h, t)
+        """),
+    "words that carry on a state, updated by hand": BEGIN + textwrap.dedent("""\
+        rnn, head, h = nn.GRU(4, 8), nn.Linear(8, 3), torch.zeros(1, 2, 8)
+        for step in range(3):
+            for p in (*rnn.parameters(), *head.parameters()):
+                p.grad = None
+            h = h.detach()
+            out, h = rnn(torch.randn(5, 2, 4), h)
+            loss = F.cross_entropy(head(out).flatten(0, 1), torch.randint(0, 3, (10,)))
+            loss.backward()
+            with torch.no_grad():
+                for p in (*rnn.parameters(), *head.parameters()):
+                    p.add_(p.grad, alpha=-0.1)
+        """),
+    "clusters that a batch does not use": BEGIN + textwrap.dedent("""\
+        emb = nn.Embedding(30, 64)
+        head = nn.AdaptiveLogSoftmaxWithLoss(64, 30, [10, 20])
+        opt = torch.optim.SGD([*emb.parameters(), *head.parameters()], 0.1)
+        for step in range(3):
+            t = torch.arange(4) if step == 0 else torch.arange(0, 30, 3)
+            loss = head(emb(t), t).loss
+            opt.zero_grad(); loss.backward(); opt.step()
+        """),
+    "a saturated loss": net(4, "loss = F.cross_entropy(12 * F.one_hot(t, 4) + net(x), t)\n"),
+    "a function of its own": BEGIN + textwrap.dedent("""\
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, = ctx.saved_tensors
+                return 2 * x * gradient
+
+        net = nn.Linear(8, 1)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        for step in range(3):
+            loss = Square.apply(net(torch.randn(4, 8))).mean()
+            opt.zero_grad(); loss.backward(); opt.step()
+        """),
     "LoRA": looped("""\
         base, A, B = nn.Linear(8, 4), nn.Parameter(torch.randn(2, 8)), nn.Parameter(torch.zeros(4, 2))
         base.requires_grad_(False)
