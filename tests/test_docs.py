@@ -79,8 +79,9 @@ def modules():
     """Of each module its name, and whether it has examples."""
     package = Path(backprobe.__file__).parent
     files = {file.relative_to(package.parent).with_suffix(""): file for file in sorted(package.rglob("*.py"))}
-    names = {".".join(short.parts).removesuffix(".__init__"): ">>> " in file.read_text() for short, file in files.items()}
-    return {name: shows for name, shows in names.items() if not name.startswith(OTHER_FRAMEWORKS + TRAINERS)}
+    names = {".".join(short.parts).removesuffix(".__init__"): file for short, file in files.items()}
+    ours = {name: file for name, file in names.items() if not name.startswith(OTHER_FRAMEWORKS + TRAINERS)}
+    return {name: ">>> " in file.read_text() for name, file in ours.items()}
 
 
 MODULES = modules()
