@@ -17,6 +17,7 @@ COMPARED = "COMPARE_SCHEMAS"
 sys.dont_write_bytecode = False
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)
+gc.disable()  # while modules and tests are collected, which stay
 
 
 def pytest_configure(config):
@@ -38,6 +39,7 @@ def pytest_collection_finish():
     sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
