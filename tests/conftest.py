@@ -3,6 +3,7 @@
 import compileall
 import gc
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +18,10 @@ COMPARED = "COMPARE_SCHEMAS"
 sys.dont_write_bytecode = False
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)
+# What tests write, 400 MB, is kept in memory where there is room: the databases of runs wait for a disk.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 gc.disable()  # while modules and tests are collected, which stay
 
 
