@@ -47,6 +47,14 @@ def pytest_collection_finish():
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Nor is what the tests of a file have left: libraries that they imported, and what is remembered of programs."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture
 def leaves_nothing():
     """Nothing of a probe is alive or installed when the test is over."""
