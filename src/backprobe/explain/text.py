@@ -23,21 +23,29 @@ from backprobe.record.source import Source
 
 INSIDE = "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used there"
 CAUSES = {
-    "detach": "{text} copies the values of {value} but not its gradient history, so {target} is disconnected",
+    "detach": "{text} cuts {target} off from {value}",
+    "detach_why": "it copies the values and not the gradient history",
     "detach_next": "leave out detach(), and gradients flow from {target} to {value}",
-    "stop_gradient": "{text} lets no gradient through, so {target} is disconnected from {value}",
+    "stop_gradient": "{text} cuts {target} off from {value}",
+    "stop_gradient_why": "it lets no gradient through",
     "stop_gradient_next": "leave out stop_gradient, and gradients flow from {target} to {value}",
-    "data": "{text} copies the values of {value} but not its gradient history, so {target} is disconnected",
+    "data": "{text} cuts {target} off from {value}",
+    "data_why": "it copies the values and not the gradient history",
     "data_next": "use {value} itself, without .data, and gradients flow from {target} to it",
-    "number": "{text} turns {value} into Python numbers, which have no gradient history",
+    "number": "{text} turns {value} into Python numbers",
+    "number_why": "Python numbers have no gradient history",
     "number_next": "use {value} itself: {tensor} works like a number, and gradients flow through it",
-    "number.of": "{text} gives Python numbers, which have no gradient history: {value} is in what it converts",
+    "number.of": "{text} gives Python numbers, and {value} is in what it converts",
     "number.of_next": "use {converted} itself: a tensor needs no conversion, and gradients flow through it",
-    "number.several": "{text} turns {value} into Python numbers, which have no gradient history",
+    "number.several": "{text} turns {value} into Python numbers",
     "number.several_next": "use {value} itself: operations on whole tensors take no numbers, gradients flow through",
-    "number.list": "{text} turns {value} into a list of Python numbers, which have no gradient history",
+    "number.list": "{text} turns {value} into a list of Python numbers",
     "number.list_next": "use {value} itself: operations on whole tensors need no list, and gradients flow through",
-    "numpy": "{text} takes {value} out of the framework: NumPy arrays have no gradient history",
+    "numpy": "{text} takes {value} out of the framework",
+    "numpy_why": "NumPy arrays have no gradient history",
+    "numpy.left_why": "",
+    "numpy.function_why": "",
+    "numpy.predict_why": "",
     "numpy_next": "use the framework's own operation on {value} itself",
     "numpy.left": "numbers computed from {value} are taken out of TensorFlow here, and NumPy arrays have no gradient "
                   "history",
@@ -48,7 +56,8 @@ CAUSES = {
     "numpy.predict": "numbers computed from {value} are taken out of TensorFlow here: predict() gives NumPy arrays, "
                      "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",
-    "copied": "{text} copies the values of {value} into a new tensor without gradient history",
+    "copied": "{text} copies the values of {value} into a new tensor",
+    "copied_why": "the new tensor has no gradient history",
     "copied_next": "write {join} instead, which keeps the history",
     "parameter": "{text} makes a new leaf from the values of {value}, so gradients stop there",
     "parameter_next": "compute with {value} itself; make a parameter once, before anything is computed from it",
@@ -57,16 +66,19 @@ CAUSES = {
     "replaced_values": "replace= put other values into the place of {names}",
     "assigned": "{text} writes the values of {value} into a Variable, and no gradient flows through an assignment",
     "assigned_next": "compute with {value} itself; use a Variable for what is kept from step to step",
-    "index": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index": "{text} gives positions, which have no derivative",
+    "index_why": "they jump or stay the same as {value} changes",
     "index_next": "use something smooth instead (softmax weights instead of argmax),\n"
                   "or take the value at that position, whose gradient flows: {at_position}",
-    "index.other": "{text} gives positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.other": "{text} gives positions, which have no derivative",
     "index.other_next": "use something smooth instead, as weights that change with the values (softmax for argmax)",
-    "index.beside": "{target} holds positions, which jump or stay the same as {value} changes: they have no derivative",
+    "index.beside": "{target} holds positions, which have no derivative",
     "index.beside_next": "use the values that {call} gives beside them, whose gradient flows",
-    "comparison": "{text} is true or false: it jumps or stays the same as {value} changes, so it has no derivative",
+    "comparison": "{text} is true or false, which has no derivative",
+    "comparison_why": "it jumps or stays the same as {value} changes",
     "comparison_next": "select among differentiated values with {where} or a product, or use a smooth step, sigmoid",
-    "count": "{text} counts, and a count jumps or stays the same as {value} changes: it has no derivative",
+    "count": "{text} counts, and a count has no derivative",
+    "count_why": "it jumps or stays the same as {value} changes",
     "count_next": "sum a smooth step instead of counting: the sum of sigmoid((u - limit) / width)",
     "integer": "{text} converts {value} to integers, which have no derivative",
     "integer_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
@@ -527,7 +539,7 @@ SENTENCES = {
     "backward_at": "its backward: {at}",
     "made_in": "its result is computed in {function}, {at}",
     "likewise": "the same was seen of: {names}",
-    "missing_for_it": "the gradients that are missing because of it: {names}",
+    "values_lost": "no gradient comes to {names}",
     "inside_module": "all of this is computed inside {module}: look at the line that calls it",
     "as_another": "the same line made {value}, which is cut off here; {limit}",
     "unnamed_output": "it goes into what backward() ran from: {at}",
@@ -593,7 +605,8 @@ SENTENCES = {
     "trained_one": "the only parameter got a gradient",
     "untrained": "{lost} of {parameters} got no gradient",
     "frozen_parameters": "{count} frozen (requires_grad=False)",
-    "parameters_lost": "parameters without a gradient because of it: {names}",
+    "parameters_lost": "{count} parameters get no gradient ({names})",
+    "parameter_lost": "{names} gets no gradient",
     "parameters_untrained": "parameters that are not trained: {names}",
     "switched_at": "switched off at {at}",
     "held_by": "they are given to {optimizers}",
@@ -684,6 +697,8 @@ def finding(
     argument = re.split(r"[.\[]", fields.get("plain", ""))[0]  # that holds the value, which wrt= takes
     words = FrameworkWords(framework, {"argument": argument, **fields})
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
+    why = next((each for each in (f"{code}_why", f"{code.partition('.')[0]}_why") if each in SENTENCES), "")
+    facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
     named = {field: fields[field] for field in _fields(SENTENCES[code])}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)
 

@@ -35,7 +35,9 @@ class Finding:
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
     are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that. ``lines`` are the lines of the entries in
+    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters, or
+    of the values where nothing is known of parameters, that have no gradient because of it, and ``consequence`` says so in
+    a few words, which are printed behind the headline. ``lines`` are the lines of the entries in
     ``chain``, one for each, None where an entry has none; they are there in reports on a recording.
 
     >>> import torch, backprobe as bp
@@ -53,6 +55,8 @@ class Finding:
     remedy: str = ""
     fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     cause: str = ""
+    lost: tuple[str, ...] = ()
+    consequence: str = ""
     lines: tuple[Source | None, ...] = field(default=(), repr=False, compare=False)
 
     level: ClassVar[str] = "warning"
@@ -70,13 +74,18 @@ class Finding:
         return fitted(self._text())
 
     def _text(self) -> str:
-        return "\n".join([self.headline, *labelled(self._parts())])
+        return "\n".join([self.title, *labelled(self._parts())])
 
     def _repr_html_(self) -> str:
         return shown(self._html())
 
     def _html(self) -> Html:
-        return facts(self.headline, self._parts())
+        return facts(self.title, self._parts())
+
+    @property
+    def title(self) -> str:
+        """The headline with the consequence: what is printed first of a finding."""
+        return f"{self.headline}: {self.consequence}" if self.consequence else self.headline
 
     def _parts(self) -> list[tuple[str, str]]:
         # What is said of it, each with its label.
@@ -182,7 +191,7 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
         found += [" " * len(mark) + "- " + indented(each._text(), len(mark) + 2) for each in beneath]
     for number, (root, _) in enumerate(roots[whole:], whole + 1):
         where = "" if root.source is None else f"{place(root.source.file, root.source.line)}: "
-        found.append("  " + shorten(f"{number}. {where}{root.headline}", LINE))
+        found.append("  " + shorten(f"{number}. {where}{root.title}", LINE))
     if whole < len(roots):
         found.append(REST.format(first=whole + 1, last=len(roots)))
     return "\n".join([heading, *found, *(f"  note: {note}" for note in notes)])
