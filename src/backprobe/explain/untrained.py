@@ -78,7 +78,8 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
     frozen = [finding("all_frozen", "", None, "torch")] if training.stepped and not training.count else []
     stray = training.unregistered
-    return [*frozen, *_not_held(stray), *new.values(), *known, *_cleared(training), *_unregistered(stray)]
+    found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # what explains most comes first
+    return [*frozen, *_not_held(stray), *found, *_cleared(training), *_unregistered(stray)]
 
 
 def _place(found: Finding) -> object:
@@ -102,9 +103,8 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
     cause = with_hooks(flow, cause) if cause.kind == "not_in_loss" else cause
     held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
     facts = (*cause.facts, *([say("held_by", optimizers=listed(held))] if held else ()))
-    consequence = say(
-        "parameters_lost" if len(names) > 1 else "parameter_lost", count=len(names), names=listed(names, MOST)
-    )
+    code = "parameters_lost" if len(names) > 1 else "parameter_lost"
+    consequence = say(code, count=len(names), names=listed(names, MOST))
     return replace(cause, lost=tuple(names), consequence=consequence, facts=facts)
 
 

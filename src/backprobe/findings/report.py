@@ -35,9 +35,9 @@ class Finding:
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
     are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters, or
-    of the values where nothing is known of parameters, that have no gradient because of it, and ``consequence`` says so in
-    a few words, which are printed behind the headline. ``lines`` are the lines of the entries in
+    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters
+    that have no gradient because of it, and ``consequence`` is what follows from it in a few words, which are printed
+    behind the headline. ``lines`` are the lines of the entries in
     ``chain``, one for each, None where an entry has none; they are there in reports on a recording.
 
     >>> import torch, backprobe as bp
