@@ -1,8 +1,8 @@
 """Sentences that tests compare with ``tests/golden/VERB.txt``, so that a test itself is about kinds, names and lines.
 
 A test says ``golden("explain", report)``, and the file has the report as it prints, below the name of the test. After a
-wanted change of words, ``make golden`` writes the files anew, and their diff is what is reviewed. Lines of files are left
-out, since they change with each edit: the text of the line follows them in a report.
+wanted change of words, ``make golden`` writes the files anew, and their diff is what is reviewed. Numbers of lines
+change with each edit, so the text of the line stands for them.
 """
 
 import ast
@@ -10,6 +10,7 @@ import difflib
 import fcntl
 import functools
 import io
+import linecache
 import os
 import re
 from contextlib import contextmanager, redirect_stdout
@@ -19,6 +20,8 @@ import pytest
 
 TESTS = Path(__file__).parent
 FOLDER = TESTS / "golden"
+PLACE = re.compile(r"((?:[^\s'\"`(]*/)?)([\w.<>-]+\.py|<[\w-]+>|In\[\d+\]):(\d+)")
+BEGINNING = 12  # so many characters of a line tell it from others
 WRITES = bool(os.environ.get("WRITE_GOLDEN"))
 MARK = "=== "
 
@@ -29,7 +32,7 @@ collected: dict[str, set] = {}  # test function -> its tests in this session; em
 def golden(verb, answer):
     """Compare an answer with its case in the golden file of a verb.
 
-    The answer is a report, a finding, the notes of an error, or another text. The second answer in a test is the case
+    The answer is a report, a finding, the note of an error, another text, or several. The second answer in a test is the case
     ``TEST #2``.
     """
     (test,) = now
@@ -43,19 +46,28 @@ def golden(verb, answer):
 
 
 @contextmanager
-def golden_note(verb, kind=RuntimeError, match=None):
-    """What runs within raises, and the last note of its error is compared."""
+def golden_note(verb, kind=RuntimeError, match=None, but=()):
+    """What runs within raises, and the last note of its error is compared; it has none of the parts ``but``."""
     with pytest.raises(kind, match=match) as caught:
         yield caught
-    golden(verb, caught.value.__notes__[-1])
+    note = caught.value.__notes__[-1]
+    assert [part for part in but if part in note] == [], note
+    golden(verb, note)
 
 
 def said(answer):
     """An answer as it prints, without what differs from one run to the next."""
     with redirect_stdout(io.StringIO()):  # no terminal, whose width would decide where lines end
-        text = str(answer)
-    text = re.sub(r"(?:[^\s'\"`(]*/)?([\w.<>-]+\.py|<[\w-]+>|In\[\d+\]):\d+", r"\1:*", text)
-    return "\n".join(line.rstrip() for line in text.splitlines())
+        text = "\n".join(map(str, answer)) if isinstance(answer, list | tuple) else str(answer)
+    return "\n".join(line.rstrip() for line in PLACE.sub(without_number, text).splitlines())
+
+
+def without_number(place):
+    """A file and a line in it, as the file and the text of the line, which is left out where it follows."""
+    folder, file, number = place.groups(default="")
+    line = linecache.getline(folder + file, int(number)).strip()
+    follows = place.string[place.end() :].lstrip(": \n")
+    return f"{file}:*" if follows.startswith(line[:BEGINNING]) else f"{file}:[{line}]"
 
 
 def different(verb, case, wanted, text):

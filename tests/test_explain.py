@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from asked import Parts, kinds, leaf, noting, on, well
+from asked import Parts, kinds, leaf, on, well
 from backprobe.cuts.cutting_operations import unseen_uses
 from block_cases import nothing_left
 from goldens import golden, golden_note

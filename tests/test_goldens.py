@@ -37,5 +37,9 @@ def test_another_text_fails_with_the_difference(monkeypatch):
             goldens.golden("explain", "what is said now")
 
 
-def test_lines_and_folders_are_left_out():
-    assert said("at /tmp/made.py:12: y = 1 (tests/x.py:3), In[2]:4") == "at made.py:*: y = 1 (x.py:*), In[2]:*"
+def test_the_text_of_a_line_stands_for_its_number(tmp_path):
+    made = tmp_path / "made.py"
+    made.write_text("x = 1\ny = 2\n")
+    assert said(f"at {made}:2: y = 2 ({made}:1), In[2]:4") == "at made.py:*: y = 2 (made.py:[x = 1]), In[2]:*"
+    assert said(f"at {made}:1: y = 2") == "at made.py:[x = 1]: y = 2"
+    assert said(["one", 2]) == "one\n2"
