@@ -9,7 +9,7 @@ PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
-  sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
+  golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
   test-browser test-integrations test-gpu coverage contexts
 
 demo: $(DEMO)
@@ -76,6 +76,10 @@ contexts: $(READY)
 	-$(BIN)/coverage run --rcfile tools/contexts.ini -m pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
 	-$(BIN)/coverage run --rcfile tools/contexts.ini -m pytest $(PARALLEL) tests/frameworks
 	$(BIN)/coverage combine --quiet --rcfile tools/contexts.ini
+
+# the sentences of tests/golden as they are now, after a change that is wanted: their diff is reviewed
+golden: $(READY)
+	WRITE_GOLDEN=1 $(BIN)/pytest $(WORKERS) $$(grep -l "^from goldens" tests/test_*.py)
 
 # the site is built, and its pages are read
 test-site: $(READY)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from goldens import pytest_collection_modifyitems, pytest_runtest_call  # noqa: F401
+
 # Before a framework is imported, one thread, also for the processes that tests start: on tensors as small as these,
 # threads that wait for each other take most of the time; and a sum is the same on a machine of any number of cores.
 os.environ["OMP_NUM_THREADS"] = "1"

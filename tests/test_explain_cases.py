@@ -8,6 +8,7 @@ import torch
 
 import backprobe as bp
 from explain_cases import BLOCKS, ERRORS, FUNCTIONS, WORDS, W, X
+from goldens import golden
 
 BESIDE = ("made_again", "unused", "differentiated")
 NOTED = ("computed, and not used for an output: ", "nothing recorded leads to an output from: ",
@@ -34,7 +35,9 @@ def check(report, case):
 
 @each(FUNCTIONS)
 def test_a_function(case):
-    check(bp.explain(bp.probe(case.program)(*arguments()), case.asked), case)
+    report = bp.explain(bp.probe(case.program)(*arguments()), case.asked)
+    check(report, case)
+    golden("explain", report)
 
 
 @each(FUNCTIONS)
@@ -72,7 +75,9 @@ def test_reading_the_missing_gradient_names_the_first_line(case):
 
 @each(BLOCKS)
 def test_a_block(case):
-    check(bp.explain(case.program(*arguments(), bp.probe), case.asked), case)
+    report = bp.explain(case.program(*arguments(), bp.probe), case.asked)
+    check(report, case)
+    golden("explain", report)
 
 
 @each(ERRORS)
@@ -88,6 +93,7 @@ def test_an_error(case):
     named = {(next(word for word in WORDS if word in text), int(LINE.search(text)[1])) for text in said}
     assert named == {(word, line) for word in WORDS for line in case.lines(word)}, note
     assert note.splitlines()[-1].lstrip().startswith(("next:", "or "))
+    golden("explain", note)
 
 
 class bare_block:
