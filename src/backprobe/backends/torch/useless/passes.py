@@ -23,10 +23,8 @@ from torch.autograd.graph import Node
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.graph import LEAF, Key
 from backprobe.backends.torch.tensors import ORDINARY
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO
+from backprobe.backends.useless import CANCELS, FAR_BELOW, FLAT, TIMES_ZERO
 
-FAR_BELOW = 1e-4
-"""Of the median of the largest numbers of all leaves: what comes to a leaf is looked at further if it is below that."""
 ROUNDING = 64
 """Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
 
