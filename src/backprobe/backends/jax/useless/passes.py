@@ -160,35 +160,35 @@ class Pass:
             return ""
         if (name in OPAQUE and name != "custom_jvp_call") or name == private.SCAN:
             return BY_CHANCE  # what is in there is not known
-        if self._gives(step, place, _others(passed.cotangents), {}):
-            return BY_CHANCE
+        is_chosen = not all(is_zero for other, is_zero in passed.gave.items() if other != place)
+        if is_chosen or self._gives(step, place, _drawn(passed.cotangents), {}):
+            return BY_CHANCE  # it goes on to another operand, or where nothing came from
         zeros = [other for other in range(len(step.given)) if self._is_factor(step, place, other, passed.cotangents)]
         if any(program.moving[step.given[other]] for other in zeros):
             return BY_CHANCE
         return TIMES_ZERO if zeros else FLAT
 
     def _is_factor(self, step: Step, place: int, other: int, cotangents: Sequence[Any]) -> bool:
-        # Would more come to one operand, the more another were where it is 0?
+        # Is one operand 0 everywhere, and would more come to another, the more that one were?
         value = jnp.asarray(self.program.values[step.given[other]])
         is_number = value.dtype == bool or jnp.issubdtype(value.dtype, jnp.inexact)
-        if not is_number or bool((value != 0).all()):
+        if not is_number or _is_any(value):
             return False
         if value.dtype == bool:
-            return not _is_any(value) and self._gives(step, place, cotangents, {other: ~value})
-        once, twice = (self._back(step, cotangents, {other: jnp.where(value == 0, jnp.full_like(value, times), value)})
+            return self._gives(step, place, cotangents, {other: ~value})
+        once, twice = (numpy.asarray(self._back(step, cotangents, {other: jnp.full_like(value, times)})[place])
                        for times in (1, 2))  # fmt: skip
-        first, second = numpy.asarray(once[place]), numpy.asarray(twice[place])
-        is_more = (abs(second) > abs(first)) | ((first == 0) & (second == 0))
-        return bool(first.any() and is_more.all() and ((first == 0) == (second == 0)).all())
+        is_more = (abs(twice) > abs(once)) | (once == 0)
+        return bool(once.any() and is_more.all() and ((once == 0) == (twice == 0)).all())
 
     def _gives(self, step: Step, place: int, cotangents: Sequence[Any], instead: Mapping[int, Any]) -> bool:
         return _is_any(self._back(step, cotangents, instead)[place])
 
 
-def _others(cotangents: Sequence[Any]) -> list[Any]:
-    # Other numbers where they are not 0.
+def _drawn(cotangents: Sequence[Any]) -> list[Any]:
+    # Other numbers, none of which is 0.
     drawn = numpy.random.default_rng(0)
-    return [None if one is None else (one != 0) * jnp.asarray(drawn.normal(size=one.shape), one.dtype)
+    return [None if one is None else jnp.asarray(drawn.uniform(1, 2, one.shape) * drawn.choice([-1, 1], one.shape), one.dtype)
             for one in cotangents]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy
 from jax.extend.core import ClosedJaxpr, Literal, Primitive
@@ -15,6 +16,9 @@ from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
 from backprobe.backends.user_lines import source_at
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
+HOMES = (jnp, jax.nn)
+"""Where the functions of JAX are that a program calls."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -63,14 +67,14 @@ class Step:
 
     @property
     def operation(self) -> str:
-        """What the program may call it: the library's function that its line calls, if the equation has no own name."""
-        name = self.equation.params.get("name")
-        if isinstance(name, str):
-            return name
+        """What the program calls it: the function of JAX that its line calls, or the function of its own."""
         places = self.places
         users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
         called = [one.function for one in places[users + 1 :]]
-        return next((each for each in called if hasattr(jnp, each)), str(self.equation.primitive.name))
+        name = next((each for each in called if any(hasattr(home, each) for home in HOMES)), None)
+        inside = private.inner_jaxprs(self.equation)
+        own = next((private.function_name(one) for one in inside), None)
+        return name or own or str(self.equation.primitive.name)
 
 
 @dataclass(eq=False)
