@@ -54,7 +54,7 @@ def found_again(before: Mapping[str, Ending], now: Mapping[str, Ending]) -> list
     """The notes on parameters whose gradients come to nothing for the same reason in two gradients of one function.
 
     >>> [str(note) for note in found_again({"w": Ending(FLAT, "clip", None)}, {"w": Ending(FLAT, "clip", None)})]
-    ['clip is flat there, and passes exactly 0 to w']
+    ['the gradients of w are exactly 0 in each iteration: clip is flat there']
     """
     places: dict[Ending, list[str]] = {}
     for name, one in now.items():

@@ -143,7 +143,9 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
             if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
 
 
-def with_zeros(record: Record, asked: GuardedGradient, is_explain: bool, before: Observed | None) -> tuple[Record, Observed]:
+def with_zeros(
+    record: Record, asked: GuardedGradient, is_explain: bool, before: Observed | None
+) -> tuple[Record, Observed]:
     """The record with notes on gradients that are there and useless, and what else was found in this one.
 
     They are on gradients that are all exactly 0, or on each that is and for which the derivative stops on every way to

@@ -34,7 +34,7 @@ class Given(NamedTuple):
 
 
 class Twice(NamedTuple):
-    """An operation that applies softmax to a distribution, or may: where all probabilities are alike no number tells."""
+    """An operation that applies softmax to a distribution; or may, where all probabilities are alike."""
 
     step: Step
     applied: str

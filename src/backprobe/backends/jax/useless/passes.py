@@ -25,6 +25,9 @@ In healthy trainings it is above 5e5: see docs/useless.md.
 BY_CHANCE = "trained"
 """A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
 
+Why = tuple[str, Step]
+"""The code of why nothing goes on, and the step at which it does not."""
+
 
 @dataclass
 class Passed:
@@ -88,7 +91,7 @@ class Pass:
         return found
 
     def _through(self, step: Step) -> None:
-        program, came = self.program, [self.sums.get(at) for at in step.made]
+        came = [self.sums.get(at) for at in step.made]
         if not any(one is not None and _is_any(one.total) for one in came):
             return
         cotangents = [None if one is None else one.total for one in came]
@@ -124,7 +127,8 @@ class Pass:
             return [made[at] for at in kept]
 
         made, pull = jax.vjp(run, *[jnp.asarray(values[place]) for place in places])
-        seeds = [jnp.zeros_like(one) if cotangents[at] is None else cotangents[at] for at, one in zip(kept, made)]
+        given = [cotangents[at] for at in kept]
+        seeds = [jnp.zeros_like(one) if own is None else own for own, one in zip(given, made, strict=True)]
         return dict(zip(places, pull(seeds), strict=True))
 
     def _reached(self) -> set[int]:
@@ -136,7 +140,7 @@ class Pass:
                 found.update(step.given[place] for place, is_zero in passed.gave.items() if not is_zero)
         return found - self.cancelled
 
-    def _ended(self, at: int, users: Mapping[int, Sequence[tuple[Step, int]]]) -> Iterator[tuple[Any, tuple[str, Step]]]:
+    def _ended(self, at: int, users: Mapping[int, Sequence[tuple[Step, int]]]) -> Iterator[tuple[Any, Why]]:
         pending, visited = [at], {at}
         while pending:
             value = pending.pop()
@@ -188,8 +192,11 @@ class Pass:
 def _drawn(cotangents: Sequence[Any]) -> list[Any]:
     # Other numbers, none of which is 0.
     drawn = numpy.random.default_rng(0)
-    return [None if one is None else jnp.asarray(drawn.uniform(1, 2, one.shape) * drawn.choice([-1, 1], one.shape), one.dtype)
-            for one in cotangents]  # fmt: skip
+    return [None if one is None else jnp.asarray(_away_from_zero(drawn, one.shape), one.dtype) for one in cotangents]
+
+
+def _away_from_zero(drawn: numpy.random.Generator, shape: Sequence[int]) -> Any:
+    return drawn.uniform(1, 2, shape) * drawn.choice([-1, 1], shape)
 
 
 def _is_any(array: Any) -> bool:

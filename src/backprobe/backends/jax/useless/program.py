@@ -16,6 +16,7 @@ from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
 from backprobe.backends.user_lines import source_at
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
+
 HOMES = (jnp, jax.nn)
 """Where the functions of JAX are that a program calls."""
 

@@ -85,12 +85,10 @@ class _Shapes:
     def _stretched(self, given: Sequence[int], step: Step) -> tuple[Stretched, ...]:
         # The operation, if it has stretched two operands that no dimension was asked for of.
         program, result = self.program, self.program.shape(step.made[0])
-        operands = [*dict.fromkeys(self._before(at, step) for at in given)]
-        shapes = [program.shape(at) for at in operands]
-        operands = [at for at, shape in zip(operands, shapes, strict=True) if shape != result]
-        if len(operands) != 2 or any(self.known.get(at, Known()).is_asked for at in operands):
+        operands = [one for at in given if program.shape(one := self._before(at, step)) != result]
+        shapes = [*dict.fromkeys(map(program.shape, operands))]
+        if len(shapes) != 2 or any(self.known.get(at, Known()).is_asked for at in operands):
             return ()
-        shapes = [program.shape(at) for at in operands]
         is_float = any(map(program.is_floating, operands)) and any(program.moving[at] for at in operands)
         if not is_float or len(shapes[0]) == len(shapes[1]) or not _meet_elsewhere(shapes, len(result)):
             return ()
