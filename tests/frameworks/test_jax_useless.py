@@ -6,20 +6,22 @@ import textwrap
 
 import jax
 import pytest
+from healthy_jax import HEALTHY
 
 from commands import in_folder, invoked
+from sampled import every
 
-HEAD = '''\
+HEAD = """\
 import jax
 import jax.numpy as jnp
 import optax
 
-k = jax.random.split(jax.random.key(0), 8)
+k = jax.random.split(jax.random.key(0), 12)
 N = jax.random.normal
 
 
 def keys(i):
-    return jax.random.split(jax.random.key(100 + i), 4)
+    return jax.random.split(jax.random.key(100 + i), 6)
 
 
 def layers(key, *sizes):
@@ -58,7 +60,7 @@ def train(f, p, batch):
         p, state = step(p, state, *batch(i))
 
 
-'''
+"""
 
 FAULTY = {
     "clipped scale": ("clip is flat there: the gradient of 'p.s'", '''
@@ -170,3 +172,10 @@ def test_what_is_wrong_is_said_with_its_line(name, tmp_path, monkeypatch):
     assert code == 1, (out, err)
     assert re.search(says, joined), out
     assert f"train.py:{line}" in out, out
+
+
+@pytest.mark.parametrize("name", every(6, HEALTHY))
+def test_nothing_of_a_healthy_training_is_useless(name, tmp_path, monkeypatch):
+    _, code, out, err = explained(HEALTHY[name], tmp_path, monkeypatch)
+    assert code == 0, (out, err)
+    assert re.match(r"(all \d+ parameters|the only parameter) got a gradient\n", out), out
