@@ -2,11 +2,13 @@
 
 HEALTHY = {
     "mlp ce": """
-        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(), layers(k[0], 4, 8, 3), classes)
+        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(),
+            layers(k[0], 4, 8, 3), classes)
         """,
     "zero init head": """
         p = layers(k[0], 4, 8, 3); p[-1]['w'] = jnp.zeros((8, 3))
-        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(), p, classes)
+        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(), p,
+            classes)
         """,
     "zero init all probs": """
         p = layers(k[0], 4, 8, 3); p[-1]['w'] = jnp.zeros((8, 3))
@@ -124,11 +126,13 @@ HEALTHY = {
         """,
     "bf16": """
         p = jax.tree.map(lambda a: a.astype(jnp.bfloat16), layers(k[0], 4, 8, 3))
-        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x.astype(jnp.bfloat16)), y).mean(), p, classes)
+        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p,
+            x.astype(jnp.bfloat16)), y).mean(), p, classes)
         """,
     "x64": """
         jax.config.update('jax_enable_x64', True)
-        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(), layers(k[0], 4, 8, 3), classes)
+        train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(),
+            layers(k[0], 4, 8, 3), classes)
         """,
     "attention": """
         def f(p, x, y):
@@ -137,7 +141,8 @@ HEALTHY = {
             a = jax.nn.softmax(q @ kk.swapaxes(-1, -2) / 8 ** .5)
             o = (a @ v).mean(1) @ p['o']
             return optax.softmax_cross_entropy_with_integer_labels(o, y).mean()
-        train(f, {'e': N(k[5], (8,)), 'q': N(k[0], (8, 8)), 'k': N(k[1], (8, 8)), 'v': N(k[2], (8, 8)), 'o': N(k[3], (8, 3))}, classes)
+        train(f, {'e': N(k[5], (8,)), 'q': N(k[0], (8, 8)), 'k': N(k[1], (8, 8)), 'v': N(k[2], (8, 8)),
+            'o': N(k[3], (8, 3))}, classes)
         """,
     "attention two": """
         def att(q, kk, v): return jax.nn.softmax(q @ kk.T / 2) @ v
@@ -145,7 +150,8 @@ HEALTHY = {
             h = att(x @ p['q'], x @ p['k'], x @ p['v'])
             h = att(h @ p['q'], h @ p['k'], h @ p['v'])
             return jnp.mean((h @ p['o'] - y) ** 2)
-        train(f, {'q': N(k[0], (4, 4)), 'k': N(k[1], (4, 4)), 'v': N(k[2], (4, 4)), 'o': N(k[3], (4, 1))}, numbers)
+        train(f, {'q': N(k[0], (4, 4)), 'k': N(k[1], (4, 4)), 'v': N(k[2], (4, 4)), 'o': N(k[3], (4, 1))},
+            numbers)
         """,
     "infonce": """
         def f(p, x, y):
@@ -153,7 +159,8 @@ HEALTHY = {
             a, b = (z / jnp.linalg.norm(z, axis=-1, keepdims=True) for z in (a, b))
             s = a @ b.T / .1
             t = jnp.arange(16)
-            return (optax.softmax_cross_entropy_with_integer_labels(s, t) + optax.softmax_cross_entropy_with_integer_labels(s.T, t)).mean()
+            return (optax.softmax_cross_entropy_with_integer_labels(s,
+                t) + optax.softmax_cross_entropy_with_integer_labels(s.T, t)).mean()
         train(f, {'a': N(k[0], (4, 8)), 'b': N(k[1], (4, 8))}, numbers)
         """,
     "distill": """
@@ -168,7 +175,8 @@ HEALTHY = {
             g = jax.random.gumbel(key, (16, 3))
             z = jax.nn.softmax((run(p['e'], x) + g) / .5)
             return jnp.mean((run(p['d'], z) - x) ** 2)
-        train(f, {'e': layers(k[0], 4, 8, 3), 'd': layers(k[1], 3, 8, 4)}, lambda i: (*classes(i), keys(i)[3]))
+        train(f, {'e': layers(k[0], 4, 8, 3), 'd': layers(k[1], 3, 8, 4)}, lambda i: (*classes(i),
+            keys(i)[3]))
         """,
     "straight through": """
         def f(p, x, y):
@@ -190,7 +198,8 @@ HEALTHY = {
     "kl two": """
         def f(p, x, y):
             lp, lq = jax.nn.log_softmax(run(p['a'], x)), jax.nn.log_softmax(run(p['b'], x))
-            return (jnp.exp(lp) * (lp - lq)).sum(-1).mean() + optax.softmax_cross_entropy_with_integer_labels(lp, y).mean()
+            return (jnp.exp(lp) * (lp
+                - lq)).sum(-1).mean() + optax.softmax_cross_entropy_with_integer_labels(lp, y).mean()
         train(f, {'a': layers(k[0], 4, 8, 3), 'b': layers(k[1], 4, 8, 3)}, classes)
         """,
     "mdn": """
@@ -215,13 +224,16 @@ HEALTHY = {
             z = mu + jnp.exp(ls) * N(key, mu.shape)
             kl = 0.5 * (mu ** 2 + jnp.exp(2 * ls) - 2 * ls - 1).sum(-1)
             return (((run(p['d'], z) - x) ** 2).sum(-1) + kl).mean()
-        train(f, {'e': layers(k[0], 4, 8, 4), 'd': layers(k[1], 2, 8, 4)}, lambda i: (*numbers(i), keys(i)[3]))
+        train(f, {'e': layers(k[0], 4, 8, 4), 'd': layers(k[1], 2, 8, 4)}, lambda i: (*numbers(i),
+            keys(i)[3]))
         """,
     "layernorm": """
-        def ln(x, g, b): return (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) * g + b
+        def ln(x, g, b): return (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1,
+            keepdims=True) + 1e-5) * g + b
         def f(p, x, y):
             return jnp.mean((run(p['h'], ln(x @ p['w'] + p['c'], p['g'], p['b'])) - y) ** 2)
-        train(f, {'w': N(k[0], (4, 8)), 'c': jnp.zeros(8), 'g': jnp.ones(8), 'b': jnp.zeros(8), 'h': layers(k[1], 8, 1)}, numbers)
+        train(f, {'w': N(k[0], (4, 8)), 'c': jnp.zeros(8), 'g': jnp.ones(8), 'b': jnp.zeros(8),
+            'h': layers(k[1], 8, 1)}, numbers)
         """,
     "batchnorm bias": """
         def bn(x): return (x - x.mean(0)) / jnp.sqrt(x.var(0) + 1e-5)
@@ -234,7 +246,8 @@ HEALTHY = {
             q, kk, v = x @ p['q'], x @ p['k'] + p['kb'], x @ p['v']
             h = jax.nn.softmax(q @ kk.T) @ v
             return jnp.mean((h @ p['o'] - y) ** 2)
-        train(f, {'q': N(k[0], (4, 4)), 'k': N(k[1], (4, 4)), 'kb': jnp.ones(4), 'v': N(k[2], (4, 4)), 'o': N(k[3], (4, 1))}, numbers)
+        train(f, {'q': N(k[0], (4, 4)), 'k': N(k[1], (4, 4)), 'kb': jnp.ones(4), 'v': N(k[2], (4, 4)),
+            'o': N(k[3], (4, 1))}, numbers)
         """,
     "softmax bias": """
         def f(p, x, y):
@@ -306,7 +319,8 @@ HEALTHY = {
         """,
     "gan": """
         G, D = layers(k[0], 4, 8, 4), layers(k[1], 4, 8, 1)
-        def d_loss(d, g, x): return (jax.nn.softplus(-run(d, x)) + jax.nn.softplus(run(d, run(g, x)))).mean()
+        def d_loss(d, g, x): return (jax.nn.softplus(-run(d, x)) + jax.nn.softplus(run(d, run(g,
+            x)))).mean()
         def g_loss(g, d, x): return jax.nn.softplus(-run(d, run(g, x))).mean()
         for i in range(4):
             x = numbers(i)[0]
@@ -316,7 +330,8 @@ HEALTHY = {
     "gan zero d": """
         G, D = layers(k[0], 4, 8, 4), layers(k[1], 4, 8, 1)
         D[-1]['w'] = jnp.zeros((8, 1))
-        def d_loss(d, g, x): return (jax.nn.softplus(-run(d, x)) + jax.nn.softplus(run(d, run(g, x)))).mean()
+        def d_loss(d, g, x): return (jax.nn.softplus(-run(d, x)) + jax.nn.softplus(run(d, run(g,
+            x)))).mean()
         def g_loss(g, d, x): return jax.nn.softplus(-run(d, run(g, x))).mean()
         for i in range(4):
             x = numbers(i)[0]
@@ -327,7 +342,8 @@ HEALTHY = {
         def f(p, x, y):
             e = x[:, :, None] @ p['w'][None]
             y = (x > 0).astype(int)
-            score = jnp.take_along_axis(e, y[..., None], -1).sum((1, 2)) + p['t'][y[:, :-1], y[:, 1:]].sum(1)
+            score = jnp.take_along_axis(e, y[..., None], -1).sum((1, 2)) + p['t'][y[:, :-1], y[:,
+                1:]].sum(1)
             a = e[:, 0]
             for t in range(1, 4): a = jax.nn.logsumexp(a[:, :, None] + p['t'], axis=1) + e[:, t]
             return (jax.nn.logsumexp(a, axis=-1) - score).mean()
@@ -355,7 +371,8 @@ HEALTHY = {
             r = jnp.exp(jnp.take_along_axis(lp - old, a[:, None], 1)[:, 0])
             pg = -jnp.minimum(r * adv, jnp.clip(r, .8, 1.2) * adv).mean()
             return pg + .5 * ((v - adv) ** 2).mean() - .01 * -(jnp.exp(lp) * lp).sum(-1).mean()
-        train(f, {'pi': layers(k[0], 4, 8, 3), 'v': layers(k[1], 4, 8, 1)}, lambda i: (*classes(i), keys(i)[4]))
+        train(f, {'pi': layers(k[0], 4, 8, 3), 'v': layers(k[1], 4, 8, 1)}, lambda i: (*classes(i),
+            keys(i)[4]))
         """,
     "focal": """
         def f(p, x, y):
@@ -502,7 +519,8 @@ HEALTHY = {
             fake = jax.lax.stop_gradient(run(G, x)); e = jax.random.uniform(key, (16, 1))
             m = e * x + (1 - e) * fake
             g = jax.vmap(jax.grad(lambda a: run(d, a)[0]))(m)
-            return run(d, fake).mean() - run(d, x).mean() + 10 * ((jnp.linalg.norm(g, axis=-1) - 1) ** 2).mean()
+            return run(d, fake).mean() - run(d, x).mean() + 10 * ((jnp.linalg.norm(g,
+                axis=-1) - 1) ** 2).mean()
         train(f, layers(k[0], 4, 8, 1), lambda i: (numbers(i)[0], keys(i)[3]))
         """,
     "siren scalar": """
@@ -511,7 +529,8 @@ HEALTHY = {
         """,
     "learned temp": """
         def f(p, x, y):
-            return optax.softmax_cross_entropy_with_integer_labels(run(p['m'], x) * jnp.exp(jnp.clip(p['t'], -5, 5)), y).mean()
+            return optax.softmax_cross_entropy_with_integer_labels(run(p['m'],
+                x) * jnp.exp(jnp.clip(p['t'], -5, 5)), y).mean()
         train(f, {'m': layers(k[0], 4, 8, 3), 't': jnp.zeros(())}, classes)
         """,
     "top k moe": """
@@ -598,7 +617,8 @@ HEALTHY = {
             h = (x[..., None] * p['e'])
             a = jax.nn.softmax(h @ h.swapaxes(-1, -2)); a = a @ a
             return ((a @ h).mean((1, 2)).astype(jnp.float32) - y[:, 0]).__pow__(2).mean()
-        train(f, {'e': N(k[0], (8,)).astype(jnp.float16)}, lambda i: (numbers(i)[0].astype(jnp.float16), numbers(i)[1]))
+        train(f, {'e': N(k[0], (8,)).astype(jnp.float16)}, lambda i: (numbers(i)[0].astype(jnp.float16),
+            numbers(i)[1]))
         """,
     "markov power": """
         def f(p, x, y):
