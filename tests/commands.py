@@ -6,6 +6,7 @@ import sys
 import tempfile
 import traceback
 from contextlib import contextmanager
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -54,14 +55,27 @@ def in_folder(path, monkeypatch, files):
 def python(*words, **settings):
     """Exit code, standard output and standard error of a Python of its own, in which a warning is an error."""
     command = [sys.executable, "-W", "error", *map(str, words)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, **settings)
-    return ran.returncode, ran.stdout, ran.stderr
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120, **settings}
+    ran = subprocess.run(command, text=True, **settings)
+    return ran.returncode, ran.stdout or "", ran.stderr
+
+
+COMMAND = Path(sys.executable).parent / "backprobe"
+"""The installed command, which is a file of Python."""
 
 
 def forked(*words, imported="torch", **settings):
     """What ``python`` gives, of a process that has imported a framework when it begins: see ``prepared``."""
     ran = prepared.run(imported, "-W", "error", *words, **settings)
     return ran.returncode, ran.stdout, ran.stderr
+
+
+def unread(run, *words, **settings):
+    """What ``python`` or ``forked`` gives of a process whose output nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb"):
+        return run(*words, stdout=writer, **settings)
 
 
 def in_a_fork(work):

@@ -3,6 +3,7 @@
 import compileall
 import gc
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +18,11 @@ COMPARED = "COMPARE_SCHEMAS"
 sys.dont_write_bytecode = False
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)
+# What tests write, 400 MB, is kept in memory where there is room: the databases of runs wait for a disk.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+gc.disable()  # while modules and tests are collected, which stay
 
 
 def pytest_configure(config):
@@ -38,6 +44,15 @@ def pytest_collection_finish():
     sys.dont_write_bytecode = True
     gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Nor is what the tests of a file have left: libraries that they imported, and what is remembered of programs."""
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture

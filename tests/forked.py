@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 import backprobe as bp
+from sampled import WHOLE
 from watched import Net, batches, sgd
 
 BLOCKS = {
@@ -29,7 +30,8 @@ BLOCKS = {
 }
 IN_ANY = ("exits", "raises", "leaves", "trains on")
 IN_WATCHES = (*IN_ANY, "uses it", "a process")
-CASES = [(kind, end) for kind in BLOCKS for end in (IN_WATCHES if "watch" in kind else IN_ANY)]
+KINDS = BLOCKS if WHOLE else ("watch", "guard of a model", "probe")  # in `make test` one of two that are alike
+CASES = [(kind, end) for kind in KINDS for end in (IN_WATCHES if "watch" in kind else IN_ANY)]
 
 
 def ended(kind, end, block):

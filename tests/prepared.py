@@ -34,13 +34,14 @@ _servers = {}
 class Started:
     """A program that runs; ``ended`` waits for it."""
 
-    def __init__(self, framework, words, cwd, env, timeout):
+    def __init__(self, framework, words, cwd, env, timeout, stdout):
         self.words, self.files = words, [tempfile.TemporaryFile() for _ in range(2)]
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.settimeout(timeout)
         self.connection.connect(_server(framework))
         asked = {"words": [str(word) for word in words], "cwd": str(cwd or Path.cwd()), "env": dict(env or os.environ)}
-        socket.send_fds(self.connection, [b"\n"], [file.fileno() for file in self.files])
+        streams = [file.fileno() for file in self.files]
+        socket.send_fds(self.connection, [b"\n"], [stdout or streams[0], streams[1]])
         self.connection.sendall(json.dumps(asked).encode() + b"\n")
 
     def ended(self):
@@ -50,15 +51,23 @@ class Started:
             printed = [_read(file) for file in self.files]
         return subprocess.CompletedProcess(self.words, int(said), *printed)
 
+    def kill(self):
+        """End it, and don't wait."""
+        for one in (self.connection, *self.files):
+            one.close()
+
 
 def _read(file):
     file.seek(0)
     return file.read().decode()
 
 
-def start(framework, *words, cwd=None, env=None, timeout=120):
-    """Start ``python WORDS`` where the framework is imported: -W filters, then a file, -m or -c."""
-    return Started(framework, words, cwd, env, timeout)
+def start(framework, *words, cwd=None, env=None, timeout=120, stdout=None):
+    """Start ``python WORDS`` where the framework is imported: -W filters, then a file, -m or -c.
+
+    ``stdout`` is the descriptor that it writes to in place of what ``ended`` reads.
+    """
+    return Started(framework, words, cwd, env, timeout, stdout)
 
 
 def run(framework, *words, **settings):
@@ -146,7 +155,12 @@ def _ended(words):
         status = 1
     threading._shutdown()
     atexit._run_exitfuncs()
-    sys.stdout.flush(), sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        print(f"Exception ignored in: {sys.stdout!r}\n{type(error).__name__}: {error}", file=sys.stderr)
+        status = 120
+    sys.stderr.flush()
     return status
 
 
@@ -156,11 +170,11 @@ def _program(words):
         words = words[2:]
     sys.path[0] = "" if words[0] in ("-c", "-m") else str(Path(words[0]).parent.resolve())
     sys.path[1:1] = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part not in ("", *sys.path)]
-    if words[0] == "-m":
-        sys.path[0], sys.argv = os.getcwd(), words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-        return
     main = sys.modules["__main__"] = types.ModuleType("__main__")
+    if words[0] == "-m":
+        sys.path[0], sys.argv = os.getcwd(), ["-m", *words[2:]]
+        runpy._run_module_as_main(words[1])  # as Python itself does
+        return
     if words[0] == "-c":
         sys.argv, code = ["-c", *words[2:]], compile(words[1], "<string>", "exec", dont_inherit=True)
         if sys.version_info >= (3, 13):  # from where on tracebacks show the lines of a text, too

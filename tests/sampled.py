@@ -15,9 +15,9 @@ def count(many, few=None):
 
 
 def sampled(cases, *kept):
-    """Names of cases as parameters; ``make test`` takes those that are kept."""
+    """Cases, by names or numbers, as parameters; ``make test`` takes those that are kept."""
     assert set(kept) <= set(cases), set(kept) - set(cases)
-    return [pytest.param(case, id=case, marks=() if case in kept else pytest.mark.sweep) for case in cases]
+    return [pytest.param(case, id=str(case), marks=() if case in kept else pytest.mark.sweep) for case in cases]
 
 
 def every(step, cases):

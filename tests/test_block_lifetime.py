@@ -18,6 +18,7 @@ import backprobe as bp
 from asked import message, says
 from backprobe.record.reasons import Note
 from block_cases import Net, case, same, scalar
+from sampled import count, drawn
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -407,7 +408,8 @@ def test_nothing_is_left_to_the_garbage_collector(form):
         gc.enable()
 
 
-def test_two_thousand_steps_leave_nothing():
+@drawn
+def test_hundreds_of_steps_leave_nothing():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
     batch = torch.randn(2, 3)
@@ -431,7 +433,7 @@ def test_two_thousand_steps_leave_nothing():
         gc.collect()
         return len(gc.get_objects()), hooked(model), threading.active_count(), tracemalloc.get_traced_memory()[0]
 
-    for form, steps in ((of_block, 800), (of_model_block, 600), (of_model, 600)):
+    for form in (of_block, of_model_block, of_model):
         for _ in range(20):
             form()
         tracemalloc.start()
@@ -440,7 +442,7 @@ def test_two_thousand_steps_leave_nothing():
                 form()
             before = state()
             tracemalloc.stop()
-            for _ in range(steps):
+            for _ in range(count(650, few=200)):
                 form()
             tracemalloc.start()
             for _ in range(5):

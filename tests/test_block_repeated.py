@@ -18,6 +18,7 @@ import backprobe as bp
 from backprobe.record.entries import Entry, Record
 from backprobe.recording import Recording
 from same_records import differences
+from sampled import every
 from told_stories import assert_nothing_is_remembered_wrongly, tell
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -1246,10 +1247,14 @@ def test_nothing_of_a_model_stays_alive(asked):
     assert [each() for each in held if each() is not None] == []
 
 
-@pytest.mark.parametrize("asked", ASKED)
 @pytest.mark.parametrize("program", STORIES, ids=lambda program: program.__name__)
-def test_each_step_is_recorded_as_if_it_were_the_first(program, asked):
-    assert_nothing_is_remembered_wrongly(program, ASKED[asked])
+def test_each_step_is_recorded_as_if_it_were_the_first(program):
+    assert_nothing_is_remembered_wrongly(program, ASKED["everything"])
+
+
+@pytest.mark.parametrize("name", every(4, [program.__name__ for program in STORIES]))
+def test_so_it_is_by_default(name):
+    assert_nothing_is_remembered_wrongly(globals()[name], ASKED["by default"])
 
 
 @pytest.mark.parametrize("program", OF_NUMBERS, ids=lambda program: program.__name__)

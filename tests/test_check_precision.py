@@ -8,6 +8,7 @@ import backprobe as bp
 from asked import well
 from backprobe.check.differences import slope
 from custom import custom
+from sampled import sampled
 from wrong_derivatives import Halved, numbers
 
 # the slopes
@@ -52,7 +53,7 @@ def lower(dtype, factor):
 
 
 @pytest.mark.parametrize("size", [3, 50, 1000])
-@pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])
+@pytest.mark.parametrize("factor", sampled([1.1, 1.5, 2.0], 1.1, 2.0))
 def test_what_computes_in_single_precision_inside_is_judged(size, factor):
     bp.check(lambda x: lower(torch.float32, 1.0)(x))(numbers(size)).assert_ok(strict=True)
     (finding,) = bp.check(lambda x: lower(torch.float32, factor)(x))(numbers(size)).findings
@@ -60,7 +61,7 @@ def test_what_computes_in_single_precision_inside_is_judged(size, factor):
 
 
 @pytest.mark.parametrize("factor", [1.001, 1.003, 1.005, 1.01])
-@pytest.mark.parametrize("size", [300, 1000, 5000])
+@pytest.mark.parametrize("size", sampled([300, 1000, 5000], 300, 5000))
 def test_an_error_that_is_near_the_noise_is_found_or_said(factor, size):
     assert bp.check(lambda x: lower(torch.float32, 1.0)(x))(numbers(size)).notes == ()
     report = bp.check(lambda x: lower(torch.float32, factor)(x))(numbers(size))

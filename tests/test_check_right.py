@@ -5,7 +5,7 @@ import pytest
 import backprobe as bp
 from asked import well
 from right_derivatives import RIGHT
-from sampled import without
+from sampled import sampled
 from test_real_models import ZOO, inputs
 
 
@@ -15,7 +15,7 @@ def test_a_right_derivative_is_not_blamed(what):
     well(bp.check(program)(*arguments))
 
 
-@pytest.mark.parametrize("name", without(ZOO, "t5", "mixtral"))
+@pytest.mark.parametrize("name", sampled(ZOO, "llama", "vit"))
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_no_call_of_a_real_model_is_blamed(name):
     report = well(bp.check(ZOO[name]())(**inputs(name)))

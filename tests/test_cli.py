@@ -8,13 +8,12 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import backprobe as bp
 from backprobe.cli import main
-from commands import WRONG, in_folder, invoked, printed, python, refused
+from commands import COMMAND, WRONG, forked, in_folder, invoked, printed, python, refused
 from drawn import Drawn
 
 TOY = """\
@@ -86,8 +85,7 @@ def shown(*words):
 
 def command(*words, **options):
     """The installed command, in a process of its own."""
-    file = Path(sys.executable).parent / "backprobe"
-    return subprocess.run([str(file), *words], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, **options)
 
 
 def test_a_real_run_from_end_to_end(folder):
@@ -110,9 +108,7 @@ def test_a_real_run_from_end_to_end(folder):
 
 def test_what_the_function_raises_is_shown_as_python_shows_it(folder):
     """Decided: the program's own error keeps its type and traceback, with the user's line and a note of where."""
-    done = command("probe", "toy.py:boom", "x=3.0", cwd=folder)
-    assert (done.returncode, done.stdout) == (3, "")
-    lines = done.stderr.splitlines()
+    lines = refused(forked(COMMAND, "probe", "toy.py:boom", "x=3.0", cwd=folder), 3).splitlines()
     at = TOY.splitlines().index('    raise LookupError("mine")') + 1
     assert lines[0] == "Traceback (most recent call last):"
     assert f'  File "{folder / "toy.py"}", line {at}, in boom' in lines

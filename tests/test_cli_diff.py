@@ -1,15 +1,14 @@
 """``backprobe diff``, and the assertion that fails with a report: a port is held to its reference."""
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
 import backprobe as bp
-from commands import in_folder, invoked, printed, refused
+from commands import forked, in_folder, invoked, printed, refused
 
 TOY = """\
 import torch
@@ -162,8 +161,8 @@ def test_pytest_shows_the_report_and_the_line_of_the_test(tmp_path):
         "def g(x):\n    u = x * 3\n    return u\n\n\n"
         "def test_port():\n    bp.diff(bp.probe(f)(1.0), bp.probe(g)(1.0)).assert_ok()\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_port.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 1
-    assert "E       AssertionError: values differ first at 'u': 1 of 2 values differ" in ran.stdout
-    assert "test_port.py:16: AssertionError" in ran.stdout and Path(bp.findings.report.__file__).name not in ran.stdout
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_port.py"]
+    code, out, _ = forked(*command, cwd=tmp_path, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+    assert code == 1
+    assert "E       AssertionError: values differ first at 'u': 1 of 2 values differ" in out
+    assert "test_port.py:16: AssertionError" in out and Path(bp.findings.report.__file__).name not in out

@@ -5,8 +5,6 @@ import io
 import os
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -16,7 +14,7 @@ import backprobe as bp
 from backprobe.cli import main
 from backprobe.cli.progress import progress
 from backprobe.show.printing import encodable
-from commands import in_folder, invoked, printed, python, refused
+from commands import COMMAND, DISTRIBUTED, forked, in_folder, invoked, printed, python, refused, unread
 
 PROGRAM = """\
 import sys
@@ -185,29 +183,19 @@ def test_ctrl_c_while_the_command_itself_is_loaded():
 # nobody reads what is printed
 
 
-def unread(*words, code="from backprobe_command import main; main()", **settings):
-    """The exit status and the standard error of a command whose output nobody reads."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = [sys.executable, "-W", "error", "-c", code, *map(str, words)]
-    ran = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, **settings)
-    os.close(writer)
-    return ran.returncode, ran.stderr
-
-
 def test_a_command_whose_output_nobody_reads_ends_quietly(folder):
     bp.probe(lambda x: x * 2)(torch.tensor(1.0)).save(folder / "rec")
-    assert unread("explain", "rec") == (141, "")
-    assert unread("health", "rec") == (141, "")
+    assert unread(python, COMMAND, "explain", "rec") == (141, "", "")
+    assert unread(python, COMMAND, "health", "rec") == (141, "", "")
 
 
 def test_a_script_whose_output_nobody_reads(folder):
     (folder / "script.py").write_text("import torch\nfor i in range(9): print(i, flush=True)\n")
-    assert unread("explain", "script.py") == (141, "")
+    assert unread(forked, COMMAND, "explain", "script.py") == (141, "", "")
     (folder / "train.py").write_text("import torch\nprint(1)\n")
-    status, err = unread("watch", "train.py")
-    assert (status, err) == (141, "nothing was watched: no optimizer of PyTorch has parameters of a model that was "
-                                  "called\n")  # fmt: skip
+    code, _, err = unread(forked, COMMAND, "watch", "train.py", imported=DISTRIBUTED)
+    assert (code, err) == (141, "nothing was watched: no optimizer of PyTorch has parameters of a model that was "
+                                "called\n")  # fmt: skip
 
 
 def test_a_pipe_of_the_program_that_breaks_is_its_own_error(folder):

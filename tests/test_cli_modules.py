@@ -5,11 +5,10 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from commands import in_folder, invoked, refused
+from commands import COMMAND, DISTRIBUTED, forked, in_folder, invoked, printed, refused
 from sampled import sampled
 
 STEP = """\
@@ -79,25 +78,22 @@ def state(out):
 
 @pytest.mark.parametrize("module", sampled(MODULES, "package.train", "package", "spaces.lone"))
 def test_a_module_runs_as_python_runs_it(folder, module):
-    words = [sys.executable, "-m", module, "--lr", "0.1", "-m", "x", "--", "--steps"]
-    alone = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100)
-    assert (alone.returncode, alone.stderr) == (0, "")
+    words = ["-m", module, "--lr", "0.1", "-m", "x", "--", "--steps"]
+    alone = printed(forked(*words, imported=DISTRIBUTED, cwd=folder))
     path = list(sys.path)
     for verb in VERBS:
-        code, out, err = invoked(verb, *words[1:])
+        code, out, err = invoked(verb, *words)
         assert sys.path == path, "nothing is left behind"
-        assert (code, state(out)) == (0, state(alone.stdout)), (verb, out, err)
+        assert (code, state(out)) == (0, state(alone)), (verb, out, err)
 
 
 def test_the_installed_command_and_python_m(folder):
-    command = [str(Path(sys.executable).parent / "backprobe"), "explain", "-m", "package.train", "a"]
-    for words in (command, [sys.executable, "-m", "backprobe", *command[1:]]):
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=100)
-        assert (done.returncode, done.stderr) == (0, "")
-        found = state(done.stdout)
+    for words in ([COMMAND], ["-m", "backprobe"]):
+        out = printed(forked(*words, "explain", "-m", "package.train", "a", imported=DISTRIBUTED, cwd=folder))
+        found = state(out)
         assert found["argv"] == [f"{folder}/package/train.py", "a"] and found["path"] == str(folder)
-        assert "all 2 parameters got a gradient" in done.stdout
-        assert "backprobe explain --steps 10 -m package.train a looks at ten" in done.stdout
+        assert "all 2 parameters got a gradient" in out
+        assert "backprobe explain --steps 10 -m package.train a looks at ten" in out
 
 
 def test_what_is_said_to_type_next_works(folder):

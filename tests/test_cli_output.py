@@ -2,15 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import backprobe as bp
 from backprobe.cli import main
-from commands import WRONG, in_folder, invoked, printed, refused
+from commands import DISTRIBUTED, WRONG, forked, in_folder, invoked, printed, python, refused, unread
 
 FUNCTIONS = (
     WRONG
@@ -219,22 +217,16 @@ def test_a_gap_keeps_its_keys(folder):
 
 
 def test_other_processes_and_c_do_not_write_into_the_document(folder):
-    ran = subprocess.run([sys.executable, "-m", "backprobe", "explain", "--json", "cut.py"], capture_output=True,
-                         text=True, timeout=120)  # fmt: skip
-    assert ran.returncode == 1 and json.loads(ran.stdout)["findings"]
-    assert [line for line in ran.stderr.splitlines() if line.startswith("said")] == [
+    code, out, err = forked("-m", "backprobe", "explain", "--json", "cut.py", imported=DISTRIBUTED)
+    assert code == 1 and json.loads(out)["findings"]
+    assert [line for line in err.splitlines() if line.startswith("said")] == [
         "said by the script", "said by another process"
     ]  # fmt: skip
 
 
 def test_a_pipe_that_nobody_reads(folder):
     """The command ends as without --json: with the status of SIGPIPE and no word."""
-    reads, writes = os.pipe()
-    os.close(reads)
-    command = [sys.executable, "-m", "backprobe", "explain", "--json", "f.py:well", *GIVEN]
-    ran = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, text=True, timeout=120)
-    os.close(writes)
-    assert (ran.returncode, ran.stderr) == (141, "")
+    assert unread(forked, "-m", "backprobe", "explain", "--json", "f.py:well", *GIVEN) == (141, "", "")
 
 
 def test_what_is_known_of_a_script_that_fails_is_a_document_too(folder):
@@ -273,9 +265,9 @@ def test_after_a_script_they_are_its_own(folder):
 
 def test_a_document_keeps_characters_that_no_stream_can_hold(folder):
     env = os.environ | {"PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "backprobe", "derive", "--json", "f.py:well", "x", *GIVEN]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
-    assert json.loads(ran.stdout)["text"].startswith("∂return/∂x = ")
+    assert invoked("probe", "f.py:well", *GIVEN, "--partials", "true", "--save", "partials.rec")[0] == 0
+    out = printed(python("-m", "backprobe", "derive", "--json", "partials.rec", "x", env=env))
+    assert json.loads(out)["text"].startswith("∂return/∂x = ")
 
 
 def test_help_tells_of_them():

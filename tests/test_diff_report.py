@@ -15,6 +15,7 @@ from backprobe.diff.blame import backward_order
 from backprobe.diff.measuring import measure
 from backprobe.diff.run import compared
 from diff_cases import W, X, f, recorded
+from sampled import sampled
 
 # the floor
 
@@ -225,7 +226,7 @@ def measured(a, b, dtype="", factor=1.0):
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64, np.int32])
-@pytest.mark.parametrize("apart", [1e-3, 0.5, 3.0])
+@pytest.mark.parametrize("apart", sampled([1e-3, 0.5, 3.0], 1e-3, 3.0))
 def test_a_measure_is_that_of_double_precision_over_many_chunks(kind, apart):
     rng = np.random.default_rng(0)
     a = (rng.normal(size=(3, 40_000)) * 50).astype(kind)

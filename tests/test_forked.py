@@ -10,6 +10,7 @@ from asked import message
 from backprobe.integrations import Sink
 from commands import python
 from forked import CASES
+from sampled import drawn
 from watched import Net, batches, sgd, trained
 from written_runs import writer
 
@@ -17,6 +18,7 @@ SCRIPT = Path(__file__).with_name("forked.py")
 STATUS = {"raises": 1}
 
 
+@drawn
 def test_a_child_in_a_block(tmp_path):
     """All cases in one test, for one import of PyTorch: the processes are forks of one that has it."""
     code, ends, errors = python("-W", "ignore::DeprecationWarning", SCRIPT, tmp_path)

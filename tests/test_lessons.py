@@ -8,11 +8,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+
+from notebook_cells import client
 
 LESSONS = sorted((Path(__file__).parent.parent / "docs" / "lessons").glob("*.ipynb"))
 NUMBER = re.compile(r"\b\d+\.\d+(?:e[+-]?\d+)?\b")
 ROUNDING = re.compile(r"(?<=largest relative difference )[^)]+")  # of the machine's sums
+ELSEWHERE = ("tensorflow", "flax")  # in the names of lessons that need more than PyTorch
 VARIES = "varies"  # the tag of a cell that shows a time or a version
 
 
@@ -30,7 +32,8 @@ def _joined(outputs):
 def executed(path):
     """The notebook with the outputs of a run of its own; what Graphviz or a library says about the machine goes."""
     book = nbformat.read(path, as_version=4)
-    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    is_forked = not any(name in path.stem for name in ELSEWHERE)
+    client(book, is_forked=is_forked, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
     for cell in book.cells:
         if cell.cell_type == "code":
             cell.outputs = _joined(output for output in cell.outputs if output.get("name") != "stderr")
@@ -58,7 +61,6 @@ def numbers(texts):
     return [float(number) for text in texts for number in NUMBER.findall(text)]
 
 
-ELSEWHERE = ("tensorflow", "flax")  # in the names of lessons that need more than PyTorch
 SOME = "1457"  # which `make test` runs: one for each framework but JAX, whose port to Flax takes longest
 RUN = [
     pytest.param(

@@ -1,8 +1,6 @@
 """Pipeline schedules: what they do beside the program is said in a note."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,8 @@ from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
 import backprobe as bp
 import pipeline_processes
+import prepared
+from commands import DISTRIBUTED
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -46,13 +46,10 @@ def test_a_schedule_that_divides_gradients_and_infers_shapes(alone, scales):
 def stages(tmp_path_factory):
     """What two stages in two processes have seen, of which this one is the first."""
     folder = tmp_path_factory.mktemp("stages")
-    second = subprocess.Popen([sys.executable, pipeline_processes.__file__, str(folder)])
-    try:
-        first = pipeline_processes.stage(0, str(folder))
-        assert second.wait(120) == 0
-    finally:
-        second.kill()
-        second.wait()
+    second = prepared.start(DISTRIBUTED, "-W", "default", pipeline_processes.__file__, folder)
+    first = pipeline_processes.stage(0, str(folder))
+    ended = second.ended()
+    assert ended.returncode == 0, ended.stderr
     return [first, json.loads(Path(folder, "second.json").read_text())]
 
 

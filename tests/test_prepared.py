@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +37,18 @@ def test_it_sees_and_does_what_a_process_of_its_own_does(tmp_path, form, end):
     ran = prepared.run("torch", "-W", "error", *words, "--lr", "1", **settings)
     wanted = python(*words, "--lr", "1", **settings, input="")
     assert (ran.returncode, ran.stdout, ran.stderr) == (*wanted[:2], OF_PYTHON.sub("", wanted[2]))
+
+
+def test_nobody_may_read_what_it_writes():
+    def unread(run):
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open(writer, "wb"):
+            return run("-c", "print(1)", stdout=writer)
+
+    ours = unread(lambda *words, stdout: prepared.run("torch", *words, stdout=stdout))
+    python = unread(lambda *words, **to: subprocess.run([sys.executable, *words], **to, stderr=-1, text=True))
+    assert (ours.returncode, ours.stderr) == (python.returncode, python.stderr)
 
 
 def test_it_is_killed_where_it_takes_too_long():

@@ -9,6 +9,7 @@ from random_programs.compare import LARGEST, load, plain_output
 from random_programs.drawn import check_many
 from random_programs.interpreter import ARGUMENTS, Interpreter
 from random_programs.statements import generate
+from sampled import count, drawn
 
 
 def changed(value):
@@ -80,6 +81,7 @@ def run(function, given):
     return result.detach(), torch.autograd.grad(result, given, allow_unused=True)
 
 
+@drawn
 def test_random_programs_with_a_name_replaced(tmp_path):
     judged = []
 
@@ -115,5 +117,5 @@ def test_random_programs_with_a_name_replaced(tmp_path):
             assert own is None or torch.allclose(own, gradient, 1e-12, 1e-15), (program, text, name, own, gradient)
         return True
 
-    check_many(generate, check, 150)
+    check_many(generate, check, count(150))
     assert len(set(judged)) > 10

@@ -1,16 +1,14 @@
 """``backprobe explain script.py``: a whole script, recorded iteration by iteration of its training loop."""
 
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from backprobe.cli import main
-from commands import invoked, printed, refused
+from commands import COMMAND, forked, invoked, printed, refused
 
 NET = """\
 import torch
@@ -327,10 +325,8 @@ if __name__ == "__main__":
 
 def test_workers_that_load_data_are_left_alone(tmp_path):
     (tmp_path / "loader.py").write_text(LOADER)
-    command = [str(Path(sys.executable).parent / "backprobe"), "explain", "--nonfinite", "loader.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(" gradients were checked, in 2 iterations\n")
+    out = printed(forked(COMMAND, "explain", "--nonfinite", "loader.py", cwd=tmp_path))
+    assert out.endswith(" gradients were checked, in 2 iterations\n")
 
 
 @pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend", "--partials"])

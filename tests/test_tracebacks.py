@@ -1,5 +1,6 @@
 """Tracebacks have the lines of the program, and where one of our errors was raised: nothing between."""
 
+import os
 import re
 import traceback
 
@@ -8,7 +9,7 @@ import torch
 
 import backprobe as bp
 from backprobe.probe import function
-from commands import python
+from commands import forked
 
 
 class Net(torch.nn.Module):
@@ -175,7 +176,8 @@ def test_a_watched_model(tmp_path):
 
 def test_what_pytest_shows_of_a_test_that_fails(tmp_path):
     (tmp_path / "test_mine.py").write_text(FAILING)
-    code, out, err = python("-m", "pytest", "-q", "--tb=long", "-p", "no:cacheprovider", "test_mine.py", cwd=tmp_path)
+    words = ["-m", "pytest", "-q", "--tb=long", "-p", "no:cacheprovider", "test_mine.py"]
+    code, out, err = forked(*words, cwd=tmp_path, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     shown = re.split(r"^_{3,} (test_\w+) _+$", out, flags=re.MULTILINE)
     tests = dict(zip(shown[1::2], shown[2::2], strict=True))
     assert set(tests) == set(re.findall(r"def (test_\w+)", FAILING)), out

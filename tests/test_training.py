@@ -44,8 +44,11 @@ def read(name):
 FORMS = [(name, model) for name in PROGRAMS for model in ["", *training_forms.models(read(name))]]
 
 
-@pytest.mark.parametrize("nonfinite", [False, True], ids=["gradients", "nonfinite"])
-@pytest.mark.parametrize(("name", "model"), FORMS, ids=lambda part: part or "block")
+@pytest.mark.parametrize(("name", "model", "nonfinite"), [
+    pytest.param(*form, nonfinite, marks=[pytest.mark.sweep] * (nonfinite and form[1] != ""),
+                 id="-".join([*form, "nonfinite" if nonfinite else "gradients"]))
+    for form in FORMS for nonfinite in (False, True)
+])  # fmt: skip
 def test_a_block_around_each_step(name, model, nonfinite, bare, tmp_path):
     text = read(name)
     ran = training_forms.run(training_forms.with_block(text, model), tmp_path / f"{name}.py", nonfinite=nonfinite)
@@ -83,7 +86,7 @@ def test_the_function_that_gives_the_loss(name, nonfinite, bare, tmp_path):
     assert [str(finding) for recording in ran.recordings for finding in bp.explain(recording).findings] == []
 
 
-@pytest.mark.parametrize("name", without(PROGRAMS, "gpt", "ddpm"))
+@pytest.mark.parametrize("name", without(PROGRAMS, "gpt", "ddpm", "seq2seq", "dcgan"))
 def test_the_script_to_its_end(name, bare, tmp_path):
     text = read(name)
     ran, status = training_forms.explained(text, tmp_path / f"{name}.py", "--nonfinite")

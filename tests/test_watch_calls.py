@@ -377,6 +377,7 @@ def test_the_first_nan_stops_a_guarded_training_and_its_step_is_in_the_run(tmp_p
     assert not torch.nn.modules.module._global_forward_pre_hooks
 
 
+@pytest.mark.sweep
 def test_a_long_training_holds_no_more_than_a_short_one(tmp_path):
     """What is in memory of a run are the steps that are not yet put together: as many at both looks."""
     held = []

@@ -1,14 +1,16 @@
 """``backprobe watch``: an unchanged script is watched, and ends as it would by itself."""
 
 import os
-import subprocess
+import re
+import socket
 import sys
 
 import pytest
 import torch
 
 import backprobe as bp
-from commands import in_folder, invoked, refused
+import prepared
+from commands import DISTRIBUTED, in_folder, invoked, python, refused
 
 KINDS = ("--what", "value", "--what", "grad", "--what", "param", "--what", "update")
 TRAIN = """\
@@ -109,25 +111,43 @@ def test_the_exit_status_is_the_script_s(folder, name, status):
         assert len(run.steps) == 5
 
 
+def of_torchrun(*words):
+    """The command line in two processes that torchrun starts: how many of them failed, and their errors."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", sys.executable]
+    code, _, err = python("-W", "default", *torchrun, "-m", "backprobe", *words)
+    return len(re.findall(r"exitcode +: 7", err)) or code, err
+
+
+def as_of_torchrun(*words):
+    """The same of two processes that are given what torchrun gives."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        given = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    started = [
+        prepared.start(DISTRIBUTED, "-m", "backprobe", *words, env={**given, "RANK": rank, "LOCAL_RANK": rank})
+        for rank in "01"
+    ]
+    ended = [one.ended() for one in started]
+    return sum(one.returncode == 7 for one in ended), "".join(one.stderr for one in ended)
+
+
+@pytest.mark.parametrize("started", [
+    pytest.param(of_torchrun, id="by torchrun", marks=pytest.mark.sweep),
+    pytest.param(as_of_torchrun, id="as by torchrun"),
+])  # fmt: skip
 @pytest.mark.parametrize("ends", [
     pytest.param("", id="to its end", marks=pytest.mark.sweep),
     pytest.param("sys.exit(7)", id="with a status of its own"),
 ])  # fmt: skip
-def test_processes_that_torchrun_starts_write_one_run(folder, ends):
+def test_processes_that_torchrun_starts_write_one_run(folder, ends, started):
     """Under the names of the model inside of DistributedDataParallel."""
     text = TRAIN.replace("optimizer =", "dist.init_process_group('gloo')\nddp = DDP(net)\noptimizer =")
     text = text.replace("net(frozen(x))", "ddp(frozen(x[dist.get_rank() :: 2]))").replace("x[:, :1]", "x[::2, :1]")
     top = "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
     (folder / "many.py").write_text(f"{top}{text}dist.destroy_process_group()\n{ends}\n")
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--no-python", sys.executable]
-    ran = subprocess.run(
-        [sys.executable, *command, "-c", "from backprobe.cli import main; main()", "watch", "many.py"],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert (ran.returncode == 0) == (ends == ""), ran.stderr
-    assert ran.stderr.count("watched Sequential for 5 steps: backprobe report many.run/Sequential") == 1
-    if ends:
-        assert "exitcode  : 7" in ran.stderr
+    failed, err = started("watch", "many.py")
+    assert bool(failed) == bool(ends), err
+    assert err.count("watched Sequential for 5 steps: backprobe report many.run/Sequential") == 1
     with bp.open_run("many.run/Sequential") as run:
         assert run.ranks == [0, 1]
         assert run.steps.tolist() == list(range(5))

@@ -46,7 +46,7 @@ def test_block(seed, number, tmp_path):
 
 
 def test_cell():
-    out = executed("%load_ext backprobe", f"%%probe rec\n{graph(0, 2)}", NUMBERS)
+    out = executed("%load_ext backprobe", f"%%probe rec\n{graph(0, 2)}", NUMBERS, is_forked=False)
     assert numbers(out[1]) == [2, 3, 1, 1, 1]
     assert out[2] == GIVEN
 

@@ -99,13 +99,9 @@ def asks(entry: bp.Entry) -> bool:
     return False
 
 
-def wrong_in_block(one: Pass, folder: Path) -> Wrong:
-    return wrong_in(one, block(one, folder)["rec"])
-
-
-def observed(one: Pass, folder: Path) -> Wrong:
-    """What a block changes of all that the program leaves, bit by bit."""
-    alone, watched = left(bare(one, folder)), left(block(one, folder))
+def observed(one: Pass, names: dict[str, object], folder: Path) -> Wrong:
+    """What is not, bit by bit, what the program leaves by itself, of all that it leaves with a block."""
+    alone, watched = left(bare(one, folder)), left(names)
     return [name for name in alone.keys() | watched.keys() if alone.get(name) != watched.get(name)]
 
 

@@ -6,7 +6,8 @@ import ast
 import linecache
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import attrgetter
 from types import CodeType
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
     """The statements of a method in which an attribute of its object is mentioned."""
     known = _parsed("".join(linecache.getlines(code.co_filename)))
     own = code.co_varnames[0] if code.co_argcount else ""
-    tree, above = known if known is not None else (ast.Module([], []), {})
+    tree, above = (known.tree, known.above) if known is not None else (ast.Module([], []), {})
     nodes = (
         node for function in ast.walk(tree) if _is_of(function, code)
         for node in ast.walk(function) if isinstance(node, ast.Attribute)
@@ -87,10 +88,9 @@ def switch_around(line: Source) -> Source | None:
     known = _parsed("".join(linecache.getlines(line.file)))
     if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file is another since
         return None
-    tree, above = known
-    begun = (node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno == line.line)
+    begun = (node for node in ast.walk(known.tree) if isinstance(node, ast.stmt) and node.lineno == line.line)
     found = next(begun, None)
-    return None if found is None else _switch(line.file, Site(found, found, above))
+    return None if found is None else _switch(line.file, Site(found, found, known.above))
 
 
 def _switch(file: str, site: Site) -> Source | None:
@@ -119,20 +119,13 @@ def _around(site: Site) -> Iterator[Switch]:
 @by_code(1024)
 def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Site | None:
     """Where an instruction belongs to: the outermost node of this kind that is exactly what it computes."""
-    lines = tuple(linecache.getlines(code.co_filename))
     positions = list(code.co_positions())
-    known = _parsed("".join(lines))
+    known = _parsed("".join(linecache.getlines(code.co_filename)))
     if known is None or not 0 <= at // 2 < len(positions) or None in positions[at // 2]:
         return None
-    tree, above = known
-    line, end, column, end_column = positions[at // 2]
-    for node in ast.walk(tree):
-        spans = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
-        columns = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
-        if isinstance(node, kind) and (spans, columns) == ((line, end), (column, end_column)):
-            statement = _statement(node, above)
-            return None if statement is None else Site(statement, node, above)
-    return None
+    node = next((node for node in known.by_position.get(positions[at // 2], ()) if isinstance(node, kind)), None)
+    statement = None if node is None else _statement(node, known.above)
+    return None if node is None or statement is None else Site(statement, node, known.above)
 
 
 def assigned_once(site: Site, name: str) -> ast.expr | None:
@@ -150,15 +143,30 @@ def _is_stored(node: ast.Name) -> bool:
     return not isinstance(node.ctx, ast.Load)
 
 
+class _Parsed:
+    # A text, the node around each node, and the nodes at each position, the outermost first.
+    def __init__(self, tree: ast.AST) -> None:
+        self.tree, self.above = tree, parents(tree)
+
+    @cached_property
+    def by_position(self) -> dict[tuple[int | None, ...], list[ast.AST]]:
+        found: dict[tuple[int | None, ...], list[ast.AST]] = {}
+        placed = attrgetter("lineno", "end_lineno", "col_offset", "end_col_offset")
+        for node in ast.walk(self.tree):
+            if hasattr(node, "lineno"):
+                found.setdefault(placed(node), []).append(node)
+        return found
+
+
 @lru_cache(16)
-def _parsed(text: str) -> tuple[ast.AST, dict[ast.AST, ast.AST]] | None:
+def _parsed(text: str) -> _Parsed | None:
     try:
         with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return tree, parents(tree)
+    return _Parsed(tree)
 
 
 def source_of(file: str, statement: Code) -> Source:

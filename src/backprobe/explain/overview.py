@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import takewhile
 
 from backprobe.backends.call_sites import switch_around
@@ -337,8 +338,11 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     if common and _is_of_library(found.source):
         found = with_fact(found, say("inside_module", module=repr(".".join(common))))
-    code = "likewise" if found.kind in OF_ITSELF else "missing_for_it"
-    return with_fact(found, say(code, names=missing)) if missing else found
+    if not missing:
+        return found
+    if found.kind in OF_ITSELF:
+        return with_fact(found, say("likewise", names=missing))
+    return replace(found, consequence=say("values_lost", names=missing))
 
 
 def _is_leaf(flow: Dataflow, at: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import as_one, by_status, is_said, merged
@@ -33,10 +34,9 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
     if cuts and flow.record.training is not None:  # in a script, where these are why
         return cuts
     names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
-    facts = [say("missing_for_it", names=listed(names))] if names else []
-    found = finding("backward_not_run.block", next(iter(names), ""), None, flow.record.framework, facts=facts,
+    found = finding("backward_not_run.block", next(iter(names), ""), None, flow.record.framework,
                     reason=str(why), instead=why.fields["next"])  # fmt: skip
-    return [*cuts, found]
+    return [*cuts, replace(found, consequence=say("values_lost", names=listed(names)) if names else "")]
 
 
 def is_undifferentiated(record: Record) -> bool:

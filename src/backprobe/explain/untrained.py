@@ -91,7 +91,8 @@ def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
     # A finding about a value that parameters lack their gradient for as well.
     if of_parameters is None:
         return found
-    return replace(found, facts=(*[fact for fact in of_parameters.facts[-2:] if fact not in found.facts], *found.facts))
+    held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
+    return replace(found, lost=of_parameters.lost, consequence=of_parameters.consequence, facts=(*held, *found.facts))
 
 
 def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) -> Finding:
@@ -99,9 +100,12 @@ def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) ->
     if cause.kind == NEVER_READ and len(names) > 1:
         cause = said(flow, "never_read.several", names[0], None, parameters=plural(len(names), "parameter"))
     cause = with_hooks(flow, cause) if cause.kind == "not_in_loss" else cause
-    facts = [*cause.facts, say("parameters_lost", names=listed(names, MOST))]
     held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
-    return replace(cause, facts=(*facts, *([say("held_by", optimizers=listed(held))] if held else ())))
+    facts = (*cause.facts, *([say("held_by", optimizers=listed(held))] if held else ()))
+    consequence = say(
+        "parameters_lost" if len(names) > 1 else "parameter_lost", count=len(names), names=listed(names, MOST)
+    )
+    return replace(cause, lost=tuple(names), consequence=consequence, facts=facts)
 
 
 def _is_entry_alone(one: Untrained) -> bool:
@@ -144,9 +148,9 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     else:
         cuts = [*_of_variable(flow, one.name)]
         is_variable = ".param_groups[" not in one.name  # or the optimizer alone has it
-        yield from cuts or [
-            said(flow, "not_in_loss" if is_variable or not one.held_by else "not_in_model", one.name, None)
-        ]
+        is_open = is_variable or not one.held_by
+        stepped = None if is_open or not one.calls else one.calls[0]
+        yield from cuts or [said(flow, "not_in_loss" if is_open else "not_in_model", one.name, stepped)]
 
 
 def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:

@@ -11,12 +11,18 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from backprobe.errors import UnknownAttribute, indented, labelled
+from backprobe.findings.phrasing import shorten
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Html, Printed, element, facts, joined, numbered, shown
 from backprobe.record.brief import path, place
 from backprobe.record.source import Source
 
 T = TypeVar("T")
+FEW, WHOLE = 5, 2
+"""The causes that a printed report shows in full: all of so many, and of more the first, so that it fits a screen."""
+LINE = 78
+"""The characters of a cause that is shown in one line."""
+REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +35,9 @@ class Finding:
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
     are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that. ``lines`` are the lines of the entries in
+    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters, or
+    of the values where nothing is known of parameters, that have no gradient because of it, and ``consequence`` says so in
+    a few words, which are printed behind the headline. ``lines`` are the lines of the entries in
     ``chain``, one for each, None where an entry has none; they are there in reports on a recording.
 
     >>> import torch, backprobe as bp
@@ -47,6 +55,8 @@ class Finding:
     remedy: str = ""
     fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     cause: str = ""
+    lost: tuple[str, ...] = ()
+    consequence: str = ""
     lines: tuple[Source | None, ...] = field(default=(), repr=False, compare=False)
 
     level: ClassVar[str] = "warning"
@@ -64,13 +74,18 @@ class Finding:
         return fitted(self._text())
 
     def _text(self) -> str:
-        return "\n".join([self.headline, *labelled(self._parts())])
+        return "\n".join([self.title, *labelled(self._parts())])
 
     def _repr_html_(self) -> str:
         return shown(self._html())
 
     def _html(self) -> Html:
-        return facts(self.headline, self._parts())
+        return facts(self.title, self._parts())
+
+    @property
+    def title(self) -> str:
+        """The headline with the consequence: what is printed first of a finding."""
+        return f"{self.headline}: {self.consequence}" if self.consequence else self.headline
 
     def _parts(self) -> list[tuple[str, str]]:
         # What is said of it, each with its label.
@@ -148,7 +163,7 @@ class Report(Printed):
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
-        return fitted(in_lines(self.heading, self.findings, self.notes))
+        return fitted(in_lines(self.heading, self.findings, self.notes, WHOLE))
 
     def __repr__(self) -> str:
         found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""
@@ -163,13 +178,22 @@ class Report(Printed):
         return shown(element("div", self.heading, class_="heading"), found, *notes)
 
 
-def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str]) -> str:
-    """A report as text: each finding in full, with a number where there are several, and beneath it what follows."""
+def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], whole: int | None = None) -> str:
+    """A report as text: each finding in full, with a number where there are several, and beneath it what follows.
+
+    With ``whole``, of more than ``FEW`` so many are shown in full, and the others in a line each.
+    """
     found, roots = [], arranged(findings)
-    for number, (root, beneath) in enumerate(roots, 1):
+    whole = len(roots) if whole is None or len(roots) <= FEW else whole
+    for number, (root, beneath) in enumerate(roots[:whole], 1):
         mark = f"  {number}. " if len(roots) > 1 else "  "
         found.append(mark + indented(root._text(), len(mark)))
         found += [" " * len(mark) + "- " + indented(each._text(), len(mark) + 2) for each in beneath]
+    for number, (root, _) in enumerate(roots[whole:], whole + 1):
+        where = "" if root.source is None else f"{place(root.source.file, root.source.line)}: "
+        found.append("  " + shorten(f"{number}. {where}{root.title}", LINE))
+    if whole < len(roots):
+        found.append(REST.format(first=whole + 1, last=len(roots)))
     return "\n".join([heading, *found, *(f"  note: {note}" for note in notes)])
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
@@ -169,7 +168,7 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
     # The names of those whose gradient is far below the others.
     known = {one.name: arrays.summary(one.held_grad) for one in there}
     largest = {name: one.largest for name, one in known.items() if one is not None and not one.nonfinite}
-    limit = FAR_BELOW * median(largest.values()) if largest else 0.0
+    limit = FAR_BELOW * max(largest.values(), default=0.0)
     return [name for name, one in largest.items() if one < limit]
 
 
