@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backprobe.backends.useless import Observed
 from backprobe.record.nonfinite import Nonfinite, Update
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -147,6 +148,13 @@ class GuardedGradient(Repeatable, Protocol):
     def stopping(self, names: Collection[str]) -> Mapping[str, Sequence[tuple[str, Source | None]]]:
         """Of these, those whose derivative stops on every way to the output, each with the operations that stop it: the
         names that the framework has for them, and their lines in the program.
+        """
+
+    @abstractmethod
+    def useless(self, suspicious: Collection[str]) -> Observed:
+        """What of the gradient is there and useless; of these names, where what is on its way to them comes to nothing.
+
+        Nothing where that is not known.
         """
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Note
@@ -26,6 +27,43 @@ STILL = "step_without_effect"
 
 USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
 """All of them; what the loss itself is wrong by comes first, since others may follow from it."""
+
+FAR_BELOW = 1e-4
+"""Of the largest number of all gradients: one that is all below that is looked at further."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Where the gradient of a parameter comes to nothing: the code of why, and the operation."""
+
+    code: str
+    operation: str
+    at: Source | None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was found in one gradient of a function: of its operations, and of each parameter by its name.
+
+    ``is_open`` says that the next gradient may show what the numbers of this one could not tell.
+    """
+
+    notes: Sequence[Note] = ()
+    endings: Mapping[str, Ending] = field(default_factory=dict)
+    is_open: bool = False
+
+
+def found_again(before: Mapping[str, Ending], now: Mapping[str, Ending]) -> list[Note]:
+    """The notes on parameters whose gradients come to nothing for the same reason in two gradients of one function.
+
+    >>> [str(note) for note in found_again({"w": Ending(FLAT, "clip", None)}, {"w": Ending(FLAT, "clip", None)})]
+    ['the gradients of w are exactly 0 in each iteration: clip is flat there']
+    """
+    places: dict[Ending, list[str]] = {}
+    for name, one in now.items():
+        if name in before and before[name].code == one.code:
+            places.setdefault(one, []).append(name)
+    return [of_parameters(one.code, names, one.operation, one.at) for one, names in places.items()]
 
 
 class UselessGradients(ABC):

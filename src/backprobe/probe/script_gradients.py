@@ -1,12 +1,12 @@
 """The gradients that a script takes of functions, each taken again under a probe: in JAX, which has no blocks.
 
 The script runs uncompiled, and is stopped at the first gradient with a finding, or when a function comes again whose
-gradient had none.
+gradient had none. What the numbers of one gradient can't tell is looked for in the second as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -14,16 +14,19 @@ from typing import Any
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener
 from backprobe.backends.protocol import Backend
+from backprobe.backends.tensors import Arrays
+from backprobe.backends.useless import FAR_BELOW, Observed, found_again
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.backends.zero_gradients import all_zero, zero_behind
 from backprobe.errors import BackprobeError, NothingToDifferentiate
+from backprobe.explain import explain
 from backprobe.explain.all_zero import is_zero
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.error_notes import unconnected
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
 from backprobe.probe.training_loop import Stopped
-from backprobe.record.entries import GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 from backprobe.record.training import Ran, Training, Untrained
@@ -33,6 +36,8 @@ RAISED = "where {} traces this line, it raises {}"
 UNCOMPILED = "the script was run uncompiled, which hides this"
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
+WAITED = 8
+"""The gradients of functions that have nothing more to show, while others may in their second."""
 
 NO_PATH, FROZEN = Reason("no_path"), Reason("frozen")
 
@@ -63,7 +68,9 @@ class ScriptGradients:
         self.probe, self.taken, self.judge = probe, taken, judge
         self.listening = ExitStack()
         self.backend: Backend | None = None
-        self.known: dict[Any, bool] = {}  # the functions whose gradients were explained: were they all 0?
+        self.is_explain = judge is explain and not probe.options.nonfinite
+        self.known: dict[Any, Observed | None] = {}  # by function: what was found in its gradient, if more may be
+        self.waited = 0  # gradients of other functions meanwhile
         self.count = 0
 
     def listen(self, backend: Backend) -> None:
@@ -83,15 +90,19 @@ class ScriptGradients:
         if self.probe.options.nonfinite and not bad:
             return
         function = getattr(asked.function, "__code__", asked.function)
-        is_new = function not in self.known
-        if not (is_new or self.known[function]):
-            raise Stopped
-        report = self._report(asked)
-        self.known[function] = is_new and bool(report.of_kind(ALL_ZERO))  # the next batch may bring others
-        if self.taken(report) and not self.known[function]:
+        before = self.known.get(function)
+        if function in self.known and before is None:
+            self.waited += 1
+            if self.waited > WAITED or not any(one is not None for one in self.known.values()):
+                raise Stopped
+            return
+        report, found = self._report(asked, before)
+        is_open = before is None and (found.is_open or bool(found.endings) or bool(report.of_kind(ALL_ZERO)))
+        self.known[function] = found if is_open else None  # the next batch may bring others
+        if self.taken(report) and not (is_open and report.of_kind(ALL_ZERO)):
             raise Stopped
 
-    def _report(self, asked: GuardedGradient) -> Report:
+    def _report(self, asked: GuardedGradient, before: Observed | None) -> tuple[Report, Observed]:
         assert self.backend is not None
         why = asked.why_not_again()
         if why is None:
@@ -105,11 +116,12 @@ class ScriptGradients:
                     record = run.record(args, kwargs).record
                     unused = asked.unused()
                 record = counted(record, asked.wrt, unused, asked.trained)
-                return self.judge(Recording(with_zeros(record, asked)))
+                record, found = with_zeros(record, asked, self.is_explain, before)
+                return self.judge(Recording(record)), found
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
-                found = _where_traced(error, self.backend)
-                return Report(NOT_AGAIN.format(asked.asked, first_line(error)), found, complete=False)
-        return Report(NOT_AGAIN.format(asked.asked, why), complete=False)
+                where = _where_traced(error, self.backend)
+                return Report(NOT_AGAIN.format(asked.asked, first_line(error)), where, complete=False), Observed()
+        return Report(NOT_AGAIN.format(asked.asked, why), complete=False), Observed()
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
@@ -130,16 +142,34 @@ def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
             if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
 
 
-def with_zeros(record: Record, asked: GuardedGradient) -> Record:
-    """The record, with a note if the gradients of all arguments that are differentiated are exactly 0; else with one on
-    each that is, and for which the derivative stops on every way to the output.
+def with_zeros(
+    record: Record, asked: GuardedGradient, is_explain: bool, before: Observed | None
+) -> tuple[Record, Observed]:
+    """The record with notes on gradients that are there and useless, and what else was found in this one.
+
+    They are on gradients that are all exactly 0, or on each that is and for which the derivative stops on every way to
+    the output; and on what is found in this gradient and was found in the one before.
     """
     arrays, entries = load_arrays(record.backend), [record.entries[at] for at in _arguments(record, asked.wrt)]
     there = [one for one in entries if one.status is GradStatus.OK]
     zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
     stopping = asked.stopping(zero) if 0 < len(zero) < len(there) else {}
-    notes = [zero_behind(name, by) for name, by in stopping.items()] if len(zero) < len(there) else [all_zero(zero)]
-    return replace(record, notes=(*record.notes, *notes)) if zero else record
+    notes = [zero_behind(name, by) for name, by in stopping.items()]
+    if zero and len(zero) == len(there):
+        notes.append(all_zero(zero))
+    found = Observed()
+    if is_explain and there:
+        found = asked.useless({*zero, *_small(arrays, there)} - stopping.keys())
+        notes += [*found.notes, *found_again({} if before is None else before.endings, found.endings)]
+    return replace(record, notes=(*record.notes, *notes)) if notes else record, found
+
+
+def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
+    # The names of those whose gradient is far below the others.
+    known = {one.name: arrays.summary(one.held_grad) for one in there}
+    largest = {name: one.largest for name, one in known.items() if one is not None and not one.nonfinite}
+    limit = FAR_BELOW * max(largest.values(), default=0.0)
+    return [name for name, one in largest.items() if one < limit]
 
 
 def counted(

@@ -42,7 +42,7 @@ class _Derivatives(Walk):
         if not any(given):
             return [NONE] * len(equation.outvars)
         inside = self._entered(equation, given)
-        found = inside or ([NONE] * len(equation.outvars) if _is_flat(equation, given) else self._from(equation, known))
+        found = inside or ([NONE] * len(equation.outvars) if is_flat(equation, given) else self._from(equation, known))
         found = [each if jnp.issubdtype(var.aval.dtype, jnp.inexact) else NONE
                  for each, var in zip(found, equation.outvars, strict=True)]  # fmt: skip
         lost = NONE.union(*given) - NONE.union(*found) if inside is None else NONE
@@ -56,8 +56,10 @@ class _Derivatives(Walk):
         return self._looped(equation.params["body_jaxpr"], given[condition:], own, len(given) - condition - own)
 
 
-def _is_flat(equation: Any, given: Sequence[Keys]) -> bool:
-    # Is the tangent of each output 0 whatever the operands are, by JAX's own rule?
+def is_flat(equation: Any, given: Sequence[object]) -> bool:
+    """Is the tangent of each output 0, by JAX's own rule, whatever the operands are? ``given`` is true of those that
+    have a tangent.
+    """
     zeros = [var.val if isinstance(var, Literal) else jnp.zeros(var.aval.shape, var.aval.dtype)
              for var in equation.invars]  # fmt: skip
     flowing = [at for at, keys in enumerate(given) if keys]

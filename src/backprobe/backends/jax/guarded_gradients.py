@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import FrameType
 from typing import Any
 
@@ -23,8 +23,10 @@ from backprobe.backends.jax import models, private
 from backprobe.backends.jax.derivative_flow import stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
+from backprobe.backends.jax.useless import observed
 from backprobe.backends.patching import listening
 from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.backends.useless import Observed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.source.frames import forget, name_in
@@ -133,17 +135,26 @@ class JaxGuardedGradient(GuardedGradient):
         return tuple(args), jax.tree.map(at, self.given[1])
 
     def unused(self) -> set[str]:
-        names, closed = self._traced()
+        names, closed, _ = self._traced
         used = private.read_by(closed.jaxpr)
         return {name for name, var in zip(names, closed.jaxpr.invars, strict=True) if id(var) not in used}
 
     def stopping(self, names: Collection[str]) -> dict[str, list[tuple[str, Source | None]]]:
-        known, closed = self._traced()
+        known, closed, _ = self._traced
         return {known[at]: found for at, found in
                 stopping(closed, [at for at, name in enumerate(known) if name in names]).items()}  # fmt: skip
 
-    def _traced(self) -> tuple[list[str], Any]:
-        # The jaxpr of the function and the names of its inputs, which are what is differentiated.
+    def useless(self, suspicious: Collection[str]) -> Observed:
+        try:
+            names, closed, inputs = self._traced
+            is_one_number = len(closed.out_avals) == 1 and not closed.out_avals[0].shape
+            return observed(closed, inputs, names, suspicious) if is_one_number else Observed()
+        except Exception:  # noqa: BLE001  # the program itself has run: what else is known of it is said
+            return Observed()
+
+    @cached_property
+    def _traced(self) -> tuple[list[str], Any, list[Any]]:
+        # The jaxpr of the function, and the names and values of its inputs, which are what is differentiated.
         args, kwargs = self.arguments()
         held = [args[at] if part is None else part[0] for at, part in enumerate(self.parts)]
         given = [held[at] for at in self.positions]
@@ -160,7 +171,8 @@ class JaxGuardedGradient(GuardedGradient):
             found = self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
             return found[0] if self.has_aux else found
 
-        return list(_named(self.names, given)), jax.make_jaxpr(run)(*[leaves[at] for at in arrays])
+        inputs = [leaves[at] for at in arrays]
+        return list(_named(self.names, given)), jax.make_jaxpr(run)(*inputs), inputs
 
 
 class GradientHearing(Repeating):

@@ -155,6 +155,13 @@ def inner_jaxprs(equation: Any) -> list[Any]:
     return found
 
 
+def function_name(jaxpr: Any) -> str | None:
+    """The name of the function that a jaxpr was traced from, where that is known."""
+    inner = jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+    name = getattr(getattr(inner, "debug_info", None), "func_name", None)
+    return name if isinstance(name, str) and name.isidentifier() else None
+
+
 def equations(jaxpr: Any) -> Iterator[Any]:
     """The equations of a jaxpr and of those inside it."""
     for equation in jaxpr.eqns:

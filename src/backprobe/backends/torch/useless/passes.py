@@ -23,10 +23,8 @@ from torch.autograd.graph import Node
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.graph import LEAF, Key
 from backprobe.backends.torch.tensors import ORDINARY
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO
+from backprobe.backends.useless import CANCELS, FAR_BELOW, FLAT, TIMES_ZERO
 
-FAR_BELOW = 1e-4
-"""Of the largest number that comes to any leaf: what comes to a leaf is looked at further if it is all below that."""
 FAINT = 1e-3
 """A node that gives less than this share of what it is given is tried in the next iteration."""
 ROUNDING = 64

@@ -1,0 +1,32 @@
+"""Gradients that are there, and useless, of a function that a JAX program differentiates: from shapes and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr
+
+from backprobe.backends.jax import private
+from backprobe.backends.jax.useless.distributions import twice
+from backprobe.backends.jax.useless.passes import Pass
+from backprobe.backends.jax.useless.program import Program
+from backprobe.backends.jax.useless.shapes import stretched
+from backprobe.backends.useless import TWICE, Observed, of_operation, outer_product
+
+MOST = 20_000
+"""The equations of the largest function that is looked at."""
+
+
+def observed(closed: ClosedJaxpr, inputs: Sequence[Any], names: Sequence[str], suspicious: Collection[str]) -> Observed:
+    """What is found in a function of these named inputs: where the gradients of the suspicious ones come to nothing."""
+    if sum(1 for _ in private.equations(closed.jaxpr)) > MOST:
+        return Observed()
+    program = Program.run(closed, inputs)
+    notes = [outer_product(one.shapes, one.result, one.step.line) for one in stretched(program)]
+    applied = twice(program)
+    notes += [of_operation(TWICE, one.step.line, applied=one.applied) for one in applied if one.is_told_apart]
+    positions = [at for at, name in enumerate(names) if name in suspicious]
+    endings = Pass(program).endings(positions) if positions else {}
+    named = {names[at]: one for at, one in endings.items()}
+    return Observed(notes, named, any(not one.is_told_apart for one in applied))

@@ -1,0 +1,100 @@
+"""Probabilities that are given to softmax, by numbers: no operation is known by its name.
+
+A value is softmax or log-softmax of another if it has the numbers of that, and logsumexp of it likewise, which a
+cross-entropy subtracts the picked logits from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy
+
+from backprobe.backends.jax.useless.program import Program, Step
+
+MOST = 1_000_000
+"""The elements of the largest array that is looked at."""
+EXACT, HALF = 1e-4, 2e-2
+"""How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
+APART = 10
+"""Probabilities that are all alike are softmax of themselves: how many times that far the others have to be from it."""
+
+CHANCE = 1e-7
+"""How probable it may be that the numbers of one row each are near others by chance."""
+
+
+class Given(NamedTuple):
+    """A value that is a distribution along an axis, and what softmax and its like make of it."""
+
+    value: int
+    near: float
+    is_told_apart: bool
+    wanted: dict[str, Any]
+
+
+class Twice(NamedTuple):
+    """An operation that applies softmax to a distribution; or may, where all probabilities are alike."""
+
+    step: Step
+    applied: str
+    is_told_apart: bool
+
+
+def twice(program: Program) -> list[Twice]:
+    """What the output is computed from and is softmax of a distribution, each once for a distribution."""
+    known: list[Given] = []
+    derived: dict[int, set[int]] = {}  # by value: the distributions that it is computed from
+    found: dict[int, Twice] = {}
+    for step in program.live():
+        sources = set().union(*(derived.get(at, ()) for at in step.given))
+        for at in step.made:
+            if not (program.moving[at] and program.is_floating(at) and 1 <= program.size(at) <= MOST):
+                continue
+            for one in known:
+                if one.value in sources and one.value not in found and (applied := _applied(program, at, one)):
+                    found[one.value] = Twice(step, applied, one.is_told_apart)
+            derived[at] = set(sources)
+            for one in _distribution(program, at):
+                known.append(one)
+                derived[at].add(at)
+    return [*{(one.step, one.applied): one for one in found.values()}.values()]
+
+
+def _numbers(program: Program, at: int) -> Any:
+    return numpy.asarray(program.values[at]).astype(numpy.float64)
+
+
+def _distribution(program: Program, at: int) -> Iterator[Given]:
+    # Along each axis along which it is one.
+    near = EXACT if program.values[at].dtype in (numpy.float32, numpy.float64) else HALF
+    if program.size(at) < 2:
+        return
+    held = numpy.asarray(program.values[at])
+    if not (held.min() >= 0 and held.max() <= 1 + near):
+        return
+    x = held.astype(numpy.float64)
+    for axis in range(x.ndim):
+        if x.shape[axis] < 2 or not (abs(x.sum(axis) - 1) <= near).all():
+            continue
+        sums = numpy.log(numpy.exp(x).sum(axis, keepdims=True))
+        softmax, top = numpy.exp(x - sums), x.max(axis, keepdims=True)
+        apart = bool((abs(x - softmax) > APART * 10 * near * softmax).any())
+        wanted = {"softmax": softmax, "log-softmax": x - sums}
+        if near**sums.size < CHANCE:
+            wanted |= {"logsumexp": sums, "logsumexp.": sums - top}
+        yield Given(at, near, apart, wanted)
+
+
+def _applied(program: Program, at: int, one: Given) -> str:
+    # What was applied, if a value has the numbers of that.
+    shape, y = program.shape(at), None
+    for name, wanted in one.wanted.items():
+        if shape != wanted.shape and (name in ("softmax", "log-softmax") or program.size(at) != wanted.size):
+            continue
+        y = _numbers(program, at).reshape(-1) if y is None else y
+        flat = wanted.reshape(-1)
+        near = one.near if name.startswith("logsumexp") else 10 * one.near
+        if y.size == flat.size and bool((abs(y - flat) <= near * abs(flat) + 1e-12).all()):
+            return name.removesuffix(".")
+    return ""

@@ -1,0 +1,153 @@
+"""A function's equations, run one by one: calls, checkpoints and branches are replaced by what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+from jax.extend.core import ClosedJaxpr, Literal, Primitive
+
+from backprobe.backends.jax import private
+from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
+from backprobe.backends.user_lines import source_at
+from backprobe.record.source import Source
+from backprobe.source.user_code import package
+
+HOMES = (jnp, jax.nn)
+"""Where the functions of JAX are that a program calls."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the code that made an equation, and the function that it is in."""
+
+    file: str
+    function: str
+    line: int
+
+    @property
+    def package(self) -> str | None:
+        return package(self.file)
+
+    @property
+    def is_bind(self) -> bool:
+        """Does it bind a primitive to operands?"""
+        bind = Primitive.bind.__code__
+        return (self.file, self.function) == (bind.co_filename, bind.co_name)
+
+
+@dataclass(eq=False)
+class Step:
+    """One equation, and the numbers of the values that it reads and makes."""
+
+    number: int
+    equation: Any
+    given: Sequence[int]
+    made: Sequence[int]
+
+    @property
+    def places(self) -> list[Place]:
+        """The frames in which it was made, the outermost first."""
+        traceback = self.equation.source_info.traceback
+        step, found = None if traceback is None else traceback.as_python_traceback(), list[Place]()
+        while step is not None:
+            code = step.tb_frame.f_code
+            found.append(Place(code.co_filename, code.co_name, step.tb_lineno))
+            step = step.tb_next
+        return found
+
+    @property
+    def line(self) -> Source | None:
+        """The program's line that made it."""
+        users = [one for one in self.places if one.package is None]
+        return source_at(users[-1].file, users[-1].line) if users else None
+
+    @property
+    def operation(self) -> str:
+        """What the program calls it: the function of JAX that its line calls, or the function of its own."""
+        places = self.places
+        users = max((at for at, one in enumerate(places) if one.package is None), default=-1)
+        called = [one.function for one in places[users + 1 :]]
+        name = next((each for each in called if any(hasattr(home, each) for home in HOMES)), None)
+        inside = private.inner_jaxprs(self.equation)
+        own = next((private.function_name(one) for one in inside), None)
+        return name or own or str(self.equation.primitive.name)
+
+
+@dataclass(eq=False)
+class Program:
+    """The steps of one run. ``values`` are those of all variables, and ``moving`` says which depend on the inputs."""
+
+    inputs: Sequence[int] = ()
+    output: int = -1
+    steps: list[Step] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    moving: list[bool] = field(default_factory=list)
+
+    @classmethod
+    def run(cls, closed: ClosedJaxpr, inputs: Sequence[Any]) -> Program:
+        """Run a function of one output."""
+        made = cls()
+        made.inputs = [made._new(value, True) for value in inputs]
+        outputs = made._through(closed.jaxpr, closed.consts, made.inputs)
+        made.output = outputs[0]
+        return made
+
+    def is_floating(self, at: int) -> bool:
+        value = self.values[at]
+        return isinstance(value, float) or jnp.issubdtype(getattr(value, "dtype", bool), jnp.floating)
+
+    def shape(self, at: int) -> tuple[int, ...]:
+        return tuple(jnp.shape(self.values[at]))
+
+    def size(self, at: int) -> int:
+        return int(numpy.prod(self.shape(at), dtype=int))
+
+    def live(self) -> list[Step]:
+        """The steps that the output is computed from, in order."""
+        needed, found = {self.output}, []
+        for step in reversed(self.steps):
+            if not needed.isdisjoint(step.made):
+                needed.update(step.given)
+                found.append(step)
+        return found[::-1]
+
+    def _new(self, value: Any, is_moving: bool) -> int:
+        self.values.append(value)
+        self.moving.append(is_moving)
+        return len(self.values) - 1
+
+    def _through(self, jaxpr: Any, constants: Sequence[Any], given: Sequence[int]) -> list[int]:
+        known = {var: self._new(value, False) for var, value in zip(jaxpr.constvars, constants, strict=True)}
+        known.update(zip(jaxpr.invars, given, strict=True))
+
+        def read(var: Any) -> int:
+            return self._new(var.val, False) if isinstance(var, Literal) else known[var]
+
+        for equation in jaxpr.eqns:
+            operands = [*map(read, equation.invars)]
+            inside = self._inside(equation, operands)
+            made = self._one(equation, operands) if inside is None else self._through(*inside)
+            known.update(zip(equation.outvars, made, strict=True))
+        return [*map(read, jaxpr.outvars)]
+
+    def _inside(self, equation: Any, given: list[int]) -> tuple[Any, Sequence[Any], list[int]] | None:
+        # The jaxpr that an equation runs as it stands, with its constants and operands.
+        name, inner = equation.primitive.name, private.inner_jaxprs(equation)
+        if name == "cond":
+            taken = numpy.clip(int(self.values[given[0]]), 0, len(inner) - 1)
+            inner, given = [inner[taken]], given[1:]
+        elif name not in (*CALLS, *CHECKPOINTS):
+            return None
+        (one,) = inner
+        return (one.jaxpr, one.consts, given) if isinstance(one, ClosedJaxpr) else (one, (), given)
+
+    def _one(self, equation: Any, given: list[int]) -> list[int]:
+        is_moving = any(self.moving[at] for at in given)
+        made = [self._new(value, is_moving) for value in private.bind(equation, [self.values[at] for at in given])]
+        self.steps.append(Step(len(self.steps), equation, given, made))
+        return made

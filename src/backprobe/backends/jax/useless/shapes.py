@@ -1,0 +1,165 @@
+"""Operands that broadcasting has stretched to more elements than the program asked for, as [N, 1] - [N] is [N, N].
+
+Where JAX's NumPy gives an operand the rank of another it inserts dimensions by itself. A dimension of size 1 that the
+program inserted says that broadcasting is meant. One that came as it is, as from a layer with one output, meets another
+array by accident where all elements of the result are then reduced to one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+
+from backprobe.backends.jax import private
+from backprobe.backends.jax.useless.program import Program, Step
+
+Shape = tuple[int, ...]
+PRIMES = (2, 3, 5, 7, 11, 13, 17)
+
+
+@dataclass(eq=False)
+class Stretched:
+    """A result that is larger than its operands, and what became of it."""
+
+    shapes: Sequence[Shape]
+    result: Shape
+    step: Step
+    is_reduced: bool = False  # to one number
+    is_used: bool = False  # by an operation that is not elementwise
+
+
+class Known(NamedTuple):
+    """What is known of a value."""
+
+    is_asked: bool = False  # did the program ask for its dimensions of size 1?
+    stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
+
+
+def stretched(program: Program) -> list[Stretched]:
+    """The operations by which the output has more elements in it than any operand, and which nothing else reads."""
+    shapes = _Shapes(program)
+    for step in program.live():
+        shapes.look(step)
+    return [one for one in shapes.found if one.is_reduced and not one.is_used]
+
+
+class _Shapes:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.known: dict[int, Known] = {}
+        self.made_by: dict[int, Step] = {}
+        self.found: list[Stretched] = []
+
+    def look(self, step: Step) -> None:
+        program = self.program
+        self.made_by.update(dict.fromkeys(step.made, step))
+        given = [at for at in step.given if program.size(at) > 1]
+        made, sizes = step.made[0], [program.size(at) for at in step.made]
+        own = [self.known.get(at, Known()) for at in given]
+        is_elementwise = len(given) != 1 and _is_elementwise(step, [program.shape(at) for at in step.given])
+        new = self._stretched(given, step) if is_elementwise and len(given) > 1 else ()
+        before = tuple({each: None for one in own for each in one.stretched})
+        is_alike = is_elementwise or (len(given) == 1 and sizes == [program.size(given[0])])
+        for each in before if not is_alike and max(sizes) > 1 else ():
+            each.is_used = True
+        for each in (*before, *new) if sizes == [1] else ():
+            each.is_reduced = True
+        if is_elementwise or len(given) == 1:
+            asked = any(one.is_asked for one in own) if is_elementwise else self._is_asked(given[0], made, own[0])
+            kept = (*before, *new) if is_alike and max(sizes) > 1 else ()
+            self.known[made] = Known(asked or bool(new), kept)
+
+    def _is_asked(self, given: int, made: int, known: Known) -> bool:
+        # Are the dimensions of size 1 asked for, of what is made of one array?
+        before, after = self.program.shape(given), self.program.shape(made)
+        if 1 not in after:
+            return self.program.size(made) > self.program.size(given)  # expanded
+        is_same = self.program.size(made) == self.program.size(given)
+        is_inserted = is_same and after != before and (after.count(1) > before.count(1) or len(after) == len(before))
+        return is_inserted or (known.is_asked and len(after) == len(before))
+
+    def _stretched(self, given: Sequence[int], step: Step) -> tuple[Stretched, ...]:
+        # The operation, if it has stretched two operands that no dimension was asked for of.
+        program, result = self.program, self.program.shape(step.made[0])
+        operands = [one for at in given if program.shape(one := self._before(at, step)) != result]
+        shapes = [*dict.fromkeys(map(program.shape, operands))]
+        if len(shapes) != 2 or any(self.known.get(at, Known()).is_asked for at in operands):
+            return ()
+        is_float = any(map(program.is_floating, operands)) and any(program.moving[at] for at in operands)
+        if not is_float or len(shapes[0]) == len(shapes[1]) or not _meet_elsewhere(shapes, len(result)):
+            return ()
+        self.found.append(found := Stretched(shapes, result, step))
+        return (found,)
+
+    def _before(self, at: int, user: Step) -> int:
+        # The operand before JAX's NumPy has given it the rank or shape of another for this operation.
+        maker = self.made_by.get(at)
+        if maker is None or len(maker.made) != 1:
+            return at
+        given = [one for one in maker.given if self.program.size(one) > 1]
+        if len(given) != 1 or self.program.shape(given[0]) == self.program.shape(at):
+            return at
+        return given[0] if _is_promotion(maker, user) else at
+
+
+def _is_promotion(maker: Step, user: Step) -> bool:
+    # Was it made by the same call of a function of JAX that then runs the operation itself?
+    first, then = maker.places, user.places
+    common = 0
+    for one, other in zip(first, then, strict=False):
+        common += (one.file, one.function) == (other.file, other.function)
+        if one != other:
+            break
+    inner = first[:common]
+    users = max((at for at, one in enumerate(inner) if one.package is None), default=-1)
+    called = inner[users + 1 :]
+    if not called or called[-1].package != "jax" or any(one.is_bind for one in called):
+        return False
+    return any(one.is_bind for one in then[common:][:2])  # it runs the operation, by no further function of JAX's NumPy
+
+
+def _is_elementwise(step: Step, shapes: Sequence[Shape]) -> bool:
+    # Does it take operands of any one shape, and give that?
+    if len(step.made) != 1:
+        return False
+    dtypes = [getattr(var.aval, "dtype", None) for var in step.equation.invars]
+    rank = max(map(len, shapes), default=0)
+    if rank > len(PRIMES) or any(dtype is None for dtype in dtypes):
+        return False
+    full = [len(shape) == rank for shape in shapes]
+    return _takes_any_shape(_Once(step.equation), rank, tuple(full), tuple(dtypes))
+
+
+class _Once:
+    # An equation, which is the same as another of the same primitive with the same parameters.
+    def __init__(self, equation: Any) -> None:
+        self.equation = equation
+        self.key = equation.primitive, str(equation.params)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Once) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1000)
+def _takes_any_shape(once: _Once, rank: int, full: tuple[bool, ...], dtypes: tuple[Any, ...]) -> bool:
+    shape = PRIMES[:rank]
+    likes = [jax.ShapeDtypeStruct(shape if each else (), dtype) for each, dtype in zip(full, dtypes, strict=True)]
+    try:
+        (made,) = jax.eval_shape(lambda *given: private.bind(once.equation, [*given]), *likes)
+    except Exception:  # noqa: BLE001  # it takes no operands of this shape
+        return False
+    return bool(made.shape == shape)
+
+
+def _meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
+    # Do both have a dimension of the same size, each where the other has 1?
+    one, other = ((1,) * (rank - len(shape)) + shape for shape in shapes)
+    pairs = [*zip(one, other, strict=True)]
+    return bool({a for a, b in pairs if a > 1 == b} & {b for a, b in pairs if b > 1 == a})
