@@ -60,7 +60,7 @@ def overlay(tmp_path_factory):
     return linked(tmp_path_factory.mktemp("overlay"))
 
 
-@pytest.mark.parametrize("library", sampled(PROGRAMS, "jax", "keras"))
+@pytest.mark.parametrize("library", sampled(PROGRAMS, "keras"))
 def test_a_function_has_the_programs_entries_alone(overlay, tmp_path, library):
     file = tmp_path / "train.py"
     file.write_text(dedent(PROGRAMS[library]))

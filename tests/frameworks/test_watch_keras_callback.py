@@ -15,8 +15,8 @@ from sampled import without
 
 X = np.random.default_rng(0).normal(size=(32, 3)).astype("float32")
 Y = X.sum(1, keepdims=True)
-BY_CALL = [pytest.param({"run_eagerly": True}, id="eager"), pytest.param({"jit_compile": False}, id="graph")]
-XLA = {"jit_compile": True}
+EAGER, GRAPH, XLA = {"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}
+BY_CALL = [pytest.param(EAGER, id="eager"), pytest.param(GRAPH, id="graph")]
 MODES = pytest.mark.parametrize("compiled", [*BY_CALL, pytest.param(XLA, id="xla")])
 MODES_SAMPLED = pytest.mark.parametrize("compiled", [*BY_CALL, pytest.param(XLA, id="xla", marks=pytest.mark.sweep)])
 
@@ -187,7 +187,7 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(tmp_path, compiled, way):
 
 
 def test_terminate_on_nan(tmp_path):
-    model = made()
+    model = made(**EAGER)
     broken = X.copy()
     broken[9] = np.nan
     fit(model, WatchCallback(tmp_path), keras.callbacks.TerminateOnNaN(), data=(broken, Y))
@@ -196,7 +196,7 @@ def test_terminate_on_nan(tmp_path):
 
 
 def test_what_a_failed_fit_leaves_open_ends_with_its_callback(tmp_path):
-    model = made()
+    model = made(**GRAPH)
     callback = WatchCallback(tmp_path)
     with pytest.raises(RuntimeError):
         fit(model, callback, Failing(RuntimeError("no more")))
@@ -212,7 +212,7 @@ def test_a_training_function_that_is_made_anew_by_a_callback(tmp_path):
             if batch == 1:
                 self.model.make_train_function(force=True)
 
-    models = made(), made()
+    models = made(**GRAPH), made(**GRAPH)
     fit(models[0], Anew())
     fit(models[1], WatchCallback(tmp_path), Anew())
     assert same(*models)
@@ -243,5 +243,5 @@ def test_the_snippet_of_the_page_about_watching(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (Path(__file__).parents[2] / "docs" / "watch.md").read_text()
     (code,) = (block for block in page.split("```python\n") if "WatchCallback(" in block.split("```")[0])
-    exec(code.split("```")[0], {"model": made(), "x": X, "y": Y})
+    exec(code.split("```")[0], {"model": made(**EAGER), "x": X, "y": Y})
     assert bp.open_run("runs/exp1").steps.tolist() == [0]
