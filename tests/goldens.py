@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 FOLDER = TESTS / "golden"
 PLACE = re.compile(r"((?:[^\s'\"`(]*/)?)([\w.<>-]+\.py|<[\w-]+>|In\[\d+\]):(\d+)")
 BEGINNING = 12  # so many characters of a line tell it from others
-MEASURED = re.compile(r"-?\b\d+\.\d{4,}(?:e[+-]\d+)?")  # its last digits are those of one machine
+MEASURED = re.compile(r"-?\b(?=[\d.]{6})\d+\.\d+(?:e[+-]\d+)?|(?<=of the right ones )[\d.e-]+")  # by one machine
 UNIQUE = re.compile(r"_[0-9a-f]{32}\b")  # in the name of a file
 WRITES = bool(os.environ.get("WRITE_GOLDEN"))
 MARK = "=== "
