@@ -111,7 +111,7 @@ def test_what_keeps_gradients_from_parameters_is_found(script, case):
     assert out.splitlines()[0] == f"{sum(map(len, names))} of 7 parameters got no gradient"
     assert sorted(map(sorted, lost(out))) == sorted(map(sorted, names)), out
     assert words in out, out
-    assert "they are given to optimizer (Adam)" in out
+    assert "these parameters are given to optimizer (Adam)" in out
 
 
 def test_the_line_of_a_chain_over_several_lines_is_that_of_the_cut(script, tmp_path):
@@ -189,7 +189,7 @@ def test_two_optimizers_are_told_apart(script):
     out = script(GROUPS.replace("FAKE", "fake.detach()"), 1)
     assert out.startswith("4 of 8 parameters got no gradient\n")
     assert lost(out)[0] == ["G.0.weight", "G.0.bias", "G.2.weight", "G.2.bias"]
-    assert "they are given to optG (Adam)" in out
+    assert "these parameters are given to optG (Adam)" in out
 
 
 CRITIC = """\

@@ -63,7 +63,7 @@ def found_again(before: Mapping[str, Ending], now: Mapping[str, Ending]) -> list
     for name, one in now.items():
         if name in before and before[name].code == one.code:
             places.setdefault(one, []).append(name)
-    return [of_parameters(one.code, names, one.operation, one.at) for one, names in places.items()]
+    return [of_parameters(one.code, names, one.operation, one.at, 2) for one, names in places.items()]
 
 
 class UselessGradients(ABC):
