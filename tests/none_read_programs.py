@@ -115,7 +115,7 @@ PROGRAMS = {
     ),
     "what was detached": (
         "w = leaf(1.0, 2.0)\nd = (w * 2).detach()\n(d * w).sum().backward()\nprint(d.grad)\n",
-        [("d.grad is None: 'd' does not require a gradient", "`(w * 2).detach()` copies the values of 'w'",
+        [("d.grad is None: 'd' does not require a gradient", "`(w * 2).detach()` cuts 'd' off from 'w'",
           "leave out detach(), and gradients flow from 'd' to 'w'")],
     ),
     "before any pass, in a loop": (
@@ -147,7 +147,7 @@ PROGRAMS = {
     "a leaf that no pass came to": (
         "w, spare = leaf(1.0), leaf(2.0)\nout = w * 2 + spare.detach()\nout.sum().backward()\nprint(spare.grad)\n",
         [("spare.grad is None: no path leads from 'spare' to what backward() had run from",
-          "`spare.detach()` copies the values of 'spare'")],
+          "`spare.detach()` cuts 'out' off from 'spare'")],
     ),
     "a result that nothing uses": (
         "w = leaf(1.0)\nu, spare = w * 2, w * 3\nu.sum().backward()\nprint(spare.grad)\n",
