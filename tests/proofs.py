@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from backprobe.backends.useless import USELESS
 from backprobe.explain.nonfinite import text as nonfinite
 from backprobe.explain.text import SENTENCES
 from backprobe.record.patterns import expanded
@@ -286,6 +287,11 @@ def parameters_lost(said):
     return all(name in names for name in names_in(said.fields["names"]))
 
 
+def why_of_its_kind(said):
+    """It stands beneath a finding of the kind that it explains, whose headline has a proof of its own."""
+    return SENTENCES[said.code] == SENTENCES.get(f"{said.finding.kind}_why")
+
+
 def all_zero(said):
     """No parameter that is recorded has a gradient with a number other than 0, and as many are said as are trained."""
     trained = [one for one in said.entries if one.is_leaf and one.source is None and str(one.status) == "ok"]
@@ -404,9 +410,10 @@ PROOFS = {
     **true_of(all_trained, "trained", "trained_one"),
     "untrained": lambda said: said.fields["lost"] == len(said.training.untrained) > 0,
     "frozen_parameters": lambda said: said.fields["count"] == said.training.frozen,
-    "overview": overview, "parameters_lost": parameters_lost,
+    "overview": overview, **true_of(parameters_lost, "parameters_lost", "parameter_lost"),
     "parameters_untrained": lambda said: said.training is not None,
-    "missing_for_it": each_lacks, "lost": lambda said: said.fields["count"] > 0,
+    **true_of(why_of_its_kind, *(code for code in SENTENCES if code.endswith("_why"))),
+    "values_lost": each_lacks, "lost": lambda said: said.fields["count"] > 0,
     **true_of(none_reaches, "not_used", "not_seen_used"),
     **true_of(each_is("frozen"), "frozen_all"),
     **true_of(each_is("not_tensor"), "not_tensors"),
@@ -431,7 +438,11 @@ PROOFS = {
     "not_finite": lambda said: said.fields["count"] == int((~said.rec[said.asked].grad.isfinite()).sum()),
     "none_read": lambda said: bool(said.rec.record.none_reads),
     **true_of(gradient_is_there, "none_read_there", "none_read_later"),
-    **true_of(of_training("untrained"), "held_by", "others_reached"),
+    **true_of(of_training("untrained"), "held_by", "held_by.one", "others_reached"),
+    **true_of(has_note(*USELESS), "useless", "zero_once"),
+    **{code: has_note(code) for code in USELESS},
+    **{f"useless.{code}": has_note(code) for code in USELESS if f"useless.{code}" in SENTENCES},
+    "zero_times_zero.named": has_note("zero_times_zero"),
     "of_all": lambda said: {*map(str, said.rec[said.asked].statuses.values())} == {"ok"},
     "of_some": lambda said: "ok" in map(str, said.rec[said.asked].statuses.values()),
     "of_none": lambda said: "ok" not in map(str, said.rec[said.asked].statuses.values()),
@@ -546,7 +557,7 @@ HEALTH = {
 """By the kind of a finding of ``health``."""
 
 ADVICE = frozenset({
-    "unfreeze",
+    "unfreeze", "not_flat",
     "see_rule", "without_cut", "see_partials", "none_read_recorded", "none_read_item", "none_read_item_retained",
     "none_read_wait", "write_of_module", "write_of_modules", "write_in_modules", "write_of_update", "write_of_carried",
     "detach_kept", "write_in_call", "write_unseen", "write_unknown", "write_flag", "write_of_view", "write",
@@ -566,7 +577,7 @@ PARTS = frozenset({
     "none_read_norm", "none_read_made", "none_read_by.cleared", "none_read_by.retained_late", "none_read_by.limited",
     "switched_at", "backward_at", "made_in", "hooks", "cut_beside", "unseen_run", "callers", "not_selected_on",
     "hidden_of", "hidden_cut", "lost_beside_more", "assigned_between", "about_outputs", "replaced_values",
-    "why_unknown", "reached_by_all", "reached_by_some", "reached_by_one",
+    "gradient_of", "gradients_of", "why_unknown", "reached_by_all", "reached_by_some", "reached_by_one",
     *(code for code in SENTENCES if code.partition(".")[0] in ("meant", "taken")),
     "what_is_recorded", "is_born", "is_born_of_inf", "module", "model", "zero_zero", "zero_inf", "inf_minus_inf",
     "inf_inf", "by_zero", "by_nearly_zero", "remainder", "zero_to_negative", "fractional_power", "negative_root", "at",

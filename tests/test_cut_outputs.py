@@ -51,7 +51,7 @@ def test_a_cut_in_the_function_that_makes_the_loss_is_said(of):
 def test_its_remedy_names_the_line():
     with pytest.raises(NothingToDifferentiate) as caught:
         bp.probe(detached)(X)
-    assert "`y.detach()` copies the values of 'y' but not its gradient history" in caught.value.__notes__[0]
+    assert "`y.detach()` cuts 'return' off from 'y'" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("model, names", [

@@ -237,8 +237,8 @@ def test_what_is_missing_for_other_reasons_is_not_said_to_be_missing_because_of_
         return self.head((h.detach() if x.sum() else x) * self.scale)
 
     _, report = explained(forward)
-    lost = {found.name: [fact for fact in found.facts if "missing" in fact] for found in report.findings}
-    assert {name: "mid" in str(facts) for name, facts in lost.items()} == {"enc.weight": False, "mid.weight": True}
+    lost = {found.name: (found.consequence, *found.lost) for found in report.findings}
+    assert {name: "mid" in str(names) for name, names in lost.items()} == {"enc.weight": False, "mid.weight": True}
 
 
 def test_a_checkpoint_that_calls_a_module_again_names_no_line_of_another_call():

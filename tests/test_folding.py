@@ -115,9 +115,10 @@ class Blind(nn.Module):
 
 def test_a_report_folds_the_parameters_that_lack_a_gradient():
     rec = bp.probe(Blind(), ["**", ":*"])(torch.randn(2, 4))
-    text = str(bp.explain(rec))
+    (finding,) = bp.explain(rec).findings
     lost = "layers.{0..2}.{up,down}.{weight,bias}"
-    assert f"the gradients that are missing because of it: {lost}, layers.{{0..2}}.{{up,down}}, x#{{1..3}}" in text
+    assert finding.consequence == f"no gradient comes to {lost}, layers.{{0..2}}.{{up,down}}, x#{{1..3}}"
+    assert str(finding).startswith(f"{finding.headline}: {finding.consequence}\n")
     assert len(bp.probe(Blind(), lost)(torch.randn(2, 4))) == 13  # with the output
 
 

@@ -41,11 +41,11 @@ IN_A_DICT = {
     "items": lambda self, x: self.head(torch.stack([self.enc(row).detach() for row in x])),
 }  # fmt: skip
 SAID = {
-    "detach": "`self.enc(x).detach()` copies the values",
+    "detach": "`self.enc(x).detach()` cuts",
     "data": "`self.enc(x).data`",
     "lines": ".detach()",
     "bare": "`self.enc(x).argmax(1)` gives positions",
-    "items": "`self.enc(row).detach()` copies the values",
+    "items": "`self.enc(row).detach()` cuts",
 }
 
 

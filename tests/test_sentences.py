@@ -50,7 +50,7 @@ def statements(report):
     """The sentences of a report, each with its finding if it belongs to one."""
     yield from ((part, None) for part in (report.heading, *report.heading.split("; "), *report.notes))
     for one in report.findings:
-        yield from ((text, one) for text in (one.headline, *one.facts))
+        yield from ((text, one) for text in (one.headline, one.consequence, *one.facts))
 
 
 def said(rec, heard, report, asked):
@@ -116,7 +116,7 @@ def test_a_false_sentence_is_found():
         ("present", {"value": "'nothing'"}), ("frozen", {"value": "'x'"}), ("unused", {"value": "'x'"}),
         ("overview", {"there": 1, "all": 3}), ("not_used", {"names": "x"}), ("own_grad", {"value": "'x'"}),
         ("value_is_zero", {"target": "'return'"}), ("no_floats", {"names": "x, w"}), ("raised", {}),
-        ("not_executed", {"value": "'x'"}), ("opaque", {"value": "'x'"}), ("missing_for_it", {"names": "x, w"}),
+        ("not_executed", {"value": "'x'"}), ("opaque", {"value": "'x'"}), ("values_lost", {"names": "x, w"}),
     ]  # fmt: skip
     told = [code for code, fields in false if PROOFS[code](Said(rec, code, fields))]
     assert told == ["own_grad"]  # an argument is a view, and no leaf

@@ -281,15 +281,16 @@ def test_a_variable_that_cannot_be_differentiated():
     assert why == "no variable of the block holds a value that can be differentiated"
     assert str(report) == (
         f"0 of 2 values with a gradient\n"
-        f"  1. `tf.argmax(x)` gives positions, which jump or stay the same as 'x' changes: they have no derivative\n"
+        f"  1. `tf.argmax(x)` gives positions, which have no derivative\n"
         f"       at:    {relpath(report.findings[0].source.file)}:{report.findings[0].source.line}\n"
         f"                n = tf.cast(tf.argmax(x), tf.float32)\n"
         f"       path:  x -> n\n"
+        f"       seen:  they jump or stay the same as 'x' changes\n"
         f"       seen:  'x' is differentiated, 'n' is detached\n"
         f"       next:  use something smooth instead (softmax weights instead of argmax),\n"
         f"              or take the value at that position, whose gradient flows: tf.reduce_max(x, axis=0)\n"
-        f"  2. the block was not differentiated: no variable of the block holds a value that can be differentiated\n"
-        f"       seen:  the gradients that are missing because of it: x\n"
+        f"  2. the block was not differentiated: no variable of the block holds a value that can be differentiated; "
+        f"no gradient comes to x\n"
         f"       next:  loss = ..., in the block, from its Variables or from the tensors that it reads"
     )
     (found, _) = bp.explain(rec, "x").findings

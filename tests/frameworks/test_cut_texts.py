@@ -92,14 +92,14 @@ def counted(p, x):
 
 
 CUTS = {
-    in_a_dictionary: ("stop_gradient", "`{k: lax.stop_gradient(v) for k, v in p.items()}` lets no gradient through"),
-    one_of_a_dictionary: ("stop_gradient", "`{k: lax.stop_gradient(v) if k == 'w' else v for k, v in p.items()}` lets"),
-    some_of_a_dictionary: ("stop_gradient", "for k, v in p.items() if k == 'w'}` lets no gradient through"),
+    in_a_dictionary: ("stop_gradient", "`{k: lax.stop_gradient(v) for k, v in p.items()}` cuts 'q.w' off from 'p.w'"),
+    one_of_a_dictionary: ("stop_gradient", "`{k: lax.stop_gradient(v) if k == 'w' else v for k, v in p.items()}` cuts"),
+    some_of_a_dictionary: ("stop_gradient", "for k, v in p.items() if k == 'w'}` cuts 'q.w' off from 'p.w'"),
     rounded_in_a_dictionary: ("zero_derivative", "the derivative of 'q.w' with respect to 'p.w'"),
-    counted_items: ("stop_gradient", "for i, v in enumerate(p.values())]` lets no gradient through"),
-    written_in_a_loop: ("stop_gradient", "`lax.stop_gradient(v)` lets no gradient through"),
-    mapped: ("stop_gradient", "`map(lax.stop_gradient, (p['w'], p['b']))` lets no gradient through"),
-    mapped_over_a_tree: ("stop_gradient", "`jax.tree.map(lax.stop_gradient, p)` lets no gradient through"),
+    counted_items: ("stop_gradient", "for i, v in enumerate(p.values())]` cuts 'q.0' off from 'p.w'"),
+    written_in_a_loop: ("stop_gradient", "`lax.stop_gradient(v)` cuts 'q[k]#0' off from 'p.w'"),
+    mapped: ("stop_gradient", "`map(lax.stop_gradient, (p['w'], p['b']))` cuts 'w' off from 'p.w'"),
+    mapped_over_a_tree: ("stop_gradient", "`jax.tree.map(lax.stop_gradient, p)` cuts 'q.w' off from 'p.w'"),
     positions_under_vmap: ("index", "`jax.vmap(jnp.argmax)(jnp.stack([x * p['w']] * 2))` gives positions"),
     steps_under_jit: ("zero_derivative", "the derivative of 'k' with respect to 'x' that backward uses is 0"),
     by_another_name: ("zero_derivative", "the derivative of 'k' with respect to 'x' that backward uses is 0"),
@@ -115,7 +115,7 @@ def test_the_cut_is_named_and_not_what_hands_it_on(program):
     (found,) = bp.explain(bp.probe(program)(P, X)).findings
     assert found.kind == kind and said in found.headline
     assert "look inside" not in found.remedy and "in a library" not in found.remedy
-    assert "p.w" in f"{found.headline} {found.facts} {found.chain}"
+    assert "p.w" in f"{found.title} {found.facts} {found.chain}"
 
 
 def detached(p, x):
@@ -132,7 +132,7 @@ def detached_by_map(p, x):
 def test_the_same_in_pytorch(program):
     parameters = {name: torch.tensor(value.tolist()) for name, value in P.items()}
     (found,) = bp.explain(bp.probe(program)(parameters, torch.tensor([1.0, 2.0]))).findings
-    assert found.kind == "detach" and "not its gradient history" in found.headline
+    assert found.kind == "detach" and found.facts[0] == "it copies the values and not the gradient history"
 
 
 def test_a_dictionary_of_others_by_key_cuts_nothing():
@@ -187,8 +187,8 @@ def test_what_flows_past_a_cut_is_not_missing_because_of_it():
         return (t * p["b"]).sum()
 
     first, second = bp.explain(bp.probe(program)(P, X)).findings
-    assert first.facts[-1] == "the gradients that are missing because of it: /scaled:s"
-    assert second.facts[-1].startswith("the gradients that are missing because of it: p.w, x, h")
+    assert first.consequence == "no gradient comes to /scaled:s"
+    assert second.consequence.startswith("no gradient comes to p.w, x, h")
 
 
 def test_an_output_is_not_where_a_value_ends():

@@ -81,8 +81,8 @@ CUTS = {
     rounded: ("the derivative of 'return' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(round"),
     floored: ("the derivative of 'low' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(floor"),
     whole: ("`h.astype(int)` converts 'h' to integers", "astype to a floating dtype"),
-    stopped: ("`jax.lax.stop_gradient(h)` lets no gradient through", "leave out stop_gradient"),
-    stopped_in_a_function: ("`jax.lax.stop_gradient(v)` lets no gradient through", "leave out stop_gradient"),
+    stopped: ("`jax.lax.stop_gradient(h)` cuts 'return' off from 'h'", "leave out stop_gradient"),
+    stopped_in_a_function: ("`jax.lax.stop_gradient(v)` cuts '/target_of:return' off from '/target_of:v'", "leave out stop_gradient"),
 }
 
 
@@ -123,7 +123,7 @@ def test_what_is_no_cut_is_not_named():
         bp.probe(f)(X)
     (note,) = caught.value.__notes__
     assert note.count("cut:") == 1
-    assert "`jax.lax.stop_gradient(kept)` lets no gradient through" in note
+    assert "`jax.lax.stop_gradient(kept)` cuts 'total' off from 'kept'" in note
 
 
 def test_an_output_that_is_not_a_scalar_is_no_cut():

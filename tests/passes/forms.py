@@ -119,7 +119,7 @@ def wrong_in_explain(one: Pass, folder: Path) -> Wrong:
     code, out, err = command(one, folder, "explain")
     wrong = [err] * bool(err) + [f"it ends with {code}"] * (code not in (0, 1))
     wrong += [said for said in ("no backward() ran", "backward_not_run", "no gradient of PyTorch") if said in out]
-    missing = {name for found in re.findall(r"missing because of it: (.*)", out) for name in found.split(", ")}
+    missing = {name for found in re.findall(r"no gradient comes to (.*)", out) for name in found.split(", ")}
     missing |= set(re.findall(r"'([^']+)' has no gradient", out))
     return wrong + [f"{name} is said to have none" for name in reached(one.expected()) if name in missing]
 

@@ -325,7 +325,9 @@ def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
     explained = [(at, found) for at in sorted(lost) for found in not_connected(flow, at)]
     for group in grouped([one for one in explained if one[1].kind != DIFFERENTIATED], cause):
         names = [found.name for _, found in group]
-        yield _inside(group[0][1], names, _names(flow, {at for at, _ in group[1:]}))
+        others = {at for at, _ in group[1:]}
+        is_first = group[0][1].kind not in OF_ITSELF  # whose consequence names all
+        yield _inside(group[0][1], names, _names(flow, {at for at, _ in group} if others and is_first else others))
 
 
 def _is_of_library(line: Source | None) -> bool:

@@ -282,9 +282,9 @@ SENTENCES = {
     "never_called": "{module} ({kind}) was not called in what was recorded",
     "never_called_next": "call it where its result goes into the loss;\n"
                          "or leave it out of the model, or freeze it with {freeze}, if that is intended",
-    "never_read": "{name} was not used: nothing is computed from it",
+    "never_read": "nothing is computed from {name}",
     "never_read_next": "use it in what the loss is computed from; or, if that is intended, freeze it with {freeze}",
-    "never_read.several": "{parameters} were not used: nothing is computed from them",
+    "never_read.several": "nothing is computed from these parameters",
     "never_read.several_next": "use them in what the loss is computed from; or, if that is intended, freeze them with "
                                "{freeze}",
     "result_unused": "the result of {call} is not used",
@@ -609,7 +609,8 @@ SENTENCES = {
     "parameter_lost": "{names} gets no gradient",
     "parameters_untrained": "parameters that are not trained: {names}",
     "switched_at": "switched off at {at}",
-    "held_by": "they are given to {optimizers}",
+    "held_by": "these parameters are given to {optimizers}",
+    "held_by.one": "the parameter is given to {optimizers}",
     "others_reached": "other parameters of {module} got a gradient",
     "missing": "{value} has no gradient ({status})",
     "missing_because": "{value} has no gradient ({status}): {reason}",

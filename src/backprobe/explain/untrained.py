@@ -89,21 +89,21 @@ def _place(found: Finding) -> object:
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
-    # A finding about a value that parameters lack their gradient for as well.
+    # A finding about a value that parameters lack their gradient for as well: the last fact is who holds them.
     if of_parameters is None:
         return found
     held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
-    return replace(found, lost=of_parameters.lost, consequence=of_parameters.consequence, facts=(*held, *found.facts))
+    return replace(found, lost=of_parameters.lost, consequence=of_parameters.consequence, facts=(*found.facts, *held))
 
 
 def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) -> Finding:
     names = list(dict.fromkeys(one.name for one in lost))
     if cause.kind == NEVER_READ and len(names) > 1:
-        cause = said(flow, "never_read.several", names[0], None, parameters=plural(len(names), "parameter"))
+        cause = said(flow, "never_read.several", names[0], None)
     cause = with_hooks(flow, cause) if cause.kind == "not_in_loss" else cause
     held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
-    facts = (*cause.facts, *([say("held_by", optimizers=listed(held))] if held else ()))
-    code = "parameters_lost" if len(names) > 1 else "parameter_lost"
+    code, holds = ("parameters_lost", "held_by") if len(names) > 1 else ("parameter_lost", "held_by.one")
+    facts = (*cause.facts, *([say(holds, optimizers=listed(held))] if held else ()))
     consequence = say(code, count=len(names), names=listed(names, MOST))
     return replace(cause, lost=tuple(names), consequence=consequence, facts=facts)
 

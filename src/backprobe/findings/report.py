@@ -6,6 +6,7 @@ A report prints as a numbered list, each finding with the file and line of its c
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -22,6 +23,7 @@ FEW, WHOLE = 5, 2
 """The causes that a printed report shows in full: all of so many, and of more the first, so that it fits a screen."""
 LINE = 78
 """The characters of a cause that is shown in one line."""
+CODE = re.compile("`[^`]*`")
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
 
 
@@ -85,7 +87,8 @@ class Finding:
     @property
     def title(self) -> str:
         """The headline with the consequence: what is printed first of a finding."""
-        return f"{self.headline}: {self.consequence}" if self.consequence else self.headline
+        sign = ";" if ": " in CODE.sub("", self.headline) else ":"
+        return f"{self.headline}{sign} {self.consequence}" if self.consequence else self.headline
 
     def _parts(self) -> list[tuple[str, str]]:
         # What is said of it, each with its label.
@@ -149,7 +152,7 @@ class Report(Printed):
         Traceback (most recent call last):
             ...
         AssertionError: 'x' has no gradient (not_connected): no path leads from it to the output
-          `x.detach()` copies the values of 'x' but not its gradient history, so 'return' is disconnected
+          `x.detach()` cuts 'return' off from 'x'
         ...
 
         With ``strict`` also if not everything could be judged, where ``complete`` is False.

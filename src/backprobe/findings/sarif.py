@@ -25,7 +25,7 @@ def sarif(report: Report, verb: str, version: str, root: Path, program: str, *, 
     causes = {one.headline: one.source for one in report if not one.cause}
     results = []
     for one in report:
-        words = [one.headline, *(f"{label}: {said}" for label, said in one._parts()[2:] if said)]
+        words = [one.title, *(f"{label}: {said}" for label, said in one._parts()[2:] if said)]
         way = [(line, f"the path comes by {name!r}") for name, line in zip(one.chain, one.lines, strict=False)]
         way.append((causes.get(one.cause), f"it follows from this: {one.cause}"))
         results.append({

@@ -1,7 +1,7 @@
 # from: own
 # exit: 1
 # says: gave None for 'w'
-# says: copies the values of 'fast
+# says: cuts .* off from 'fast
 import torch
 
 torch.manual_seed(0)

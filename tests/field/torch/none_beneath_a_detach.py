@@ -1,7 +1,7 @@
 # from: own
 # exit: 1
 # says: the program read None: x\.grad
-# says: missing because of it: x next: leave out detach\(\), .* - x\.grad is None
+# says: no gradient comes to x .* next: leave out detach\(\), .* - x\.grad is None
 # never: 2\.
 import torch
 

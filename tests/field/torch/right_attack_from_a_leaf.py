@@ -1,5 +1,5 @@
 # from: own
-# never: copies the values
+# never: copies the values|cuts .* off
 # never: got no gradient
 import torch
 from torch import nn

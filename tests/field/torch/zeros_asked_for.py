@@ -3,7 +3,7 @@
 # says: nothing that was recorded leads from 'w' to 'grad\(\)'
 # exit: 1
 # says: no recorded value was seen to be computed from 'w'
-# never: disconnected|gives gradients
+# never: disconnected|cuts .* off|gives gradients
 # The program asks for zeros in the place of None: what is differentiated never depended on w.
 import torch
 

@@ -1,7 +1,7 @@
 # from: own
 # ask: explain
 # exit: 1
-# says: `w\.detach\(\)` copies the values of 'w'
+# says: `w\.detach\(\)` cuts .* off from 'w'
 # never: gives gradients that have no history
 # Zeros are asked for, and w is used, but cut off: that line is the cause.
 import torch

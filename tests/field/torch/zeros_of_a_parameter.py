@@ -1,7 +1,7 @@
 # from: own
 # ask: explain
 # exit: 1
-# never: disconnected|gives gradients
+# never: disconnected|cuts .* off|gives gradients
 # The same in a function, of a second layer that the loss does not use.
 import torch
 
