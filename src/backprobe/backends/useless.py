@@ -28,6 +28,9 @@ USELESS = (OUTER, TWICE, UNNORMALISED, FLAT, TIMES_ZERO, CANCELS, STILL)
 class UselessGradients(ABC):
     """Observes the iterations of one program; the tape of each block that records one has it as ``useless``."""
 
+    is_undecided: bool = False
+    """May one more iteration show what the ones so far do not, since they have a part of it?"""
+
     @abstractmethod
     def listen(self) -> None:
         """Observe from now on."""

@@ -21,6 +21,7 @@ from backprobe.explain import explain
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.probe.request import Request
+from backprobe.recording import BlockRecording
 from backprobe.probe.script_gradients import ScriptGradients
 from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
@@ -77,9 +78,12 @@ class ScriptBlock(Part):
     has_own_options = True
     useless: UselessGradients | None = None
 
+    def enter(self) -> BlockRecording:
+        self.tape.useless = self.useless
+        return super().enter()
+
     @contextmanager
     def watching(self) -> Iterator[None]:
-        self.tape.useless = self.useless
         if isinstance(self.tape, Differentiator):
             self.tape.counts, self.tape.heard = True, self._heard
         with (self.backend.uncompiled or nullcontext)(), super().watching():
@@ -220,6 +224,8 @@ class Script:
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
         if report.of_kind(ALL_ZERO) and self.iterations < self.steps:  # the next batch may bring others
+            return True
+        if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True
         if again and report.ok:
             self.answer = replace(self.answer, notes=(*self.answer.notes, CALLED_LATER))

@@ -1,0 +1,110 @@
+"""The operations of a program as TensorFlow reports them, one iteration after another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow import layers, private
+from backprobe.backends.tensorflow.cuts import users_place
+from backprobe.backends.tensorflow.operation_log import OperationLog
+from backprobe.backends.tensorflow.private import identity_of, is_stopped
+from backprobe.backends.tensorflow.useless.distributions import Distributions
+from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation
+from backprobe.backends.tensorflow.useless.replay import Recorded
+from backprobe.backends.tensorflow.useless.shapes import Shapes
+from backprobe.backends.user_lines import callers
+from backprobe.source.user_code import package
+
+MOST = 20_000
+"""The operations that are kept in one iteration."""
+UNDONE = "Softmax"
+"""The kind of operation that Keras leaves out in a graph, where a loss is given what it has made."""
+
+
+class Operations:
+    """Looks at each operation as it has run, and changes nothing."""
+
+    def __init__(self) -> None:
+        self.elementwise = Elementwise()
+        self.is_off = self.is_backward = False
+        self.begin(OperationLog(), ())
+
+    def begin(self, log: OperationLog, suspicious: Sequence[int]) -> None:
+        """An iteration begins. What is computed from suspicious Variables is kept."""
+        self.log = log
+        self.shapes = Shapes(self.elementwise, self._is_held)
+        self.distributions = Distributions(self._is_computed, _is_undone)
+        self.suspicious, self.leading = frozenset(suspicious), set(suspicious)
+        self.recorded: list[Recorded] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within this context it hears of operations."""
+        with private.also_hearing(self._ran, self._has_own_gradient):
+            yield
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Within this context what runs is no part of the program; the first error ends all this, and is not raised."""
+        try:
+            with self.log.muted(), private.all_stopped():
+                yield
+        except Exception:  # noqa: BLE001  # the program goes on, and no more is said of it
+            self.is_off = True
+            self.begin(self.log, ())
+
+    def _ran(self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, name: Any, graph: Any = None) -> None:
+        if self.is_off or graph is not None or self.log.is_muted or not outputs or is_stopped():
+            return
+        with self.looking():
+            numbers = [*map(identity_of, inputs)]
+            one = Operation(kind.decode() if isinstance(kind, bytes) else str(kind), inputs, attrs or (), outputs)
+            if self.leading and not self.leading.isdisjoint(numbers):
+                self._keep(Recorded(one, numbers, users_place()))
+            if not self.is_backward:
+                self.shapes.look(one, numbers)
+                self.distributions.look(one, numbers)
+
+    def _has_own_gradient(
+        self, kind: Any, outputs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Any]
+    ) -> None:  # fmt: skip
+        if self.is_off or not self.leading or self.log.is_muted or is_stopped():
+            return
+        if any(map(tf.is_symbolic_tensor, (*outputs, *inputs))):
+            return
+        numbers = [*map(identity_of, inputs)]
+        if not self.leading.isdisjoint(numbers):
+            one = Operation(str(kind), tuple(inputs), (), tuple(outputs))
+            self._keep(Recorded(one, numbers, users_place(), gradient))
+
+    def _keep(self, one: Recorded) -> None:
+        self.leading.update(map(identity_of, one.operation.outputs))
+        if len(self.recorded) == MOST:
+            self.leading.clear()
+            self.recorded.clear()
+        else:
+            self.recorded.append(one)
+
+    def _is_held(self, number: int) -> bool:
+        # Is it what a Variable holds?
+        given = self.log.inputs(number)
+        return bool(given) and all(one in self.log.variables for one in given)
+
+    def _is_computed(self, number: int) -> bool:
+        # Is it differentiated, and no leaf? A leaf may start as a distribution by chance, as 1/N each.
+        return bool(self.log.inputs(number)) and not self._is_held(number)
+
+
+def _is_undone(kind: str) -> bool:
+    # Does a loss of Keras run now that leaves this operation out where the program is compiled, as it is by itself?
+    outside = (package(one.f_code.co_filename) for one in callers(sys._getframe()))
+    by = next((one for one in outside if one not in ("backprobe", "tensorflow")), None)
+    if kind != UNDONE or by != "keras":
+        return False
+    frames = [one.f_code for one in callers(sys._getframe())]
+    return any(code in private.RUN_EAGERLY for code in frames) or layers.is_in_step_of_keras()

@@ -1,0 +1,101 @@
+"""What comes to each Variable, iteration after iteration, and where it comes to nothing.
+
+Two iterations are needed. In the first, what comes to each Variable is measured alone. Where that is exactly 0, or far
+below the others, the next iterations keep what is computed from these Variables, and go back through it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.tensors import identity, is_eager, variable_of
+from backprobe.backends.tensorflow.useless.operations import Operations
+from backprobe.backends.tensorflow.useless.replay import Ending, Replay
+
+FAR_BELOW = 1e-4
+"""Of the median of the largest numbers of all Variables: what comes to one is looked at further if it is below that."""
+
+
+@dataclass
+class Leaf:
+    """What came to a Variable, over the iterations in which a pass came to it."""
+
+    source: Any  # itself, as the program asked for its gradient
+    largest: float = -1.0  # of its numbers in this iteration, whatever their sign
+    iterations: int = 0  # before this one in which a pass came to it
+    was_zero: bool = True  # in all of these
+    was_small: bool = True  # far below the others, in all of these
+
+    @property
+    def is_suspicious(self) -> bool:
+        return self.iterations > 0 and (self.was_zero or self.was_small)
+
+
+class Passes:
+    """The passes of all iterations, and the Variables that they came to, by number."""
+
+    def __init__(self) -> None:
+        self.leaves: dict[int, Leaf] = {}
+        self.endings: dict[int, list[set[Ending]]] = defaultdict(list)  # of each pass of this iteration
+        self.targets: set[int] = set()  # of this iteration
+
+    def suspicious(self) -> list[int]:
+        return [number for number, known in self.leaves.items() if known.is_suspicious]
+
+    def gave(
+        self, targets: Mapping[int, Any], came: Sequence[tuple[Any, Any]], operations: Operations
+    ) -> None:
+        """A tape has given gradients of targets, whose own are given with their numbers."""
+        self.targets.update(targets)
+        wanted = []
+        for source, gradient in came:
+            variable = variable_of(source)
+            if variable is None or not variable.trainable or gradient is None:
+                continue
+            known = self.leaves.setdefault(identity(source), Leaf(source))
+            known.largest = max(known.largest, _largest(gradient))
+            if known.is_suspicious:
+                wanted.append(identity(source))
+        if wanted and operations.recorded:
+            back = Replay(operations.recorded, targets, operations.suspicious, operations.log.carries)
+            for number in wanted:
+                self.endings[number].append(back.endings(number))
+
+    def found(self) -> dict[int, set[Ending]]:
+        """The iteration is over. By number of a Variable: where its gradients came to nothing, in every pass of it."""
+        came = {number: known for number, known in self.leaves.items() if known.largest >= 0}
+        found = {number: each[0].union(*each) for number, each in self.endings.items() if all(each)}
+        self._advance(came.values())
+        self.endings.clear()
+        self.targets.clear()
+        return {number: each for number, each in found.items() if number in came}
+
+    def is_zero(self, number: int) -> bool:
+        """Was exactly 0 all that came to a Variable, in each iteration so far?"""
+        known = self.leaves.get(number)
+        return known is not None and known.iterations > 0 and known.was_zero
+
+    def _advance(self, came: Collection[Leaf]) -> None:
+        measured = [known.largest for known in came]
+        limit = FAR_BELOW * statistics.median(measured) if measured else 0.0
+        for known in came:
+            known.was_zero &= known.largest == 0
+            known.was_small &= known.largest <= limit
+            known.iterations += 1
+            known.largest = -1.0
+
+
+def _largest(gradient: Any) -> float:
+    # Of its numbers, whatever their sign: 0 where it is 0 everywhere, or has none.
+    held = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    if not is_eager(held):
+        return float("inf")
+    numbers = held.numpy()
+    return float(numpy.abs(numbers).max()) if numbers.size else 0.0
