@@ -41,6 +41,7 @@ class Operations:
         self.distributions = Distributions(self._is_computed, _is_undone)
         self.suspicious, self.leading = frozenset(suspicious), set(suspicious)
         self.recorded: list[Recorded] = []
+        self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -55,10 +56,13 @@ class Operations:
             with self.log.muted(), private.all_stopped():
                 yield
         except Exception:  # noqa: BLE001  # the program goes on, and no more is said of it
+            __import__("traceback").print_exc()  # DEBUG
             self.is_off = True
             self.begin(self.log, ())
 
-    def _ran(self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, name: Any, graph: Any = None) -> None:
+    def _ran(
+        self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:  # fmt: skip
         if self.is_off or graph is not None or self.log.is_muted or not outputs or is_stopped():
             return
         with self.looking():
@@ -66,6 +70,9 @@ class Operations:
             one = Operation(kind.decode() if isinstance(kind, bytes) else str(kind), inputs, attrs or (), outputs)
             if self.leading and not self.leading.isdisjoint(numbers):
                 self._keep(Recorded(one, numbers, users_place()))
+            variables, followed = self.log.variables, self.log.followed
+            if any(each in self.trained or (each in variables and each in followed) for each in numbers):
+                self.trained.update(followed.intersection(map(identity_of, outputs)))
             if not self.is_backward:
                 self.shapes.look(one, numbers)
                 self.distributions.look(one, numbers)
@@ -96,8 +103,12 @@ class Operations:
         return bool(given) and all(one in self.log.variables for one in given)
 
     def _is_computed(self, number: int) -> bool:
-        # Is it differentiated, and no leaf? A leaf may start as a distribution by chance, as 1/N each.
-        return bool(self.log.inputs(number)) and not self._is_held(number)
+        # Is it computed from Variables, and none? One of these may start as a distribution by chance, as 1/N each.
+        return number in self.trained and not self._is_held(number)
+
+    def is_trained(self, tensor: Any) -> bool:
+        """Is it computed from Variables?"""
+        return identity_of(tensor) in self.trained
 
 
 def _is_undone(kind: str) -> bool:

@@ -64,7 +64,7 @@ class Passes:
             if known.is_suspicious:
                 wanted.append(identity(source))
         if wanted and operations.recorded:
-            back = Replay(operations.recorded, targets, operations.suspicious, operations.log.carries)
+            back = Replay(operations.recorded, targets, operations.suspicious, operations.is_trained)
             for number in wanted:
                 self.endings[number].append(back.endings(number))
 

@@ -103,9 +103,9 @@ class Replay:
 
     def __init__(
         self, recorded: Sequence[Recorded], targets: Mapping[int, Any], leaves: Collection[int],
-        carries: Callable[[Any], bool],
+        is_trained: Callable[[Any], bool],
     ) -> None:  # fmt: skip
-        self.recorded, self.targets, self.leaves, self.carries = recorded, targets, leaves, carries
+        self.recorded, self.targets, self.leaves, self.is_trained = recorded, targets, leaves, is_trained
         self.order = {one: at for at, one in enumerate(recorded)}
         self.maker = {identity_of(made): one for one in recorded for made in one.operation.outputs}
         self.seen: dict[Recorded, Seen] = {}
@@ -199,7 +199,7 @@ class Replay:
             instead = [[*one.operation.inputs] for _ in range(2)]
             instead[0][other], instead[1][other] = factor, -factor
             if not any(self._passes_zero(one, at, given, inputs) for inputs in instead):
-                if self.carries(operand):
+                if self.is_trained(operand):
                     return BY_CHANCE
                 code = TIMES_ZERO
         return code
