@@ -108,6 +108,8 @@ class TensorflowUselessGradients(UselessGradients):
         for number, (share, place) in seen.distributions.outside.items():
             if is_new(number, UNNORMALISED, place):
                 yield of_operation(UNNORMALISED, _line(place), share=f"{100 * share:.0f}")
+        for place in dict.fromkeys(seen.picks.losses([*self.passes.targets])):
+            yield of_operation(UNNORMALISED, _line(place))
 
     def _of_parameters(self, label: Callable[[Any], str]) -> Iterator[Note]:
         places: Mapping[Any, list[int]] = defaultdict(list)

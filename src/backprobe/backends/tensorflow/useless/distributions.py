@@ -11,14 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy
-import tensorflow as tf
 
 from backprobe.backends.tensorflow.cuts import Place, users_place
 from backprobe.backends.tensorflow.private import identity_of, shape_of
-from backprobe.backends.tensorflow.useless.outcomes import MOST, Operation, is_float
+from backprobe.backends.tensorflow.useless.outcomes import EXACT, MOST, Operation, is_float, near, wide
 
-EXACT, HALF = 1e-4, 2e-2
-"""How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
 OUTSIDE = 0.25
 """Of the numbers that are clipped to probabilities, the share outside of [0, 1] above which they are none."""
 RECENT = 32
@@ -33,6 +30,7 @@ class Distributions:
         self.is_undone = is_undone  # does the loss that runs undo this kind of operation where the program is compiled?
         self.twice: dict[int, tuple[str, Place | None]] = {}  # what is applied to a distribution
         self.outside: dict[int, tuple[float, Place | None]] = {}  # the share that is clipped
+        self.again: set[int] = set()  # distributions that softmax is applied to
         self.kinds: dict[int, str] = {}  # of the operations that made a tensor of one other
         self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
 
@@ -45,7 +43,8 @@ class Distributions:
         if not shape or not self.is_computed(numbers[0]):
             return
         if len(numbers) == 1 and shape == result:
-            if (applied := _softmax_of_distribution(given, made)) and self._is_run(numbers[0]):
+            if applied := _softmax_of_distribution(given, made):
+                self.again.add(numbers[0])
                 self.twice[identity_of(made)] = applied, users_place()
             elif self.clipped:
                 self._look_at_logarithm(one, numbers[0])
@@ -57,20 +56,21 @@ class Distributions:
             self.clipped.append((identity_of(made), one))
 
     def _is_run(self, number: int) -> bool:
-        return number not in self.kinds or not self.is_undone(self.kinds[number])
+        # A loss that takes softmax off does so once.
+        return number in self.again or number not in self.kinds or not self.is_undone(self.kinds[number])
 
     def _look_at_logarithm(self, one: Operation, number: int) -> None:
         made_by = dict(self.clipped)
         if number not in made_by or one.inputs[0].shape.num_elements() > MOST:
             return
-        numbers = _wide(one.inputs[0])
-        is_logarithm = bool((numbers > 0).all()) and _is_near(_wide(one.outputs[0]), numpy.log(numbers), EXACT)
+        numbers = wide(one.inputs[0])
+        is_logarithm = bool((numbers > 0).all()) and _is_near(wide(one.outputs[0]), numpy.log(numbers), EXACT)
         if not is_logarithm:
             return
         for given, bounds in _clipped_from(number, made_by):
             low, high = min(bounds), max(bounds)
-            if 0 < low < 0.1 and 0.9 < high <= 1 and (_wide(given).clip(low, high) == numbers).all():
-                share = float(((_wide(given) < -EXACT) | (_wide(given) > 1 + EXACT)).mean())
+            if 0 < low < 0.1 and 0.9 < high <= 1 and (wide(given).clip(low, high) == numbers).all():
+                share = float(((wide(given) < -EXACT) | (wide(given) > 1 + EXACT)).mean())
                 if share > OUTSIDE:
                     self.outside[identity_of(one.outputs[0])] = share, users_place()
 
@@ -86,28 +86,20 @@ def _clipped_from(number: int, made_by: dict[int, Operation]) -> Iterator[tuple[
             yield one.inputs[0], bounds
 
 
-def _near(tensor: Any) -> float:
-    return EXACT if tensor.dtype in (tf.float32, tf.float64) else HALF
-
-
-def _wide(tensor: Any) -> Any:
-    return tensor.numpy().astype(numpy.float64)
-
-
-def _is_near(one: Any, other: Any, near: float) -> bool:
-    return bool((abs(one - other) <= near * abs(other) + near * 1e-3).all())
+def _is_near(one: Any, other: Any, far: float) -> bool:
+    return bool((abs(one - other) <= far * abs(other) + far * 1e-3).all())
 
 
 def _axes(tensor: Any) -> list[int]:
     # The dimensions along which it is a distribution.
     if tensor.dtype.is_complex or not 1 < tensor.shape.num_elements() <= MOST:
         return []
-    near, x = _near(tensor), tensor.numpy()
+    far, x = near(tensor), tensor.numpy()
     first = x.reshape(-1)[:64]
-    if (first < 0).any() or (first > 1 + near).any() or (x < 0).any() or (x > 1 + near).any():
+    if (first < 0).any() or (first > 1 + far).any() or (x < 0).any() or (x > 1 + far).any():
         return []
-    wide = x.astype(numpy.float64)
-    return [axis for axis in range(x.ndim) if x.shape[axis] > 1 and (abs(wide.sum(axis) - 1) <= near).all()]
+    numbers = x.astype(numpy.float64)
+    return [axis for axis in range(x.ndim) if x.shape[axis] > 1 and (abs(numbers.sum(axis) - 1) <= far).all()]
 
 
 def _softmax(x: Any, axis: int) -> Any:
@@ -118,9 +110,9 @@ def _softmax(x: Any, axis: int) -> Any:
 def _softmax_of_distribution(given: Any, made: Any) -> str:
     # What was applied, if it is softmax or log-softmax along a dimension along which the operand is a distribution.
     for axis in _axes(given):
-        wanted, y, near = _softmax(_wide(given), axis), _wide(made), 10 * _near(given)
+        wanted, y, far = _softmax(wide(given), axis), wide(made), 10 * near(given)
         for name, each in (("softmax", wanted), ("log-softmax", numpy.log(wanted))):
-            if bool((abs(y - each) <= near * abs(each) + 1e-12).all()):
+            if bool((abs(y - each) <= far * abs(each) + 1e-12).all()):
                 return name
     return ""
 
@@ -130,12 +122,12 @@ def _is_cross_entropy(given: Any, labels: Any, gradient: Any) -> bool:
     last = len(shape_of(given)) - 1
     if last not in _axes(given):
         return False
-    wanted, targets = _softmax(_wide(given), last), labels.numpy()
+    wanted, targets = _softmax(wide(given), last), labels.numpy()
     if not is_float(labels):
         classes = shape_of(given)[-1]
         targets = (targets[..., None] == numpy.arange(classes)).astype(numpy.float64)
     elif shape_of(labels) != shape_of(given):
         return False
-    near = 10 * _near(given)
+    far = 10 * near(given)
     total = targets.astype(numpy.float64).sum(-1, keepdims=True)
-    return any(bool((abs(_wide(gradient) - (weight * wanted - targets)) <= near).all()) for weight in (1, total))
+    return any(bool((abs(wide(gradient) - (weight * wanted - targets)) <= far).all()) for weight in (1, total))

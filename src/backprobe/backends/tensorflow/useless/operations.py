@@ -15,6 +15,7 @@ from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.private import identity_of, is_stopped
 from backprobe.backends.tensorflow.useless.distributions import Distributions
 from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation
+from backprobe.backends.tensorflow.useless.picks import Picks
 from backprobe.backends.tensorflow.useless.replay import Recorded
 from backprobe.backends.tensorflow.useless.shapes import Shapes
 from backprobe.backends.user_lines import callers
@@ -39,6 +40,7 @@ class Operations:
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
         self.distributions = Distributions(self._is_computed, _is_undone)
+        self.picks = Picks(self._is_computed)
         self.suspicious, self.leading = frozenset(suspicious), set(suspicious)
         self.recorded: list[Recorded] = []
         self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
@@ -76,6 +78,7 @@ class Operations:
             if not self.is_backward:
                 self.shapes.look(one, numbers)
                 self.distributions.look(one, numbers)
+                self.picks.look(one, numbers)
 
     def _has_own_gradient(
         self, kind: Any, outputs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Any]

@@ -6,7 +6,6 @@ below the others, the next iterations keep what is computed from these Variables
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from backprobe.backends.tensorflow.useless.operations import Operations
 from backprobe.backends.tensorflow.useless.replay import Ending, Replay
 
 FAR_BELOW = 1e-4
-"""Of the median of the largest numbers of all Variables: what comes to one is looked at further if it is below that."""
+"""Of the largest number of all Variables: what comes to one is looked at further if it is below that."""
+SMALL = 1e-7
+"""Or below this."""
 
 
 @dataclass
@@ -84,7 +85,7 @@ class Passes:
 
     def _advance(self, came: Collection[Leaf]) -> None:
         measured = [known.largest for known in came]
-        limit = FAR_BELOW * statistics.median(measured) if measured else 0.0
+        limit = max(FAR_BELOW * max(measured, default=0.0), SMALL)
         for known in came:
             known.was_zero &= known.largest == 0
             known.was_small &= known.largest <= limit
