@@ -58,7 +58,6 @@ class Operations:
             with self.log.muted(), private.all_stopped():
                 yield
         except Exception:  # noqa: BLE001  # the program goes on, and no more is said of it
-            __import__("traceback").print_exc()  # DEBUG
             self.is_off = True
             self.begin(self.log, ())
 
