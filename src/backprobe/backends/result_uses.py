@@ -7,14 +7,18 @@ takes the value out of the graph. Where one of them may pass it on, where it end
 from __future__ import annotations
 
 import ast
+import dis
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import CodeType
 
 from backprobe.backends.call_sites import SWITCHES, Code, Instruction, Site, mentions, site_at, source_of, switch
 from backprobe.cuts.cutting_operations import use_of, uses
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
+from backprobe.source.by_code import by_code
+from backprobe.source.user_code import package
 
 MOST = 8  # names that are followed
 NOT_PASSED_ON = ("shape", "detach", "data", "number", "numpy", "copied", "parameter", "index", "integer", "comparison",
@@ -58,6 +62,15 @@ def dropped(instructions: Iterable[Instruction]) -> ModuleCall | None:
         if not isinstance(site.statement, ast.Return | ast.Lambda) or returned is not site.node:
             return None
     return None
+
+
+@by_code(1024)
+def dropping(code: CodeType) -> frozenset[int]:
+    """The instructions of the program's own code whose result is dropped at once, as that of a statement of its own."""
+    if package(code.co_filename) is not None:
+        return frozenset()
+    pairs = pairwise(dis.get_instructions(code))
+    return frozenset({one.offset for one, after in pairs if after.opname == "POP_TOP"})
 
 
 def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:

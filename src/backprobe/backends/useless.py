@@ -18,10 +18,13 @@ FLAT, TIMES_ZERO, CANCELS = "zero_flat", "zero_times_zero", "cancels"
 OUTER, TWICE, UNNORMALISED = "outer_product", "distribution_twice", "not_log_probabilities"
 """Of an operation: more elements than wanted, softmax of a distribution, picks of what are no log-probabilities."""
 
+DROPPED = "result_dropped"
+"""Of an operation: its result is used by nothing, not even given a name."""
+
 STILL = "step_without_effect"
 """Of an optimizer: its steps change next to none of the numbers that have a gradient."""
 
-USELESS = (OUTER, TWICE, UNNORMALISED, FLAT, TIMES_ZERO, CANCELS, STILL)
+USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
 """All of them; what the loss itself is wrong by comes first, since others may follow from it."""
 
 
@@ -40,14 +43,14 @@ class UselessGradients(ABC):
         """Observe nothing any longer, and keep nothing."""
 
 
-def of_parameters(code: str, names: Sequence[str], operation: str, at: Source | None) -> Note:
-    """The note on parameters whose gradients come to nothing at one operation.
+def of_parameters(code: str, names: Sequence[str], operation: str, at: Source | None, iterations: int) -> Note:
+    """The note on parameters whose gradients come to nothing at one operation, in each of so many iterations.
 
-    >>> note = of_parameters(FLAT, ["scale"], "clamp", None)
+    >>> note = of_parameters(FLAT, ["scale"], "clamp", None, 2)
     >>> note.code, note.fields["names"], note.fields["operation"]
     ('zero_flat', 'scale', 'clamp')
     """
-    several = {"count": str(len(names)), "first": names[0]}
+    several = {"count": str(len(names)), "first": names[0], "iterations": str(iterations)}
     return Note(code, {"names": listed(names, 12), "operation": operation, **several, **placed(at)})
 
 
@@ -74,6 +77,17 @@ def step_without_effect(optimizer: str, rate: float, dtype: str, share: float, a
     """
     fields = {"optimizer": optimizer, "rate": f"{rate:g}", "dtype": dtype, "share": f"{100 * share:.2g}"}
     return Note(STILL, {**fields, **placed(at)})
+
+
+def is_lasting(note: Note) -> bool:
+    """Does it hold for more than the one iteration that was looked at? A gradient may be 0 for a single batch."""
+    return note.code not in (FLAT, TIMES_ZERO) or note.fields["iterations"] != "1"
+
+
+def line_of(note: Note) -> Source | None:
+    """The line of a note."""
+    file, _, line = note.fields.get("at", "").rpartition(":")
+    return Source(file, int(line), note.fields.get("text", "")) if file else None
 
 
 def placed(at: Source | None) -> Mapping[str, str]:

@@ -144,9 +144,9 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     else:
         cuts = [*_of_variable(flow, one.name)]
         is_variable = ".param_groups[" not in one.name  # or the optimizer alone has it
-        yield from cuts or [
-            said(flow, "not_in_loss" if is_variable or not one.held_by else "not_in_model", one.name, None)
-        ]
+        is_open = is_variable or not one.held_by
+        stepped = None if is_open or not one.calls else one.calls[0]
+        yield from cuts or [said(flow, "not_in_loss" if is_open else "not_in_model", one.name, stepped)]
 
 
 def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, USELESS
+from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, USELESS, is_lasting, line_of
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import line_in
 from backprobe.explain.text import finding, instead_of_flat, say
-from backprobe.findings.phrasing import listed, uncommented
+from backprobe.findings.phrasing import listed, location, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
@@ -24,7 +23,10 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
     Where every gradient is 0, that is one finding, which has the causes beneath it.
     """
-    noted = [note for code in USELESS for note in flow.record.notes if note.code == code]
+    every = [note for code in USELESS for note in flow.record.notes if note.code == code]
+    once = [note for note in every if not is_lasting(note)]
+    report = replace(report, notes=(*report.notes, *map(_once, once)))
+    noted = [note for note in every if note not in once]
     if not noted:
         return report
     root = next(iter(report.of_kind(ALL_ZERO)), None)
@@ -35,6 +37,13 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         return replace(report, findings=(root, *beneath, *others))
     parts = [report.heading, *({_consequence(note): None for note in noted})]
     return replace(report, heading="; ".join(parts), findings=(*found, *report))
+
+
+def _once(note: Note) -> str:
+    # The next iteration may bring another: it is a remark.
+    at = line_of(note)
+    place = "" if at is None else f" ({location(at)})"
+    return say("zero_once", gradients=_gradients(note), operation=note.fields["operation"], place=place)
 
 
 def _consequence(note: Note) -> str:
@@ -49,7 +58,7 @@ def _gradients(note: Note) -> str:
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
-    fields, framework, at = dict(note.fields), flow.record.framework, line_in(note.fields)
+    fields, framework, at = dict(note.fields), flow.record.framework, line_of(note)
     code, facts, name = note.code, list[str](), ""
     fields["text"] = f"`{uncommented(at)}`" if at is not None else "the operation"
     if code in OF_PARAMETERS:

@@ -11,12 +11,18 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from backprobe.errors import UnknownAttribute, indented, labelled
+from backprobe.findings.phrasing import shorten
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Html, Printed, element, facts, joined, numbered, shown
 from backprobe.record.brief import path, place
 from backprobe.record.source import Source
 
 T = TypeVar("T")
+FEW, WHOLE = 5, 2
+"""The causes that a printed report shows in full: all of so many, and of more the first, so that it fits a screen."""
+LINE = 78
+"""The characters of a cause that is shown in one line."""
+REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,7 +154,7 @@ class Report(Printed):
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
-        return fitted(in_lines(self.heading, self.findings, self.notes))
+        return fitted(in_lines(self.heading, self.findings, self.notes, WHOLE))
 
     def __repr__(self) -> str:
         found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""
@@ -163,13 +169,22 @@ class Report(Printed):
         return shown(element("div", self.heading, class_="heading"), found, *notes)
 
 
-def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str]) -> str:
-    """A report as text: each finding in full, with a number where there are several, and beneath it what follows."""
+def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], whole: int | None = None) -> str:
+    """A report as text: each finding in full, with a number where there are several, and beneath it what follows.
+
+    With ``whole``, of more than ``FEW`` so many are shown in full, and the others in a line each.
+    """
     found, roots = [], arranged(findings)
-    for number, (root, beneath) in enumerate(roots, 1):
+    whole = len(roots) if whole is None or len(roots) <= FEW else whole
+    for number, (root, beneath) in enumerate(roots[:whole], 1):
         mark = f"  {number}. " if len(roots) > 1 else "  "
         found.append(mark + indented(root._text(), len(mark)))
         found += [" " * len(mark) + "- " + indented(each._text(), len(mark) + 2) for each in beneath]
+    for number, (root, _) in enumerate(roots[whole:], whole + 1):
+        where = "" if root.source is None else f"{place(root.source.file, root.source.line)}: "
+        found.append("  " + shorten(f"{number}. {where}{root.headline}", LINE))
+    if whole < len(roots):
+        found.append(REST.format(first=whole + 1, last=len(roots)))
     return "\n".join([heading, *found, *(f"  note: {note}" for note in notes)])
 
 

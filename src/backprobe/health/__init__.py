@@ -35,11 +35,11 @@ def health(recording: Recording) -> Report:
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
     refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
-    from backprobe.health import depth, missing, precision, units, zeros  # which import NumPy
+    from backprobe.health import depth, missing, precision, units, useless, zeros  # which import NumPy
     from backprobe.health.record_arrays import RecordArrays
 
     arrays = RecordArrays(recording.record, load_arrays(recording.record.backend))
-    found = [finding for check in (missing, units, zeros, depth, precision) for finding in check.check(arrays)]
+    found = [finding for check in (missing, useless, units, zeros, depth, precision) for finding in check.check(arrays)]
     values, grads = (sum(each is not None for each in kept) for kept in (arrays.values, arrays.grads))
     nothing = "no other problems found" if arrays.not_finite else "no problems found"
     heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else nothing

@@ -27,6 +27,7 @@ from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
+from backprobe.record.training import Ran
 from backprobe.recording import Recording
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
@@ -46,6 +47,8 @@ GRADIENT = "this is gradient {} of those that the script takes; it was stopped t
 MOST = 4  # of what was found before
 AGAIN = 8  # iterations in which a module may yet be called that an earlier one did not call
 CALLED_LATER = "modules that were not called in an earlier iteration were called in a later one"
+USED_LATER = "parameters that got no gradient in an earlier iteration got one in a later one"
+UNUSED = "none of these parameters got a gradient in any of {} iterations"
 NEVER = "no module of these was called in any of {} iterations"
 
 
@@ -121,6 +124,7 @@ class Script:
         self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
         self.last: Report | None = None  # of what ran without a backward
         self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
+        self.is_uncalled = False  # was none of their modules? Else it used others of its parameters
         self.iterations = self.values = self.gradients = 0
         self.does = RUN_BACKWARD  # in each of them
         self.useless: UselessGradients | None = None
@@ -159,8 +163,7 @@ class Script:
 
     def _block(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
-        is_asked = self.judge is explain and not probe.options.nonfinite
-        if self.useless is None and backend.useless is not None and is_asked:
+        if self.useless is None and backend.useless is not None and not probe.options.nonfinite:
             self.useless = backend.useless()
             self.useless.listen()
         block.useless = self.useless
@@ -227,14 +230,19 @@ class Script:
             return True
         if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True
+        is_uncalled = bool(report.of_kind("never_called"))
         if again and report.ok:
-            self.answer = replace(self.answer, notes=(*self.answer.notes, CALLED_LATER))
+            self.answer = replace(
+                self.answer, notes=(*self.answer.notes, CALLED_LATER if self.is_uncalled else USED_LATER)
+            )
             return False
-        if not report.of_kind("never_called"):
+        if not is_uncalled and not any(one.ran is Ran.PARTLY for one in lacking):
             return False
+        self.is_uncalled = is_uncalled
         self.uncalled = {one.name for one in lacking if self.uncalled is None or one.name in self.uncalled}
         if self.iterations >= AGAIN:
-            self.answer = replace(self.answer, notes=(*self.answer.notes, NEVER.format(self.iterations)))
+            never = NEVER if is_uncalled else UNUSED
+            self.answer = replace(self.answer, notes=(*self.answer.notes, never.format(self.iterations)))
         return self.iterations < AGAIN
 
     def _taken(self, report: Report) -> bool:

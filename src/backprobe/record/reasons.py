@@ -220,6 +220,7 @@ SENTENCES = {
                     "({at}: {text})",
     "backward_unrecorded": "{functions} runs during the backward pass, where nothing is recorded of what it calls: "
                            "{names} ({at}: {text})",
+    "result_dropped": "the result of {call} is dropped",
     "zero_flat": "the gradients of {names} are exactly 0 in each iteration: {operation} is flat there",
     "zero_times_zero": "the gradients of {names} are exactly 0 in each iteration: {operation} multiplies by 0",
     "cancels": "what comes back to {names} cancels, and is but rounding: at {operation}",

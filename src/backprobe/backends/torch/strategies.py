@@ -105,7 +105,8 @@ def with_leaves(
     unmeant = {at for at, leaf in leaves if not leaf.requires_grad or id(leaf) in spared}
     told = {at: replace(found, leaves_reached=True) if at in unmeant else found for at, found in outcomes.items()}
     if made:
-        lost = graph.leading_to_lost(made.values(), reached, [leaf for _, leaf in leaves], spared)
+        unused = [leaf for at, leaf in leaves if not captures[at].calls]  # not as they were written after backward()
+        lost = graph.leading_to_lost(made.values(), reached, unused, spared)
         for at, node in made.items():
             told[at] = replace(told[at], leaves_reached=node not in lost)
     return told

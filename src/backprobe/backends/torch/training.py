@@ -7,6 +7,7 @@ from the frames that are entered: nothing is hooked into them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,7 +37,7 @@ from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.torch.unregistered import not_held, unregistered
-from backprobe.backends.user_lines import callers, users_frames
+from backprobe.backends.user_lines import callers, users_frames, users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
@@ -195,7 +196,7 @@ class Census:
     def __init__(self, passing: Passing | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
         self.runs = Runs()
-        self.stepped: dict[Optimizer, None] = {}
+        self.stepped: dict[Optimizer, Source | None] = {}  # with the line in which each stepped
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
         self.filled = Seen()
@@ -210,7 +211,8 @@ class Census:
         # After the step as well: its closure may have called ``backward()``.
         if torch.compiler.is_compiling():
             return
-        self.stepped[optimizer] = None
+        if self.stepped.get(optimizer) is None:
+            self.stepped[optimizer] = users_line(sys._getframe(1))
         for tensor in parameters(optimizer):
             if not tensor.is_leaf:  # nor is it asked for its gradient: see ``grad_of``
                 continue
@@ -343,7 +345,7 @@ class Census:
                 yield Untrained(name, "", "", Ran.CUT_SHORT, held, own=own)
                 continue
             if owner is None:
-                yield Untrained(name, "", "", Ran.UNKNOWN, held, carriers=at, own=own)
+                yield Untrained(name, "", "", Ran.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
                 continue
             silent = _silent(one, givers)
             if silent:
@@ -360,6 +362,11 @@ class Census:
                 calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
+
+    def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
+        # The line in which the optimizer steps that has a parameter of no model.
+        own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
+        return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
     def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[Ran, Module]:
         # Did the module of a parameter run? With it the module that this is known of, perhaps one around it.

@@ -95,9 +95,10 @@ class TensorflowUselessGradients(UselessGradients):
         seen, said = self.operations, set[tuple[str, Place | None]]()
 
         def is_new(number: int, code: str, place: Place | None) -> bool:
-            is_known = (code, place) in said
+            if number not in loss or (code, place) in said:
+                return False
             said.add((code, place))
-            return number in loss and not is_known
+            return True
 
         for one in seen.shapes.found:
             if one.is_reduced and not one.is_used and is_new(one.number, "", one.place):
@@ -121,7 +122,7 @@ class TensorflowUselessGradients(UselessGradients):
             first = max((one for one in endings if one.code == code), key=lambda one: one.order)
             places[code, first.operation, first.place].append(number)
         for (code, operation, place), those in places.items():
-            yield of_parameters(code, [label(self.passes.leaves[one].source) for one in those], operation, _line(place))
+            yield of_parameters(code, [label(self.passes.leaves[one].source) for one in those], operation, _line(place), self.passes.iterations)
 
     def _of_steps(self) -> Iterator[Note]:
         for optimizer, step in self.steps.without_effect():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,8 @@ from backprobe.source.user_code import package
 
 MOST = 20_000
 """The operations that are kept in one iteration."""
+SMALL = 2_000
+"""Those of a program that is small enough to be looked at whole in its first iteration."""
 UNDONE = "Softmax"
 """The kind of operation that Keras leaves out in a graph, where a loss is given what it has made."""
 
@@ -35,13 +37,14 @@ class Operations:
         self.is_off = self.is_backward = False
         self.begin(OperationLog(), ())
 
-    def begin(self, log: OperationLog, suspicious: Sequence[int]) -> None:
-        """An iteration begins. What is computed from suspicious Variables is kept."""
+    def begin(self, log: OperationLog, suspicious: Collection[int] | None) -> None:
+        """An iteration begins. What is computed from suspicious Variables is kept; from all if that is None."""
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
         self.distributions = Distributions(self._is_computed, _is_undone)
         self.picks = Picks(self._is_computed)
-        self.suspicious, self.leading = frozenset(suspicious), set(suspicious)
+        self.is_whole = suspicious is None
+        self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[Recorded] = []
         self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
 
@@ -69,11 +72,13 @@ class Operations:
         with self.looking():
             numbers = [*map(identity_of, inputs)]
             one = Operation(kind.decode() if isinstance(kind, bytes) else str(kind), inputs, attrs or (), outputs)
-            if self.leading and not self.leading.isdisjoint(numbers):
-                self._keep(Recorded(one, numbers, users_place()))
             variables, followed = self.log.variables, self.log.followed
             if any(each in self.trained or (each in variables and each in followed) for each in numbers):
                 self.trained.update(followed.intersection(map(identity_of, outputs)))
+                if self.is_whole:
+                    self.leading.update(each for each in numbers if each in variables)
+            if self.leading and not self.leading.isdisjoint(numbers):
+                self._keep(Recorded(one, numbers, users_place()))
             if not self.is_backward:
                 self.shapes.look(one, numbers)
                 self.distributions.look(one, numbers)
@@ -93,7 +98,8 @@ class Operations:
 
     def _keep(self, one: Recorded) -> None:
         self.leading.update(map(identity_of, one.operation.outputs))
-        if len(self.recorded) == MOST:
+        if len(self.recorded) == (SMALL if self.is_whole else MOST):
+            self.is_whole = False
             self.leading.clear()
             self.recorded.clear()
         else:

@@ -1,7 +1,7 @@
 """What comes to each Variable, iteration after iteration, and where it comes to nothing.
 
-Two iterations are needed. In the first, what comes to each Variable is measured alone. Where that is exactly 0, or far
-below the others, the next iterations keep what is computed from these Variables, and go back through it.
+What is computed from the Variables to which exactly 0 came before, or far less than to the others, is kept in the next
+iteration, and gone through once more. In the first iteration, all that a small program computes is.
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ class Passes:
         self.leaves: dict[int, Leaf] = {}
         self.endings: dict[int, list[set[Ending]]] = defaultdict(list)  # of each pass of this iteration
         self.targets: set[int] = set()  # of this iteration
+        self.iterations = 0  # in which a pass came to any
 
-    def suspicious(self) -> list[int]:
+    def suspicious(self) -> list[int] | None:
+        """The Variables that are looked at further in this iteration, by number; None for all in the first."""
+        if not self.iterations:
+            return None
         return [number for number, known in self.leaves.items() if known.is_suspicious]
 
     def gave(
@@ -55,24 +59,28 @@ class Passes:
     ) -> None:
         """A tape has given gradients of targets, whose own are given with their numbers."""
         self.targets.update(targets)
-        wanted = []
+        given = {}
         for source, gradient in came:
             variable = variable_of(source)
-            if variable is None or not variable.trainable or gradient is None:
-                continue
-            known = self.leaves.setdefault(identity(source), Leaf(source))
-            known.largest = max(known.largest, _largest(gradient))
-            if known.is_suspicious:
-                wanted.append(identity(source))
+            if variable is not None and variable.trainable and gradient is not None:
+                known = self.leaves.setdefault(identity(source), Leaf(source))
+                given[identity(source)] = largest = _largest(gradient)
+                known.largest = max(known.largest, largest)
+        limit = _limit([*given.values()])
+        wanted = [number for number, largest in given.items()
+                  if number in operations.suspicious or (operations.is_whole and largest <= limit)]  # fmt: skip
         if wanted and operations.recorded:
-            back = Replay(operations.recorded, targets, operations.suspicious, operations.is_trained)
+            back = Replay(operations.recorded, targets, wanted, operations.is_trained)
             for number in wanted:
                 self.endings[number].append(back.endings(number))
+        elif wanted:
+            self.endings.update({number: [set()] for number in wanted})
 
     def found(self) -> dict[int, set[Ending]]:
         """The iteration is over. By number of a Variable: where its gradients came to nothing, in every pass of it."""
         came = {number: known for number, known in self.leaves.items() if known.largest >= 0}
         found = {number: each[0].union(*each) for number, each in self.endings.items() if all(each)}
+        self.iterations += bool(came)
         self._advance(came.values())
         self.endings.clear()
         self.targets.clear()
@@ -81,16 +89,20 @@ class Passes:
     def is_zero(self, number: int) -> bool:
         """Was exactly 0 all that came to a Variable, in each iteration so far?"""
         known = self.leaves.get(number)
-        return known is not None and known.iterations > 0 and known.was_zero
+        return known is not None and known.iterations == self.iterations and known.was_zero
 
     def _advance(self, came: Collection[Leaf]) -> None:
-        measured = [known.largest for known in came]
-        limit = max(FAR_BELOW * max(measured, default=0.0), SMALL)
+        limit = _limit([known.largest for known in came])
         for known in came:
             known.was_zero &= known.largest == 0
             known.was_small &= known.largest <= limit
             known.iterations += 1
             known.largest = -1.0
+
+
+def _limit(measured: Sequence[float]) -> float:
+    # What is at most this is looked at further.
+    return max(FAR_BELOW * max(measured, default=0.0), SMALL)
 
 
 def _largest(gradient: Any) -> float:

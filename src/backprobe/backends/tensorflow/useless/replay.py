@@ -7,6 +7,7 @@ pass on if it were given other numbers.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ ROUNDING = 64
 
 In healthy trainings it is above 5e5: see docs/useless.md.
 """
+FAINT = 1e-3
+"""An operation that passes on less than this share of what it is given is tried with other numbers."""
 BY_CHANCE = "trained"
 """A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
 
@@ -61,7 +64,8 @@ class Seen:
 
     given: Sequence[Any] = ()
     came: bool = False  # was any of that not 0?
-    gave: dict[int, bool] = field(default_factory=dict)  # by the place of an operand: is it exactly 0?
+    gave: dict[int, bool] = field(default_factory=dict)  # by the place of an operand: is it exactly 0, or rounding?
+    hidden: set[int] = field(default_factory=set)  # where that is rounding: it takes away just what comes
 
 
 @dataclass
@@ -128,9 +132,25 @@ class Replay:
             if gradient is None or not (number in self.maker or number in self.leaves):
                 continue
             self.users[number].append((one, at))
-            seen.gave[at] = is_zero(gradient) is True
+            gradient, is_nothing = _dense(gradient), is_zero(gradient) is True
+            seen.gave[at] = is_nothing
+            if seen.came and not is_nothing and self._takes_away(one, at, gradient):
+                seen.gave[at] = True
+                seen.hidden.add(at)
             if number in self.maker:
-                self._add(number, _dense(gradient), one, counts=not seen.gave[at])
+                self._add(number, gradient, one, counts=not is_nothing)
+
+    def _takes_away(self, one: Recorded, at: int, gradient: Any) -> bool:
+        # Is what it passes on rounding, though it passes on other numbers of the same size? Then it removes just these.
+        given = [each for each in self.seen[one].given if each is not None and is_float(each)]
+        size, largest = math.hypot(*map(_norm, given)), max(each.shape.num_elements() for each in given)
+        if one.own_gradient is not None or gradient.shape.num_elements() < largest or _norm(gradient) > FAINT * size:
+            return False
+        drawn = numpy.random.default_rng(0)
+        others = [_drawn_like(each, drawn, True) for each in self.seen[one].given]
+        passed = one.gradients(others)[at]
+        gain = _norm(_dense(passed)) / math.hypot(*(_norm(each) for each in others if each is not None and is_float(each)))
+        return _norm(gradient) <= ROUNDING * _rounding(gradient) * gain * size
 
     def _add(self, number: int, gradient: Any, one: Recorded, counts: bool) -> None:
         if not counts:
@@ -187,6 +207,8 @@ class Replay:
         # Why does an operation pass exactly 0 on to an operand? It is asked again, with other numbers.
         if one.own_gradient is not None:
             return BY_CHANCE
+        if at in self.seen[one].hidden:
+            return CANCELS
         drawn = numpy.random.default_rng(0)
         given = [_drawn_like(each, drawn) for each in self.seen[one].given]
         if not self._passes_zero(one, at, given, one.operation.inputs):
@@ -209,11 +231,12 @@ class Replay:
         return passed is None or is_zero(passed) is True
 
 
-def _drawn_like(gradient: Any, drawn: numpy.random.Generator) -> Any:
+def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = False) -> Any:
     # Other numbers, where it is not 0.
     if gradient is None or not is_float(gradient):
         return gradient
-    return tf.where(gradient != 0, tf.constant(drawn.uniform(0.5, 1.5, gradient.shape), gradient.dtype), gradient)
+    numbers = drawn.normal(size=gradient.shape) if is_signed else drawn.uniform(0.5, 1.5, gradient.shape)
+    return tf.where(gradient != 0, tf.constant(numbers, gradient.dtype), gradient)
 
 
 def _named(one: Recorded) -> str:

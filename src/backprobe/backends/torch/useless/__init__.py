@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
+from backprobe.backends.call_sites import site_at, source_of
 from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, is_wrapped
 from backprobe.backends.torch.trained_names import TrainedNames
@@ -19,6 +21,7 @@ from backprobe.backends.torch.useless.passes import BY_CHANCE, Passes
 from backprobe.backends.torch.useless.steps import Steps
 from backprobe.backends.useless import (
     CANCELS,
+    DROPPED,
     TWICE,
     UNNORMALISED,
     UselessGradients,
@@ -39,7 +42,8 @@ class TorchUselessGradients(UselessGradients):
 
     def listen(self) -> None:
         if torch._C._len_torch_dispatch_stack() == 0:  # else the program's own mode would see what this does
-            self.operations.__enter__()  # type: ignore[no-untyped-call]
+            mode: Any = self.operations  # it has no types
+            mode.__enter__()
             own_modes.count += 1
         self.handles = [
             *self.steps.listen(), register_optimizer_step_pre_hook(self._pause),
@@ -86,6 +90,12 @@ class TorchUselessGradients(UselessGradients):
             if number in numbers:
                 yield of_operation(UNNORMALISED, line(number))
 
+        for at in seen.dropped:
+            site = site_at(*at, ast.expr)
+            if site is not None:
+                place = source_of(at[0].co_filename, site.statement)
+                yield of_operation(DROPPED, place, call=f"`{ast.unparse(site.node)}`")
+
     def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames) -> Iterator[Note]:
         endings = self.passes.found()
         places: dict[Any, list[Tensor]] = defaultdict(list)
@@ -93,12 +103,12 @@ class TorchUselessGradients(UselessGradients):
             each = endings.get(id(one), set())
             codes = {ending.code for ending in each}
             if not each or BY_CHANCE in codes or not (CANCELS in codes or self.passes.is_zero(one)):
-                continue
+                continue  # nothing arrives, and it is not known why
             code = CANCELS if CANCELS in codes else max(codes)
             first = max((ending for ending in each if ending.code == code), key=lambda ending: ending.number)
             places[code, first.operation, self.operations.line(first.number)].append(one)
         for (code, operation, line), those in places.items():
-            yield of_parameters(code, [*map(names.of, those)], operation, line)
+            yield of_parameters(code, [*map(names.of, those)], operation, line, self.passes.iterations)
 
     def _of_steps(self) -> Iterator[Note]:
         for optimizer, step in self.steps.without_effect():

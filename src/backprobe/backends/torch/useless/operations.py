@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprobe.backends.call_sites import Instruction
+from backprobe.backends.result_uses import dropping
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.torch.unaccounted_nodes import now
@@ -27,7 +29,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
     """Looks at each operation that keeps a history, as it runs, and changes nothing."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        made: Any = super().__init__  # it has no types
+        made()
         self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
         self.pointwise: dict[Any, bool] = {}
         self.is_paused = False
@@ -41,6 +44,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
     def begin(self) -> None:
         """An iteration begins."""
         self.shapes, self.distributions = Shapes(), Distributions()
+        self.dropped: dict[Instruction, None] = {}  # those that drop the result of an operation
         if len(self.lines) > MOST:
             self.lines.clear()
 
@@ -61,9 +65,9 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
         return result
 
     def _look(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
-        number = now() - 1
+        number, calling = now() - 1, sys._getframe(2)
         if number not in self.lines:
-            frame = next(users_frames(sys._getframe(2)), None)
+            frame = next(users_frames(calling), None)
             if frame is not None:
                 self.lines[number] = frame.f_code.co_filename, frame.f_lineno
         made = result[0] if isinstance(result, tuple) and result else result
@@ -75,6 +79,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
         is_pointwise = self.pointwise.get(function)
         if is_pointwise is None:
             is_pointwise = self.pointwise[function] = torch.Tag.pointwise in function.tags
+        if calling.f_lasti in dropping(calling.f_code) and _makes_another(function, given, made):
+            self.dropped[calling.f_code, calling.f_lasti] = None
         self.shapes.look(is_pointwise, given, made, number)
         if not is_pointwise:
             self.distributions.look(given, made, number)
@@ -91,6 +97,12 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield value
         elif isinstance(value, list | tuple):
             yield from (one for one in value if isinstance(one, Tensor))
+
+
+def _makes_another(function: Any, given: Sequence[Tensor], made: Tensor) -> bool:
+    # Does it make a tensor with a history that lies nowhere yet, and write to none?
+    is_new = not function._schema.is_mutable and made.data_ptr() not in map(Tensor.data_ptr, given)
+    return is_new and any(one.requires_grad for one in given)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,18 +1,18 @@
 """The way back of gradients that come to nothing: exactly 0 at one operation, or cancelled.
 
-Two iterations are needed. In the first, what comes to each leaf is measured alone. Where that is exactly 0, or far
-below the others, the next iterations look at each node between the loss and these leaves.
+Each node between the loss and the leaves is looked at. Of a large graph this is done from the second iteration on,
+and for those leaves alone to which exactly 0 came before, or far less than to the others.
 """
 
 from __future__ import annotations
 
+import math
 import re
-import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from weakref import ref
 
@@ -26,14 +26,20 @@ from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO
 
 FAR_BELOW = 1e-4
-"""Of the median of the largest numbers of all leaves: what comes to a leaf is looked at further if it is below that."""
+"""Of the largest number that comes to any leaf: what comes to a leaf is looked at further if it is all below that."""
+FAINT = 1e-3
+"""A node that gives less than this share of what it is given is tried in the next iteration."""
 ROUNDING = 64
 """Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
 
 In healthy trainings it is above 5e5: see docs/useless.md.
 """
+NOTHING = -1.0
+"""The largest number of a leaf that no pass of an iteration has come to yet."""
 MOST = 20_000
 """The nodes of the largest graph that is looked at."""
+SMALL, SMALL_NODES = 1_000_000, 2_000
+"""The elements of the leaves and the nodes of a graph that is looked at whole in each iteration, also the first."""
 BY_CHANCE = "trained"
 """A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
 
@@ -43,8 +49,8 @@ class Leaf:
     """What came to a leaf, over the iterations in which a pass came to it."""
 
     tensor: ref[Tensor]
-    largest: float = 0.0  # of its numbers in this iteration, whatever their sign
-    iterations: int = 0  # before this one in which a pass came to it
+    largest: float = NOTHING  # of its numbers in this iteration, whatever their sign
+    iterations: int = 0  # before this one, in which a pass came to it
     was_zero: bool = True  # in all of these
     was_small: bool = True  # far below the others, in all of these
 
@@ -63,6 +69,14 @@ class Seen:
     smaller: set[int] = field(default_factory=set)  # the places of the edges with fewer elements
     has_zero: bool = False  # does it multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
+    norm: float = 0.0  # of what it was given
+    gains: Mapping[int, float] = field(default_factory=dict)  # by place, of random numbers: see ``_tried``
+    faint: set[int] = field(default_factory=set)  # the places where it gave next to nothing of what it was given
+    hidden: set[int] = field(default_factory=set)  # those where that is rounding: it takes away just what comes
+
+    def is_over(self, at: int) -> bool:
+        """Is what it gave at this place 0, or rounding?"""
+        return self.gave.get(at, False) or at in self.hidden
 
 
 @dataclass
@@ -100,27 +114,51 @@ class Ending:
 class Pass:
     """One call of ``backward()`` or ``autograd.grad``."""
 
-    def __init__(self, roots: Sequence[Node]) -> None:
-        self.roots = roots
+    def __init__(self, roots: Sequence[Node], faint: Collection[tuple[int, str]] = ()) -> None:
+        self.roots, self.tried = roots, faint
         nodes = graph.all_nodes(roots)
         self.numbers = {node._sequence_nr() for node in nodes}
-        self.leaves = {node: node.variable for node in nodes if node.name() == LEAF}  # type: ignore[attr-defined]  # as in graph.py
+        self.leaves = {node: graph.leaves([node])[0] for node in nodes if node.name() == LEAF}
         self.nodes = nodes if len(nodes) <= MOST else []
+        self.is_small = len(nodes) <= SMALL_NODES and sum(leaf.numel() for leaf in self.leaves.values()) <= SMALL
         self.seen: dict[Node, Seen] = {}
         self.sums: dict[Key, Sum] = {}
         self.handles: list[Any] = []
 
-    def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor]) -> None:
-        """Measure what comes to the leaves, and look at each node on the way to these."""
+    def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
+        """Measure what comes to the leaves, and look at each node on the way to these; to all if it is None."""
         for node, leaf in self.leaves.items():
             self.handles.append(node.register_prehook(partial(_take, arrived, leaf)))
-        wanted = {id(leaf) for leaf in leaves}
+        wanted = self.reached if leaves is None else {id(leaf) for leaf in leaves}
+        places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
         for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
             if node.name() != LEAF:
                 self.seen[node] = Seen()
-                self.handles += [
-                    node.register_prehook(partial(self._given, node)), node.register_hook(partial(self._gave, node))
-                ]  # fmt: skip
+                is_tried = places[node] in self.tried and not graph.is_custom(node)
+                given, gave = partial(self._given, node, is_tried), partial(self._gave, node)
+                self.handles += [node.register_prehook(self._guarded(given)), node.register_hook(self._guarded(gave))]
+
+    def _guarded(self, hook: Callable[..., None]) -> Callable[..., None]:
+        # The program's backward goes on whatever becomes of a hook; then no more is said of the pass.
+        def guarded(*gradients: Any) -> None:
+            try:
+                if not self.is_spoiled:
+                    hook(*gradients)
+            except Exception:  # noqa: BLE001  # whatever a node of an unknown kind may raise
+                self.is_spoiled = True
+
+        return guarded
+
+    is_spoiled = False
+
+    def faint(self) -> set[tuple[int, str]]:
+        """The places of the nodes in the graph that give next to nothing of what they are given, with their names."""
+        return {(at, node.name()) for at, node in enumerate(self.nodes) if node in self.seen and self.seen[node].faint}
+
+    @cached_property
+    def reached(self) -> set[int]:
+        """The leaves, by identity."""
+        return {id(leaf) for leaf in self.leaves.values()}
 
     def _leading(self, ends: set[Node]) -> list[Node]:
         users: dict[Node, list[Node]] = defaultdict(list)
@@ -135,7 +173,7 @@ class Pass:
             pending += new
         return [node for node in self.nodes if node in found]
 
-    def _given(self, node: Node, gradients: Sequence[Tensor | None]) -> None:
+    def _given(self, node: Node, is_tried: bool, gradients: Sequence[Tensor | None]) -> None:
         # About to run: afterwards it has nothing saved any longer.
         seen = self.seen[node]
         plain = [one for one in gradients if one is not None and _is_plain(one)]
@@ -143,6 +181,9 @@ class Pass:
         seen.size = max((one.numel() for one in plain), default=0)
         if not seen.came:
             return
+        seen.norm = math.hypot(*map(_norm, plain))
+        if is_tried:
+            seen.gains = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
                 seen.has_trained_zero |= tensor.requires_grad
@@ -154,8 +195,13 @@ class Pass:
             if gradient is None or follower is None or not _is_plain(gradient):
                 continue
             seen.gave[at] = not _largest(gradient)
+            size = _norm(gradient)
             if gradient.numel() < seen.size:
                 seen.smaller.add(at)
+            elif size <= FAINT * seen.norm:
+                seen.faint.add(at)
+            if at in seen.gains and size <= ROUNDING * torch.finfo(gradient.dtype).eps * seen.gains[at] * seen.norm:
+                seen.hidden.add(at)
             if follower.name() == LEAF or seen.gave[at] or not gradient.is_floating_point():
                 continue
             key, own, number = (follower, place), gradient.detach(), node._sequence_nr()
@@ -194,7 +240,7 @@ class Pass:
             node = pending.pop()
             seen = self.seen.get(node)
             for at, (follower, place) in enumerate(node.next_functions):
-                is_over = (follower, place) in cancelled or (seen is not None and seen.gave.get(at, False))
+                is_over = (follower, place) in cancelled or (seen is not None and seen.is_over(at))
                 if follower is not None and not is_over and follower not in found:
                     found.add(follower)
                     pending.append(follower)
@@ -210,7 +256,7 @@ class Pass:
                 seen = self.seen[user]
                 if (node, place) in cancelled:
                     yield Ending(CANCELS, _operation(node), self.sums[node, place].number)
-                elif at in seen.gave and seen.gave[at] and seen.came:
+                elif seen.is_over(at) and seen.came:
                     yield Ending(_why(seen, at), _operation(user), user._sequence_nr())
                 elif at in seen.gave and user not in visited:
                     visited.add(user)
@@ -221,16 +267,31 @@ def _factors(node: Node) -> Iterator[Tensor]:
     # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
     for name in dir(node):
         held = getattr(node, name) if name.startswith("_raw_saved_") else ()
-        for raw in held if isinstance(held, tuple | list) else (held,):
-            if getattr(raw, "unpack_hook", None) is not None or not isinstance(getattr(raw, "data", None), Tensor):
-                return  # nothing of this node is unpacked
-        if not held:
+        raw = held if isinstance(held, tuple | list) else (held,)
+        if not raw or any(getattr(one, "unpack_hook", None) is not None for one in raw):
             continue
         with suppress(RuntimeError):  # of what was written since
-            saved = getattr(node, name.replace("_raw", "", 1))
+            saved = getattr(node, name.replace("_raw", "", 1), raw and [one.data for one in raw])
             for one in saved if isinstance(saved, tuple | list) else (saved,):
                 if isinstance(one, Tensor) and one.grad_fn is not node and one.is_floating_point() and _is_plain(one):
                     yield one
+
+
+def _tried(node: Node, gradients: Sequence[Tensor | None]) -> Mapping[int, float]:
+    # An experiment: how large is what a node gives of random numbers, as a share of these? It is linear in them.
+    with torch.no_grad(), torch._C._DisableTorchDispatch():
+        given = [None if one is None else _random(one) for one in gradients]
+        size = math.hypot(*(_norm(one) for one in given if one is not None))
+        call: Any = node
+        made = call(*given)
+        made = made if isinstance(made, tuple) else (made,)
+        return {at: gain for at, one in enumerate(made) if isinstance(one, Tensor) and (gain := _norm(one) / size)}
+
+
+def _random(like: Tensor) -> Tensor:
+    # From a generator of its own: the program's random numbers stay as they are.
+    generator = torch.Generator(like.device).manual_seed(0)
+    return torch.randn(like.shape, generator=generator, device=like.device).to(like.dtype)
 
 
 def _operation(node: Node) -> str:
@@ -242,6 +303,8 @@ def _why(seen: Seen, at: int) -> str:
     # Why does a node give exactly 0 at one of its edges?
     if seen.has_trained_zero:
         return BY_CHANCE
+    if at in seen.hidden:
+        return CANCELS
     if seen.has_zero:
         return TIMES_ZERO
     return BY_CHANCE if at in seen.smaller else FLAT
@@ -258,36 +321,34 @@ class Passes:
     def __init__(self) -> None:
         self.leaves: dict[int, Leaf] = {}  # by identity
         self.passes: list[Pass] = []  # of this iteration
+        self.iterations = 0  # so far that had a pass
+        self.faint: dict[int, set[tuple[int, str]]] = {}  # of the passes of the last iteration, by their order
 
     def begins(self, roots: Sequence[Node]) -> None:
         """Backward is about to run."""
-        self.passes.append(one := Pass(roots))
-        suspicious = [
-            leaf for known in self.leaves.values() if known.is_suspicious and (leaf := known.tensor()) is not None
-        ]
-        one.listen(self._arrived, suspicious)
+        faint = self.faint.get(len(self.passes), ())
+        self.passes.append(one := Pass(roots, faint))
+        suspicious = (known.tensor() for known in self.leaves.values() if known.is_suspicious)
+        one.listen(self._arrived, None if one.is_small else [leaf for leaf in suspicious if leaf is not None])
 
     def _arrived(self, leaf: Tensor, gradient: Tensor) -> None:
         known = self.leaves.get(id(leaf))
         if known is None or known.tensor() is not leaf:
-            known = self.leaves[id(leaf)] = Leaf(ref(leaf), -1.0)
-        measured = _largest(gradient) if _is_plain(gradient) else float("inf")
-        known.largest = max(known.largest, measured)
+            known = self.leaves[id(leaf)] = Leaf(ref(leaf))
+        known.largest = max(known.largest, _largest(gradient) if _is_plain(gradient) else math.inf)
 
     def found(self) -> dict[int, set[Ending]]:
         """The iteration is over. By identity of a leaf: where its gradients came to nothing, in every pass of it."""
         for one in self.passes:
             one.stop()
-        came = {at: known for at, known in self.leaves.items() if known.largest >= 0}
-        found: dict[int, set[Ending]] = {}
-        for at, known in came.items():
-            if known.is_suspicious:
-                each = [one.endings().get(at, set()) for one in self.passes if at in map(id, one.leaves.values())]
-                if all(each):
-                    found[at] = {*each[0]}.union(*each)
-        self._advance(came.values())
+        self.iterations += bool(self.passes)
+        came = {at for at, known in self.leaves.items() if known.largest >= 0}
+        self._advance()
+        each = [(one.reached, {} if one.is_spoiled else one.endings()) for one in self.passes]
+        self.faint = {at: one.faint() for at, one in enumerate(self.passes)}
         self.passes.clear()
-        return found
+        ends = {at: [endings.get(at, set()) for reached, endings in each if at in reached] for at in came}
+        return {at: set().union(*those) for at, those in ends.items() if all(those)}
 
     @property
     def numbers(self) -> set[int]:
@@ -297,16 +358,16 @@ class Passes:
     def is_zero(self, leaf: Tensor) -> bool:
         """Was exactly 0 all that came to a leaf, in each iteration so far?"""
         known = self.leaves.get(id(leaf))
-        return known is not None and known.tensor() is leaf and known.iterations > 0 and known.was_zero
+        return known is not None and known.tensor() is leaf and known.iterations == self.iterations and known.was_zero
 
-    def _advance(self, came: Iterable[Leaf]) -> None:
-        measured = [known.largest for known in came]
-        limit = FAR_BELOW * statistics.median(measured) if measured else 0.0
+    def _advance(self) -> None:
+        came = [known for known in self.leaves.values() if known.largest >= 0]
+        limit = FAR_BELOW * max([known.largest for known in came], default=0.0)
         for known in came:
             known.was_zero &= known.largest == 0
             known.was_small &= known.largest <= limit
             known.iterations += 1
-            known.largest = -1.0
+            known.largest = NOTHING
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -315,10 +376,10 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _largest(tensor: Tensor) -> float:
     # Of the numbers of a tensor, whatever their sign: 0 where it is 0 everywhere.
-    with torch.no_grad():
-        return float(torch.linalg.vector_norm(tensor.detach(), float("inf"))) if tensor.numel() else 0.0
+    with torch.no_grad(), torch._C._DisableTorchDispatch():
+        return float(torch.linalg.vector_norm(tensor, math.inf)) if tensor.numel() else 0.0
 
 
 def _norm(tensor: Tensor) -> float:
-    with torch.no_grad():
-        return float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.float64))
+    with torch.no_grad(), torch._C._DisableTorchDispatch():
+        return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))

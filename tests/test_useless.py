@@ -1,0 +1,421 @@
+"""Gradients of scripts that are there, and useless: each fact in several forms, and healthy programs that look like it.
+
+The line with ``# <- here`` is the one that must be named.
+"""
+
+import contextlib
+import io
+import json
+import runpy
+import textwrap
+
+import pytest
+import torch
+
+from backprobe.backends.torch import own_modes
+from backprobe.backends.torch.useless.distributions import Distributions
+from backprobe.backends.torch.useless.operations import Operations
+from backprobe.backends.torch.useless.shapes import Shapes
+from commands import in_folder, invoked
+
+BEGIN = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+torch.manual_seed(0)
+"""
+END = "    opt.zero_grad(); loss.backward(); opt.step()\n"
+NET = """\
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, {}))
+opt = torch.optim.SGD(net.parameters(), 1e-2)
+"""
+LOOP = "for step in range(3):\n"
+DATA = "    x, y, t = torch.randn(16, 8), torch.randn(16), torch.randint(0, 4, (16,))\n"
+
+
+def looped(setup, body, end=END):
+    """A training of three iterations."""
+    return BEGIN + textwrap.dedent(setup) + LOOP + DATA + textwrap.indent(textwrap.dedent(body), "    ") + end
+
+
+def net(outputs, body):
+    return looped(NET.format(outputs), body)
+
+
+FAULTY = {
+    "outer: a target of one dimension": ("outer_product", net(1, "loss = (net(x) - y).pow(2).mean()  # <- here\n")),
+    "outer: in a loss of the library": (
+        "outer_product", "import warnings\nwarnings.simplefilter('ignore')\n"
+        + net(1, "loss = F.l1_loss(net(x), y)  # <- here\n")),
+    "outer: weights of samples": ("outer_product", net(4, """\
+        each = F.cross_entropy(net(x), t, reduction="none")
+        weight = torch.rand(16, 1)
+        weighted = each * weight  # <- here
+        loss = weighted.sum() / 16
+        """)),
+    "outer: a result with its own name, and a log": ("outer_product", net(1, """\
+        error = y - net(x)  # <- here
+        loss = F.softplus(error.abs()).mean()
+        """)),
+    "twice: a model that ends in softmax": ("distribution_twice", net(4, """\
+        p = net(x).softmax(-1)
+        loss = F.cross_entropy(p, t)  # <- here
+        """)),
+    "twice: along another dimension": ("distribution_twice", net(4, """\
+        p = net(x).T.softmax(0)
+        q = torch.softmax(p, 0)  # <- here
+        loss = -q.T.gather(1, t[:, None]).log().mean()
+        """)),
+    "twice: by hand": ("distribution_twice", net(4, """\
+        e = net(x).exp()
+        p = e / e.sum(-1, keepdim=True)
+        loss = F.nll_loss(F.log_softmax(p, -1), t)  # <- here
+        """)),
+    "no log-probabilities: raw logits": ("not_log_probabilities", net(4, "loss = F.nll_loss(net(x), t)  # <- here\n")),
+    "no log-probabilities: probabilities": (
+        "not_log_probabilities", net(4, "loss = F.nll_loss(net(x).softmax(-1), t)  # <- here\n")),
+    "no log-probabilities: normalised over the batch": (
+        "not_log_probabilities", net(4, "loss = nn.NLLLoss()(F.log_softmax(net(x), dim=0), t)  # <- here\n")),
+    "no log-probabilities: with weights": (
+        "not_log_probabilities",
+        net(4, "loss = F.nll_loss(net(x), t, weight=torch.tensor([1., 2., 1., 3.]))  # <- here\n")),
+    "flat: clamped": ("zero_flat", looped("""\
+        w, s = nn.Parameter(torch.randn(8)), nn.Parameter(torch.tensor(-3.0))
+        opt = torch.optim.SGD([w, s], 1e-2)
+        """, """\
+        scale = s.clamp(min=0.1)  # <- here
+        loss = (scale * (x @ w) - y).pow(2).mean()
+        """)),
+    "flat: a dead unit before the head": ("zero_flat", looped("""\
+        enc, head = nn.Linear(8, 4), nn.Linear(4, 1)
+        nn.init.constant_(enc.bias, -100.0)
+        opt = torch.optim.SGD([*enc.parameters(), *head.parameters()], 1e-2)
+        """, """\
+        h = enc(x).relu()  # <- here
+        loss = (head(h)[:, 0] - y).pow(2).mean()
+        """)),
+    "flat: rounded": ("zero_flat", looped("""\
+        w, b = nn.Parameter(torch.randn(8)), nn.Parameter(torch.zeros(()))
+        opt = torch.optim.Adam([w, b], 1e-2)
+        """, """\
+        shift = torch.round(b)  # <- here
+        loss = (x @ w + shift - y).pow(2).mean()
+        """)),
+    "flat: softmax over one": ("zero_flat", looped("""\
+        score, out = nn.Linear(8, 1), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*score.parameters(), *out.parameters()], 1e-2)
+        """, """\
+        a = score(x).softmax(-1)  # <- here
+        loss = (out(a * x)[:, 0] - y).pow(2).mean()
+        """)),
+    "times 0: a mask": ("zero_times_zero", looped("""\
+        a, b = nn.Linear(8, 1), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*a.parameters(), *b.parameters()], 1e-2)
+        """, """\
+        gate = torch.zeros(16)
+        second = gate * b(x)[:, 0]  # <- here
+        loss = (a(x)[:, 0] + second - y).pow(2).mean()
+        """)),
+    "cancels: over its own sum": ("cancels", looped("""\
+        score, out = nn.Linear(8, 1), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*score.parameters(), *out.parameters()], 1e-2)
+        """, """\
+        a = score(x).exp()
+        a = a / a.sum(-1, keepdim=True)  # <- here
+        loss = (out(a * x)[:, 0] - y).pow(2).mean()
+        """)),
+    "cancels: added and taken away": ("cancels", looped("""\
+        enc, out = nn.Linear(8, 8), nn.Linear(8, 1)
+        opt = torch.optim.SGD([*enc.parameters(), *out.parameters()], 1e-2)
+        """, """\
+        r = enc(x)
+        rest = x - r
+        h = r + rest  # <- here
+        loss = (out(h)[:, 0] - y).pow(2).mean()
+        """)),
+    "cancels: before a centering of one": ("cancels", looped("""\
+        p = nn.Parameter(torch.randn(8, 1)); out = nn.Linear(8, 1)
+        opt = torch.optim.SGD([p, *out.parameters()], 1e-2)
+        """, """\
+        c = p.sin()
+        c = c - c.mean(1, keepdim=True)  # <- here
+        loss = (out(x + c[:, 0])[:, 0] - y).pow(2).mean()
+        """)),
+    "cancels: what softmax takes away": ("cancels", looped("""\
+        gate, out = nn.Linear(8, 4), nn.Linear(8, 4)
+        opt = torch.optim.SGD([*gate.parameters(), *out.parameters()], 1e-2)
+        """, """\
+        p = gate(x).softmax(-1)  # <- here
+        balance = 4 * p.mean(0).sum()
+        loss = F.cross_entropy(out(x), t) + 0.1 * balance
+        """)),
+    "dropped: a sum": ("result_dropped", net(4, """\
+        loss = F.cross_entropy(net(x), t)
+        loss.add(0.1 * net[0].weight.pow(2).sum())  # <- here
+        """)),
+    "dropped: an operator": ("result_dropped", net(4, """\
+        loss = F.cross_entropy(net(x), t)
+        loss + 0.1 * net[0].weight.pow(2).sum()  # <- here
+        """)),
+    "dropped: over several lines": ("result_dropped", net(4, """\
+        h = net(x)
+        torch.nn.functional.normalize(h)
+        torch.clamp(  # <- here
+            h, -1.0, 1.0,
+        )
+        loss = F.cross_entropy(h, t)
+        """)),
+    "steps: bfloat16": ("step_without_effect", looped("""\
+        net = nn.Linear(8, 1).bfloat16()
+        opt = torch.optim.SGD(net.parameters(), 1e-6)
+        """, "loss = (net(x.bfloat16())[:, 0] - y.bfloat16()).pow(2).mean()\n",
+        "    opt.zero_grad(); loss.backward()\n    opt.step()  # <- here\n")),
+    "steps: far below rounding": ("step_without_effect", looped("""\
+        net = nn.Linear(8, 1)
+        opt = torch.optim.Adam(net.parameters(), 1e-12)
+        """, "loss = (net(x)[:, 0] - y).pow(2).mean()\n",
+        "    opt.zero_grad(); loss.backward()\n    opt.step()  # <- here\n")),
+}  # fmt: skip
+
+HEALTHY = {
+    "results that nobody wants": net(4, """\
+        net(torch.zeros(1, 8))
+        h = net(x)
+        h.detach()
+        h.add_(0.0)
+        h.norm().item()
+        torch.relu_(h)
+        loss = F.cross_entropy(h, t)
+        """),
+    "words that carry on a state, updated by hand": BEGIN + textwrap.dedent("""\
+        rnn, head, h = nn.GRU(4, 8), nn.Linear(8, 3), torch.zeros(1, 2, 8)
+        for step in range(3):
+            for p in (*rnn.parameters(), *head.parameters()):
+                p.grad = None
+            h = h.detach()
+            out, h = rnn(torch.randn(5, 2, 4), h)
+            loss = F.cross_entropy(head(out).flatten(0, 1), torch.randint(0, 3, (10,)))
+            loss.backward()
+            with torch.no_grad():
+                for p in (*rnn.parameters(), *head.parameters()):
+                    p.add_(p.grad, alpha=-0.1)
+        """),
+    "clusters that a batch does not use": BEGIN + textwrap.dedent("""\
+        emb = nn.Embedding(30, 64)
+        head = nn.AdaptiveLogSoftmaxWithLoss(64, 30, [10, 20])
+        opt = torch.optim.SGD([*emb.parameters(), *head.parameters()], 0.1)
+        for step in range(3):
+            t = torch.arange(4) if step == 0 else torch.arange(0, 30, 3)
+            loss = head(emb(t), t).loss
+            opt.zero_grad(); loss.backward(); opt.step()
+        """),
+    "a saturated loss": net(4, "loss = F.cross_entropy(12 * F.one_hot(t, 4) + net(x), t)\n"),
+    "a function of its own": BEGIN + textwrap.dedent("""\
+        class Square(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return x * x
+
+            @staticmethod
+            def backward(ctx, gradient):
+                x, = ctx.saved_tensors
+                return 2 * x * gradient
+
+        net = nn.Linear(8, 1)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        for step in range(3):
+            loss = Square.apply(net(torch.randn(4, 8))).mean()
+            opt.zero_grad(); loss.backward(); opt.step()
+        """),
+    "LoRA": looped("""\
+        base, A, B = nn.Linear(8, 4), nn.Parameter(torch.randn(2, 8)), nn.Parameter(torch.zeros(4, 2))
+        base.requires_grad_(False)
+        opt = torch.optim.SGD([A, B], 0.0)
+        """, "loss = F.cross_entropy(base(x) + x @ A.T @ B.T, t)\n"),
+    "a residual gate that begins at 0": looped("""\
+        f, gate, head = nn.Linear(8, 8), nn.Parameter(torch.zeros(())), nn.Linear(8, 4)
+        opt = torch.optim.SGD([*f.parameters(), gate, *head.parameters()], 0.0)
+        """, "loss = F.cross_entropy(head(x + gate * f(x)), t)\n"),
+    "pairwise distances": net(4, """\
+        z = net(x)
+        apart = (z[:, None] - z[None]).pow(2).sum(-1)
+        loss = torch.exp(-apart).mean()
+        """),
+    "a kernel of one dimension, asked for": net(1, """\
+        z = net(x)
+        loss = (z - z.T).abs().mean()
+        """),
+    "all pairs, by unsqueeze": net(1, """\
+        s = net(x).squeeze(-1)
+        loss = F.softplus(-(s.unsqueeze(0) - s.unsqueeze(1))).mean()
+        """),
+    "kept dimensions": net(4, """\
+        z = net(x)
+        z = (z - z.mean(0)) / (z.std(0, keepdim=True) + 1e-5)
+        loss = (z * y[:, None]).pow(2).mean()
+        """),
+    "softmax of weights that begin equal": looped("""\
+        w, out = nn.Parameter(torch.ones(4) / 4), nn.Linear(8, 4)
+        opt = torch.optim.SGD([w, *out.parameters()], 1e-2)
+        """, "loss = F.cross_entropy(out(x) * w.softmax(0), t)\n"),
+    "mixtures in log-probabilities": net(4, """\
+        p = 0.9 * net(x).softmax(-1) + 0.1 / 4
+        loss = F.nll_loss(p.log(), t)
+        """),
+    "ignored targets": net(4, """\
+        t[:3] = -100
+        loss = F.cross_entropy(net(x), t, ignore_index=-100)
+        """),
+    "Q-values": net(4, """\
+        q = net(x).gather(1, t[:, None])[:, 0]
+        loss = F.smooth_l1_loss(q, y)
+        """),
+    "a warm-up from nothing": looped("""\
+        net = nn.Linear(8, 4)
+        opt = torch.optim.Adam(net.parameters(), 1.0)
+        warm = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 1e-12 * (step + 1))
+        """, "loss = F.cross_entropy(net(x), t)\n", END + "    warm.step()\n"),
+    "a layer that is dead for one batch": looped("""\
+        enc, head = nn.Linear(8, 4), nn.Linear(4, 4)
+        opt = torch.optim.SGD([*enc.parameters(), *head.parameters()], 1e-2)
+        """, """\
+        x = x - 1000 * (step == 0) * enc.weight.detach().sign()[0]
+        loss = F.cross_entropy(head(enc(x)[:, :1].relu() * torch.ones(4) + enc(x) * (step > 0)), t)
+        """),
+    "a bias before a normalisation": looped("""\
+        net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
+        opt = torch.optim.SGD(net.parameters(), 1e-2)
+        """, "loss = F.cross_entropy(net(x), t)\n"),
+    "attention with a mask": looped("""\
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        net = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        head = nn.Linear(8, 4)
+        opt = torch.optim.AdamW([*net.parameters(), *head.parameters()], 1e-3)
+        """, """\
+        padded = torch.zeros(16, 5, dtype=torch.bool); padded[:, 3:] = True
+        h = net(x[:, None] + torch.randn(16, 5, 8), src_key_padding_mask=padded)
+        loss = F.cross_entropy(head(h[:, 0]), t)
+        """),
+    "float64": net(4, "loss = F.cross_entropy(net.double()(x.double()), t)\n"),
+    "bfloat16 that moves": looped("""\
+        net = nn.Linear(8, 4).bfloat16()
+        opt = torch.optim.SGD(net.parameters(), 0.5)
+        """, "loss = F.cross_entropy(net(x.bfloat16()), t)\n"),
+    "autocast": net(4, """\
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = F.cross_entropy(net(x), t)
+        """),
+    "two losses, one after another": looped("""\
+        gen, dis = nn.Linear(8, 8), nn.Linear(8, 1)
+        og, od = torch.optim.Adam(gen.parameters(), 1e-3), torch.optim.Adam(dis.parameters(), 1e-3)
+        """, """\
+        fake = gen(torch.randn(16, 8))
+        d = F.softplus(-dis(x)).mean() + F.softplus(dis(fake.detach())).mean()
+        od.zero_grad(); d.backward(); od.step()
+        g = F.softplus(-dis(fake)).mean()
+        og.zero_grad(); g.backward(); og.step()
+        """, ""),
+}  # fmt: skip
+
+
+def explained(text, tmp_path, monkeypatch, *options):
+    """The status, the findings and the notes of ``backprobe explain`` of a script."""
+    with in_folder(tmp_path, monkeypatch, {"train.py": text}):
+        code, out, err = invoked("explain", "--json", *options, "train.py")
+    assert own_modes.count == 0 and own_modes.dispatch_modes() == 0
+    assert out, err
+    report = json.loads(out[out.index("{") :])
+    return code, report["findings"], report["notes"]
+
+
+@pytest.mark.parametrize("case", FAULTY)
+def test_a_useless_gradient_is_found_at_its_line(case, tmp_path, monkeypatch):
+    kind, text = FAULTY[case]
+    code, findings, _ = explained(text, tmp_path, monkeypatch)
+    line = next(at for at, one in enumerate(text.splitlines(), 1) if one.endswith("# <- here"))
+    assert code == 1
+    assert (kind, line) in {(one["kind"], one["source"]["line"]) for one in findings}, findings
+    assert {one["kind"] for one in findings} == {kind}
+
+
+@pytest.mark.parametrize("case", HEALTHY)
+def test_nothing_is_said_of_a_healthy_training(case, tmp_path, monkeypatch):
+    code, findings, _ = explained(HEALTHY[case], tmp_path, monkeypatch)
+    assert (code, findings) == (0, [])
+
+
+def test_a_gradient_that_is_zero_in_the_only_iteration_is_a_note(tmp_path, monkeypatch):
+    kind, text = FAULTY["flat: clamped"]
+    code, findings, notes = explained(text.replace("range(3)", "range(1)"), tmp_path, monkeypatch)
+    assert (code, findings) == (0, [])
+    assert [one for one in notes if "clamp" in one and "train.py:9" in one]
+
+
+def test_a_cause_of_all_gradients_that_are_zero_hangs_beneath_them(tmp_path, monkeypatch):
+    text = net(
+        4,
+        """\
+        each = F.cross_entropy(net(x), t, reduction="none")
+        mask = (t > 9).float()
+        loss = (each * mask).sum()
+        """,
+    )
+    code, (root, cause), _ = explained(text, tmp_path, monkeypatch)
+    assert (root["kind"], cause["kind"], cause["cause"]) == ("all_zero", "zero_times_zero", root["headline"])
+    assert (code, cause["source"]["line"]) == (1, 11)
+
+
+def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
+    text = net(4, "loss = F.cross_entropy(net(x), t).div(2)\nprint(loss.item().hex())\n")
+    (tmp_path / "plain.py").write_text(text)
+    with in_folder(tmp_path, monkeypatch, {"train.py": text}):
+        _, out, _ = invoked("explain", "--steps", "3", "train.py")
+        with contextlib.redirect_stdout(io.StringIO()) as plain:
+            runpy.run_path("plain.py")
+    assert out.splitlines()[:3] == plain.getvalue().splitlines()
+
+
+def test_a_mode_of_the_program_sees_what_it_saw(tmp_path, monkeypatch):
+    text = net(4, """\
+        from torch.utils.flop_counter import FlopCounterMode
+        with FlopCounterMode(display=False) as flops:
+            loss = F.cross_entropy(net(x), t)
+        assert flops.get_total_flops() == 2 * 16 * (8 * 16 + 16 * 4), flops.get_total_flops()
+        """)  # fmt: skip
+    assert explained(text, tmp_path, monkeypatch)[:2] == (0, [])
+
+
+def test_an_operation_that_a_mode_gets_a_number_for_runs():
+    two = torch.ones(3, requires_grad=True).div(2).grad_fn._saved_other  # PyTorch hands a mode the number in its place
+    with Operations() as seen:
+        assert two.item() == 2
+    assert seen.failed is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_softmax_is_known_by_its_numbers(dtype, axis):
+    logits = (3 * torch.randn(3, 4, 5)).to(dtype).requires_grad_()
+    p = logits.softmax(axis)
+    seen = Distributions()
+    seen.look([p], p.softmax(axis), 1)
+    seen.look([p], p.log_softmax(axis), 2)
+    seen.look([p], p.softmax((axis + 1) % 3), 3)
+    seen.look([p * 2], (p * 2).softmax(axis), 4)
+    assert seen.twice == {1: "softmax", 2: "log-softmax"}
+
+
+@pytest.mark.parametrize(
+    "one, other, is_found",
+    [((16,), (16, 1), True), ((16, 1), (16,), True), ((5, 5), (5, 5, 1), True),
+     ((5, 7), (5, 5, 1), False), ((16, 1), (1, 16), False),
+     ((16,), (8, 1), False), ((4, 16), (16,), False), ((16, 4), (16, 1), False)],
+)  # fmt: skip
+def test_shapes_that_meet_by_accident(one, other, is_found):
+    seen, a, b = Shapes(), torch.ones(one), torch.ones(other)
+    made = torch.add(a, b)
+    seen.look(True, [a, b], made, 1)
+    seen.look(False, [made], made.mean(), 2)
+    found = [(tuple(map(tuple, each.shapes)), each.is_reduced) for each in seen.found]
+    assert found == [((one, other), True)] * is_found
