@@ -31,8 +31,10 @@ USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL
 class UselessGradients(ABC):
     """Observes the iterations of one program; the tape of each block that records one has it as ``useless``."""
 
-    is_undecided: bool = False
-    """May one more iteration show what the ones so far do not, since they have a part of it?"""
+    @property
+    def is_undecided(self) -> bool:
+        """May one more iteration show what the ones so far do not, since they have a part of it?"""
+        return False
 
     @abstractmethod
     def listen(self) -> None:

@@ -21,14 +21,13 @@ from backprobe.explain import explain
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.probe.request import Request
-from backprobe.recording import BlockRecording
 from backprobe.probe.script_gradients import ScriptGradients
 from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.record.training import Ran
-from backprobe.recording import Recording
+from backprobe.recording import BlockRecording, Recording
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"

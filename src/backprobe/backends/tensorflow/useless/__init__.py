@@ -122,7 +122,8 @@ class TensorflowUselessGradients(UselessGradients):
             first = max((one for one in endings if one.code == code), key=lambda one: one.order)
             places[code, first.operation, first.place].append(number)
         for (code, operation, place), those in places.items():
-            yield of_parameters(code, [label(self.passes.leaves[one].source) for one in those], operation, _line(place), self.passes.iterations)
+            names = [label(self.passes.leaves[one].source) for one in those]
+            yield of_parameters(code, names, operation, _line(place), self.passes.iterations)
 
     def _of_steps(self) -> Iterator[Note]:
         for optimizer, step in self.steps.without_effect():

@@ -54,9 +54,7 @@ class Passes:
             return None
         return [number for number, known in self.leaves.items() if known.is_suspicious]
 
-    def gave(
-        self, targets: Mapping[int, Any], came: Sequence[tuple[Any, Any]], operations: Operations
-    ) -> None:
+    def gave(self, targets: Mapping[int, Any], came: Sequence[tuple[Any, Any]], operations: Operations) -> None:
         """A tape has given gradients of targets, whose own are given with their numbers."""
         self.targets.update(targets)
         given = {}

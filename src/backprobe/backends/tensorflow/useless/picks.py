@@ -66,10 +66,10 @@ class Picks:
         if len(trained) != 1 or not all(map(is_float, one.inputs)):
             return
         x, mask = one.inputs[trained[0]], wide(one.inputs[1 - trained[0]])
-        is_one_hot = bool(((mask == 0) | (mask == 1)).all() and (mask.sum(-1) == 1).all())
-        if is_one_hot and len({*mask.argmax(-1).flat}) > 1 and bool((wide(one.outputs[0]) == mask * wide(x)).all()):
-            if _is_unnormalised(wide(x), near(x)):
-                self.known[identity_of(one.outputs[0])] = Pick(users_place(), 1.0, True)
+        if not ((mask == 0) | (mask == 1)).all() or (mask.sum(-1) != 1).any() or len({*mask.argmax(-1).flat}) < 2:
+            return
+        if bool((wide(one.outputs[0]) == mask * wide(x)).all()) and _is_unnormalised(wide(x), near(x)):
+            self.known[identity_of(one.outputs[0])] = Pick(users_place(), 1.0, is_masked=True)
 
     def _follow(self, one: Operation, numbers: Sequence[int], at: int) -> None:
         beside = [(number, given) for other, (number, given) in enumerate(zip(numbers, one.inputs, strict=True))

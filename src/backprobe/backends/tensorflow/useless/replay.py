@@ -142,14 +142,14 @@ class Replay:
 
     def _takes_away(self, one: Recorded, at: int, gradient: Any) -> bool:
         # Is what it passes on rounding, though it passes on other numbers of the same size? Then it removes just these.
-        given = [each for each in self.seen[one].given if each is not None and is_float(each)]
+        given = [*filter(_is_gradient, self.seen[one].given)]
         size, largest = math.hypot(*map(_norm, given)), max(each.shape.num_elements() for each in given)
         if one.own_gradient is not None or gradient.shape.num_elements() < largest or _norm(gradient) > FAINT * size:
             return False
         drawn = numpy.random.default_rng(0)
         others = [_drawn_like(each, drawn, True) for each in self.seen[one].given]
         passed = one.gradients(others)[at]
-        gain = _norm(_dense(passed)) / math.hypot(*(_norm(each) for each in others if each is not None and is_float(each)))
+        gain = _norm(_dense(passed)) / math.hypot(*map(_norm, filter(_is_gradient, others)))
         return _norm(gradient) <= ROUNDING * _rounding(gradient) * gain * size
 
     def _add(self, number: int, gradient: Any, one: Recorded, counts: bool) -> None:
@@ -179,7 +179,9 @@ class Replay:
         found, pending = set(self.targets), [*self.targets]
         while pending:
             one = self.maker.get(pending.pop())
-            for at, is_none in self.seen[one].gave.items() if one in self.seen else ():
+            if one is None or one not in self.seen:
+                continue
+            for at, is_none in self.seen[one].gave.items():
                 number = one.numbers[at]
                 if not is_none and number not in cancelled and number not in found:
                     found.add(number)
@@ -231,9 +233,13 @@ class Replay:
         return passed is None or is_zero(passed) is True
 
 
+def _is_gradient(given: Any) -> bool:
+    return given is not None and is_float(given)
+
+
 def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = False) -> Any:
     # Other numbers, where it is not 0.
-    if gradient is None or not is_float(gradient):
+    if not _is_gradient(gradient):
         return gradient
     numbers = drawn.normal(size=gradient.shape) if is_signed else drawn.uniform(0.5, 1.5, gradient.shape)
     return tf.where(gradient != 0, tf.constant(numbers, gradient.dtype), gradient)

@@ -60,7 +60,7 @@ class Shapes:
             self._stretch(one, numbers, shape, number)
 
     def _is_asked(self, one: Operation, numbers: Sequence[int], shape: Shape) -> bool:
-        # Are dimensions of size 1 inserted, kept or moved here, or in an operand that this one takes element by element?
+        # Are dimensions of size 1 inserted, kept or moved, here or in an operand that this takes element by element?
         given, is_first = shape_of(one.inputs[0]) if one.inputs else (), len(one.floats) < 2
         if is_first and prod(given) == prod(shape) and (
             shape.count(1) > given.count(1) or (len(given) == len(shape) and given != shape)
