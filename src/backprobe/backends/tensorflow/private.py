@@ -128,10 +128,10 @@ def also_hearing(
     """
 
     def noting(
-        following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, gradient: Any, *rest: Any, **named: Any
+        following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any
     ) -> Any:  # fmt: skip
-        own_gradient(kind, outputs, inputs, gradient)
-        return following(kind, outputs, inputs, gradient, *rest, **named)
+        own_gradient(kind, outputs, inputs, rest[0] if rest else named["backward_function"])
+        return following(kind, outputs, inputs, *rest, **named)
 
     thread = context.context()
     with listening(record, "record_operation", noting):
