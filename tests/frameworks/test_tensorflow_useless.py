@@ -224,7 +224,7 @@ model.fit(x, y, batch_size=16, verbose=0)
     "each with all others, then a weighted sum": looped(1, """\
         hills = tf.exp(-tf.square(net(x) - y))
         loss = tf.reduce_mean(tf.square(head(hills) - column))
-        """, "net.trainable_variables + head.trainable_variables", "head = layers.Dense(1)\nhead(tf.zeros([16, 16]))\n"),
+        """, "net.trainable_variables + head.trainable_variables", "head = layers.Dense(1)\nhead(y * column)\n"),
     "a linear layer by hand of as many units as samples": looped(1, """\
         loss = tf.reduce_mean(tf.square(column * w + b - tf.ones([16, 16])))
         """, "[w, b]", "w, b = tf.Variable(tf.ones([16])), tf.Variable(tf.ones([16]))\n"),

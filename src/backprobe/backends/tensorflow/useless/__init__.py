@@ -50,7 +50,7 @@ class TensorflowUselessGradients(UselessGradients):
     @contextmanager
     def observing(self, log: OperationLog) -> Iterator[None]:
         """Within this context, an iteration runs and is logged."""
-        self.operations.begin(log, self.passes.suspicious())
+        self.operations.begin(log, self.passes.suspicious(), not self.passes.has_zero)
         with self.operations.listening():
             yield
 

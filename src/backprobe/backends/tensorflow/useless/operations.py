@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import tensorflow as tf
@@ -12,7 +13,7 @@ import tensorflow as tf
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.cuts import users_place
 from backprobe.backends.tensorflow.operation_log import OperationLog
-from backprobe.backends.tensorflow.private import identity_of, is_stopped
+from backprobe.backends.tensorflow.private import identity_of, is_stopped, shape_of
 from backprobe.backends.tensorflow.useless.distributions import Distributions
 from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation
 from backprobe.backends.tensorflow.useless.picks import Picks
@@ -23,8 +24,8 @@ from backprobe.source.user_code import package
 
 MOST = 20_000
 """The operations that are kept in one iteration."""
-SMALL = 2_000
-"""Those of a program that is small enough to be looked at whole in its first iteration."""
+SMALL, SMALL_ELEMENTS = 2_000, 5_000_000
+"""Those of a small program, and the elements of what they make: going through them once more takes no time there."""
 UNDONE = "Softmax"
 """The kind of operation that Keras leaves out in a graph, where a loss is given what it has made."""
 
@@ -37,13 +38,16 @@ class Operations:
         self.is_off = self.is_backward = False
         self.begin(OperationLog(), ())
 
-    def begin(self, log: OperationLog, suspicious: Collection[int] | None) -> None:
-        """An iteration begins. What is computed from suspicious Variables is kept; from all if that is None."""
+    def begin(self, log: OperationLog, suspicious: Collection[int] | None, is_brief: bool = False) -> None:
+        """An iteration begins. What is computed from suspicious Variables is kept; from all if that is None.
+
+        Where it ``is_brief``, that is done for small programs alone.
+        """
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
         self.distributions = Distributions(self._is_computed, _is_undone)
         self.picks = Picks(self._is_computed)
-        self.is_whole = suspicious is None
+        self.is_whole, self.is_brief, self.elements = suspicious is None, is_brief, 0
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[Recorded] = []
         self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
@@ -98,12 +102,13 @@ class Operations:
 
     def _keep(self, one: Recorded) -> None:
         self.leading.update(map(identity_of, one.operation.outputs))
-        if len(self.recorded) == (SMALL if self.is_whole else MOST):
+        self.recorded.append(one)
+        self.elements += prod(shape_of(one.operation.outputs[0]))
+        is_large = self.is_brief and (self.elements > SMALL_ELEMENTS or len(self.recorded) > SMALL)
+        if is_large or len(self.recorded) > MOST:
             self.is_whole = False
             self.leading.clear()
             self.recorded.clear()
-        else:
-            self.recorded.append(one)
 
     def _is_held(self, number: int) -> bool:
         # Is it what a Variable holds?

@@ -54,6 +54,11 @@ class Passes:
             return None
         return [number for number, known in self.leaves.items() if known.is_suspicious]
 
+    @property
+    def has_zero(self) -> bool:
+        """Has exactly 0 come to a Variable, in all iterations so far?"""
+        return any(map(self.is_zero, self.leaves))
+
     def gave(self, targets: Mapping[int, Any], came: Sequence[tuple[Any, Any]], operations: Operations) -> None:
         """A tape has given gradients of targets, whose own are given with their numbers."""
         self.targets.update(targets)

@@ -256,7 +256,10 @@ def _dense(gradient: Any) -> Any:
 
 
 def _norm(gradient: Any) -> float:
-    return float(numpy.linalg.norm(gradient.numpy().astype(numpy.float64).reshape(-1)))
+    numbers = gradient.numpy().reshape(-1)
+    if numbers.dtype != numpy.float32 or not (size := float(numpy.linalg.norm(numbers))):
+        size = float(numpy.linalg.norm(numbers.astype(numpy.float64)))  # squares of what is tiny are 0 before
+    return size
 
 
 def _rounding(tensor: Any) -> float:
