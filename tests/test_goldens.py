@@ -43,3 +43,4 @@ def test_the_text_of_a_line_stands_for_its_number(tmp_path):
     assert said(f"at {made}:2: y = 2 ({made}:1), In[2]:4") == "at made.py:*: y = 2 (made.py:[x = 1]), In[2]:*"
     assert said(f"at {made}:1: y = 2") == "at made.py:[x = 1]: y = 2"
     assert said(["one", 2]) == "one\n2"
+    assert said("of norm 0.1234, 1.23457e+06 or 0.125") == "of norm …, … or 0.125"

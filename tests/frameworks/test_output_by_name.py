@@ -13,6 +13,7 @@ from random_programs.compare import LARGEST, Tally, compare, load
 from random_programs.drawn import check_many
 from random_programs.inner import one_of, returning
 from random_programs.interpreter import ARGUMENTS
+from sampled import count, drawn
 
 
 def check_inner(program, framework, path, tally):
@@ -33,6 +34,7 @@ def check_inner(program, framework, path, tally):
     return compare(text, oracle.names.bindings, rec, tally, framework.numpy, inner)
 
 
+@drawn
 def test_any_value_of_random_programs(framework, tmp_path):
     tally = Tally()
 
@@ -43,8 +45,8 @@ def test_any_value_of_random_programs(framework, tmp_path):
             error.add_note(program)
             raise
 
-    check_many(generate, check, 60)
-    assert tally.statuses["ok"] > 100
+    check_many(generate, check, count(80))
+    assert tally.statuses["ok"] > count(100)
 
 
 # JAX: values inside of what is transformed

@@ -14,6 +14,7 @@ from random_programs.compare import LARGEST, Tally, compare, load
 from random_programs.drawn import check_many
 from random_programs.inner import one_of, returning
 from random_programs.interpreter import ARGUMENTS
+from sampled import count, drawn
 
 supports = pytest.mark.supports
 SECTION = "Recordings"
@@ -44,6 +45,7 @@ def check_outputs(program, framework, path, tally):
 
 
 @supports("`of=` a list or dict of outputs: one forward pass, and one backward pass for each", SECTION)
+@drawn
 def test_random_programs_with_several_random_outputs(framework, tmp_path):
     tally = Tally()
 
@@ -54,9 +56,9 @@ def test_random_programs_with_several_random_outputs(framework, tmp_path):
             error.add_note(program)
             raise
 
-    check_many(generate, check, 30)
-    assert tally.statuses["ok"] > 100
-    assert tally.statuses["not_connected"] > 10
+    check_many(generate, check, count(60))
+    assert tally.statuses["ok"] > count(100, 50)
+    assert tally.statuses["not_connected"] > count(10, 5)
 
 
 def losses(ops):

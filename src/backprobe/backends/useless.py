@@ -69,6 +69,11 @@ def found_again(before: Mapping[str, Ending], now: Mapping[str, Ending]) -> list
 class UselessGradients(ABC):
     """Observes the iterations of one program; the tape of each block that records one has it as ``useless``."""
 
+    @property
+    def is_undecided(self) -> bool:
+        """May one more iteration show what the ones so far do not, since they have a part of it?"""
+        return False
+
     @abstractmethod
     def listen(self) -> None:
         """Observe from now on."""

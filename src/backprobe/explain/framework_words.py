@@ -20,6 +20,11 @@ WORDS = {
         "go_back": "loss.backward() in the block, in this thread",
         "straight_through": "u + ({op}(u) - u).detach()",
         "noise": "randn_like(mean)",
+        "squeeze": ".squeeze(-1)",
+        "normalise": "log_softmax(..., dim=1)",
+        "of_logits": "cross_entropy",
+        "from_logits": "binary_cross_entropy_with_logits or cross_entropy",
+        "half": "with autocast around the forward",
     },
     "tensorflow": {
         "freeze": "trainable = False",
@@ -36,6 +41,11 @@ WORDS = {
         "go_back": "end the block: its gradients are there when it is over",
         "straight_through": "u + tf.stop_gradient({op}(u) - u)",
         "noise": "tf.random.normal(mean.shape)",
+        "squeeze": "tf.squeeze(..., -1)",
+        "normalise": "tf.nn.log_softmax(...)",
+        "of_logits": "tf.nn.sparse_softmax_cross_entropy_with_logits",
+        "from_logits": "from_logits=True of the loss",
+        "half": "with mixed_float16 or mixed_bfloat16 as the dtype policy",
     },
     "jax": {
         "freeze": "jax.lax.stop_gradient",
@@ -51,6 +61,11 @@ WORDS = {
         "go_back": "run the function under bp.probe",
         "straight_through": "u + jax.lax.stop_gradient({op}(u) - u)",
         "noise": "jax.random.normal(key, mean.shape)",
+        "squeeze": ".squeeze(-1)",
+        "normalise": "jax.nn.log_softmax(...)",
+        "of_logits": "optax.softmax_cross_entropy_with_integer_labels",
+        "from_logits": "optax.sigmoid_binary_cross_entropy or optax.softmax_cross_entropy",
+        "half": "cast to 16 bits in the forward alone",
     },
 }  # fmt: skip
 """By framework; the fields in braces are those of the text that a word stands in."""

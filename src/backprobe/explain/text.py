@@ -188,17 +188,20 @@ CAUSES = {
     "cancels_next": "print what {text} is computed from: what is added and subtracted again, or divided by its own\n"
                     "sum over a dimension of size 1, goes out again",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
-    "outer_product_next": "give both one shape first: .squeeze(-1) where it ends in 1, or [..., None] of the other",
+    "outer_product_next": "give both one shape first: {squeeze} where it ends in 1, or [..., None] of the other",
     "result_dropped": "the result of {call} is dropped: it makes a new value and changes none",
     "result_dropped_next": "give the result a name, and compute the loss from that; or leave the line out",
     "distribution_twice": "{applied} is applied to what softmax has made: probabilities that sum to 1 already",
     "distribution_twice_next": "give it the logits: leave out the first softmax",
     "not_log_probabilities": "a negative log-likelihood is taken of what are no log-probabilities: their exp does not "
                              "sum to 1",
-    "not_log_probabilities_next": "log_softmax(..., dim=1) first; or cross_entropy, which takes the logits",
+    "not_log_probabilities_next": "{normalise} first; or {of_logits}, which takes the logits",
+    "not_log_probabilities.clipped": "the loss takes numbers for probabilities, and clips them: {share} % of them are "
+                                     "outside [0, 1]",
+    "not_log_probabilities.clipped_next": "{from_logits}, if these are logits; or a sigmoid or softmax before it",
     "step_without_effect": "steps of {optimizer} with lr {rate} leave the {dtype} parameters as they are: they change "
                            "{share} % of the numbers that have a gradient",
-    "step_without_effect_next": "a larger lr; or parameters in float32, with autocast around the forward:\n"
+    "step_without_effect_next": "a larger lr; or parameters in float32, {half}:\n"
                                 "a change below the rounding of a dtype is lost",
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, USELESS, is_lasting, line_of
+from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, UNNORMALISED, USELESS, is_lasting, line_of
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.text import finding, instead_of_flat, say
@@ -72,6 +72,8 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
         factors = listed([*dict.fromkeys(_zero_operands(flow, at, arrays))])
         code = f"{code}.named" if factors else code
         fields["factors"] = factors
+    if code == UNNORMALISED and "share" in fields:
+        code = f"{code}.clipped"
     fields.pop("at", None)
     return finding(code, name, at, framework, facts=facts, chain=(), **fields)
 

@@ -27,7 +27,7 @@ from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.record.training import Ran
-from backprobe.recording import Recording
+from backprobe.recording import BlockRecording, Recording
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
@@ -80,9 +80,12 @@ class ScriptBlock(Part):
     has_own_options = True
     useless: UselessGradients | None = None
 
+    def enter(self) -> BlockRecording:
+        self.tape.useless = self.useless
+        return super().enter()
+
     @contextmanager
     def watching(self) -> Iterator[None]:
-        self.tape.useless = self.useless
         if isinstance(self.tape, Differentiator):
             self.tape.counts, self.tape.heard = True, self._heard
         with (self.backend.uncompiled or nullcontext)(), super().watching():
@@ -223,6 +226,8 @@ class Script:
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
         if report.of_kind(ALL_ZERO) and self.iterations < self.steps:  # the next batch may bring others
+            return True
+        if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True
         is_uncalled = bool(report.of_kind("never_called"))
         if again and report.ok:

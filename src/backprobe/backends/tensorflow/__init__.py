@@ -19,6 +19,7 @@ from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.trials import TensorflowTrials
+from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
 from backprobe.backends.tensorflow.variations import TensorflowVariations
 from backprobe.backends.watches import Watches
 
@@ -99,6 +100,7 @@ class TensorflowBackend(Backend):
     recheck = TensorflowRecheck
     trials = TensorflowTrials
     variations = TensorflowVariations
+    useless = TensorflowUselessGradients
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import CodeType, FrameType
@@ -32,6 +32,7 @@ from backprobe.backends.tensorflow.tensors import (
     is_tensor,
     variable_of,
 )
+from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
 from backprobe.backends.tensorflow.user_tapes import UserTapes
 from backprobe.backends.user_lines import callers, users_frames, users_line
 from backprobe.record.entries import GradStatus
@@ -77,10 +78,15 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         self.taken = TakenPasses(self.log)
         self.frozen: dict[int, Capture] = {}  # by number: what nothing was followed of when it was captured
         self.updates = Updates(self.log) if options.nonfinite and options.updates else None
+        self.noted: Sequence[Reason] | None = None  # what was found by ``useless``, when the block is over
+
+    useless: TensorflowUselessGradients | None = None
 
     def listen(self, began: Callable[[Sequence[Any], bool], Sequence[Any]]) -> None:
         self.graphs.began = lambda outputs: began(outputs, True)
         self.recording.enter_context(self.recorded())
+        if self.useless is not None:
+            self.recording.enter_context(self.useless.observing(self.log))
         self.recording.enter_context(self.graphs.listening())
         self.recording.enter_context(listening(tf.data.Dataset, "__iter__", self._iterating))
         giving: dict[str, Callable[..., Any]] = {name: partial(self._giving, name) for name in private.GIVING}
@@ -140,7 +146,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         pairs = [(one, by) for one, by in zip(variables, grads, strict=False) if is_tensor(one) and by is not None]
         before, began = [] if self.updates is None else self.updates.before(pairs), self.log.length
         with self.log.optimizer([(identity(one), _number(by)) for one, by in pairs]):
-            updated = following(optimizer, grads, variables, rate)
+            update = partial(following, optimizer, grads, variables, rate)
+            updated = update() if self.useless is None else self.useless.updating(pairs, optimizer, rate, update)
         if self.updates is not None:
             self.updates.after(before, began, optimizer, rate)
         return updated
@@ -152,7 +159,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         start, compiled = self.log.length + 1, dict(self.log.compiled)
         was_giving, self.is_giving = self.is_giving, True
         try:
-            gradients = following(tape, *args, **kwargs)
+            with nullcontext() if self.useless is None else self.useless.backward():
+                gradients = following(tape, *args, **kwargs)
             if was_giving and _asks_itself(sys._getframe(1)):
                 pass  # as tf.py_function does for its own backward pass
             elif tf.executing_eagerly():
@@ -166,6 +174,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
                 counts=not (was_giving or isinstance(tape, ProbeTape)),
             )  # fmt: skip
             self.log.compiled, self.is_giving = compiled, was_giving
+        if self.useless is not None and not was_giving and not isinstance(tape, ProbeTape):
+            self.taken.tell(self.useless, args, kwargs, gradients)
         is_whole = tf.executing_eagerly() and not self.user_tapes.is_recorded(tape, self.gradients)
         is_any = any(one is not None for one in tf.nest.flatten(gradients))
         if self.heard is not None and is_whole and is_any and not isinstance(tape, ProbeTape):
@@ -202,10 +212,15 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         by_keras = layers.compiled_by_keras()
         graph = [Reason("graph_not_followed")] if self.log.builds_graph and not self.graphs.runs else []
         graph += [Reason("dataset_loop", {"name": name}) for name in self.loops]
-        return [*graph, *self.graphs.notes(), *self.taken.notes(), *self.user_tapes.zeros(), *(
+        return [*graph, *self.graphs.notes(), *self.taken.notes(), *self.user_tapes.zeros(), *self._useless(), *(
             Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
             for name in self.unseen()
         )]  # fmt: skip
+
+    def _useless(self) -> Sequence[Reason]:
+        if self.noted is None and self.useless is not None:
+            self.noted = self.useless.found(self.user_tapes.name)
+        return self.noted or ()
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed

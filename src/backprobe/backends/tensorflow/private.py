@@ -23,11 +23,12 @@ try:
     from tensorflow.python.eager import backprop, context, execute, record
     from tensorflow.python.eager.polymorphic_function import polymorphic_function
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
-    from tensorflow.python.framework import ops
+    from tensorflow.python.framework import op_def_registry, ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
     from tensorflow.python.ops import custom_gradient, gradients_util, script_ops
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
+    _ = op_def_registry.get, execute.quick_execute, backprop._gradient_function
     execute_with_callbacks = execute.execute_with_callbacks
     _ = context.context, context.Context.add_op_callback, context.Context.remove_op_callback
     seed_eager = context.Context._set_global_seed
@@ -115,6 +116,64 @@ def hearing_operations(
             yield
         finally:
             thread.remove_op_callback(operation)
+
+
+@contextmanager
+def also_hearing(
+    operation: Callable[..., None], own_gradient: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
+) -> Iterator[None]:  # fmt: skip
+    """Within the context of ``hearing_operations`` this hears of the same operations, after it.
+
+    ``own_gradient`` hears of what is differentiated by a function of its own, as (name, outputs, inputs, function).
+    """
+
+    def noting(
+        following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any
+    ) -> Any:  # fmt: skip
+        own_gradient(kind, outputs, inputs, rest[0] if rest else named["backward_function"])
+        return following(kind, outputs, inputs, *rest, **named)
+
+    thread = context.context()
+    with listening(record, "record_operation", noting):
+        thread.add_op_callback(operation)
+        try:
+            yield
+        finally:
+            thread.remove_op_callback(operation)
+
+
+@contextmanager
+def all_stopped() -> Iterator[None]:
+    """Within this context no tape records."""
+    if is_stopped():
+        yield
+        return
+    stop()
+    try:
+        yield
+    finally:
+        restart()
+
+
+def is_stateful(kind: str) -> bool:
+    """Does this kind of operation change something, or read what may change, as a generator of random numbers?"""
+    definition = op_def_registry.get(kind)
+    return definition is None or bool(definition.is_stateful)
+
+
+def executed(kind: str, inputs: Sequence[Any], attrs: Any) -> Any:
+    """The first of what an operation makes."""
+    return execute.quick_execute(kind, 1, [*inputs], attrs, context.context())[0]
+
+
+def gradients_of(
+    kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
+) -> Any:  # fmt: skip
+    """The gradients of the operands of an operation for those of what it made, as a tape takes them.
+
+    Raises LookupError for a kind that has none.
+    """
+    return backprop._gradient_function(kind, attrs, len(inputs), [*inputs], [*outputs], [*given], (), "")
 
 
 def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from backprobe.backends.facts import Root
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, variable_of
+from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
@@ -70,6 +71,15 @@ class TakenPasses:
             [one for one, _ in pairs], [by for _, by in pairs], positions,
             all(variable_of(one) is not None for one in sources), line() if pairs else None, method,
         ))  # fmt: skip
+
+    def tell(
+        self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
+    ) -> None:  # fmt: skip
+        """Tell of the pass that was heard of last."""
+        given = self.given[-1]
+        if given.targets and given.method == GRADIENT and tf.executing_eagerly():
+            pairs = [*zip(given.targets, given.cotangents, strict=True)]
+            useless.gave(pairs, _named(args[1:2], kwargs, SOURCES), gradients)
 
     def _targets(self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         # What is differentiated, each with its cotangent.

@@ -177,6 +177,12 @@ class UserTapes:
             return str(getattr(value, "path", None) or variable.name.partition(":")[0])
         return f"a tensor of shape {describe(value).shape}"
 
+    def name(self, value: Any) -> str:
+        """What a Variable is called."""
+        if identity(value) not in self.owned:
+            self.owned |= owned_by_layers()
+        return self._label(value)
+
     def training(self, captures: Sequence[Capture]) -> Training | None:
         """What became of the Variables that the program asked for gradients of; None where it asked for none."""
         lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]

@@ -69,17 +69,21 @@ class _Shapes:
         for each in (*before, *new) if sizes == [1] else ():
             each.is_reduced = True
         if is_elementwise or len(given) == 1:
-            asked = any(one.is_asked for one in own) if is_elementwise else self._is_asked(given[0], made, own[0])
+            asked = any(one.is_asked for one in own) if is_elementwise else self._is_asked(step, given[0], own[0])
             kept = (*before, *new) if is_alike and max(sizes) > 1 else ()
             self.known[made] = Known(asked or bool(new), kept)
 
-    def _is_asked(self, given: int, made: int, known: Known) -> bool:
+    def _is_asked(self, step: Step, given: int, known: Known) -> bool:
         # Are the dimensions of size 1 asked for, of what is made of one array?
+        made = step.made[0]
         before, after = self.program.shape(given), self.program.shape(made)
         if 1 not in after:
             return self.program.size(made) > self.program.size(given)  # expanded
         is_same = self.program.size(made) == self.program.size(given)
-        is_inserted = is_same and after != before and (after.count(1) > before.count(1) or len(after) == len(before))
+        is_own = not _is_of_another(step)
+        is_inserted = (
+            is_own and is_same and after != before and (after.count(1) > before.count(1) or len(after) == len(before))
+        )
         return is_inserted or (known.is_asked and len(after) == len(before))
 
     def _stretched(self, given: Sequence[int], step: Step) -> tuple[Stretched, ...]:
@@ -104,6 +108,14 @@ class _Shapes:
         if len(given) != 1 or self.program.shape(given[0]) == self.program.shape(at):
             return at
         return given[0] if _is_promotion(maker, user) else at
+
+
+def _is_of_another(step: Step) -> bool:
+    # Is it a part of another operation, as a transposition is that vmap adds to a product?
+    outside = max((at for at, one in enumerate(step.places) if one.package != "jax"), default=-1)
+    inside = step.places[outside + 1 :]
+    first = next((at for at, one in enumerate(inside) if one.is_bind), 0)
+    return first > 0 and inside[first - 1].function != step.equation.primitive.name
 
 
 def _is_promotion(maker: Step, user: Step) -> bool:

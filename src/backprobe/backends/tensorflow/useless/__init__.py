@@ -1,0 +1,134 @@
+"""Gradients that are there, and useless, in a TensorFlow program: from shapes, numbers and the operations that ran."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.cuts import Place
+from backprobe.backends.tensorflow.operation_log import OperationLog
+from backprobe.backends.tensorflow.tensors import identity, is_eager, is_tensor
+from backprobe.backends.tensorflow.useless.operations import Operations
+from backprobe.backends.tensorflow.useless.passes import Passes
+from backprobe.backends.tensorflow.useless.replay import BY_CHANCE
+from backprobe.backends.tensorflow.useless.steps import Steps
+from backprobe.backends.useless import (
+    CANCELS,
+    TWICE,
+    UNNORMALISED,
+    UselessGradients,
+    of_operation,
+    of_parameters,
+    outer_product,
+    step_without_effect,
+)
+from backprobe.backends.user_lines import source_at
+from backprobe.record.reasons import Note
+from backprobe.record.source import Source
+
+
+class TensorflowUselessGradients(UselessGradients):
+    """TensorFlow's ``UselessGradients``."""
+
+    def __init__(self) -> None:
+        self.operations, self.passes, self.steps = Operations(), Passes(), Steps()
+
+    def listen(self) -> None:
+        """Each block tells what runs in it: see ``observing``."""
+
+    def stop(self) -> None:
+        self.operations, self.passes, self.steps = Operations(), Passes(), Steps()
+
+    @property
+    def is_undecided(self) -> bool:
+        return self.steps.are_undecided
+
+    @contextmanager
+    def observing(self, log: OperationLog) -> Iterator[None]:
+        """Within this context, an iteration runs and is logged."""
+        self.operations.begin(log, self.passes.suspicious(), not self.passes.has_zero)
+        with self.operations.listening():
+            yield
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """Within this context a tape of the program runs backward."""
+        was, self.operations.is_backward = self.operations.is_backward, True
+        try:
+            yield
+        finally:
+            self.operations.is_backward = was
+
+    def gave(self, targets: Sequence[tuple[Any, Any]], sources: Any, gradients: Any) -> None:
+        """A tape of the program has given gradients of targets, each of them with the gradient that it began with."""
+        operations = self.operations
+        with operations.looking():
+            begun = {identity(one): tf.ones_like(one) if seed is None else seed for one, seed in targets}
+            pairs = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
+            self.passes.gave(begun, [(one, by) for one, by in pairs if is_tensor(one)], operations)
+
+    def updating(self, pairs: Sequence[tuple[Any, Any]], optimizer: Any, rate: Any, update: Callable[[], Any]) -> Any:
+        """An optimizer writes into Variables, of these gradients."""
+        sampled = []
+        with self.operations.looking():
+            sampled = self.steps.before([(one, by) for one, by in pairs if is_eager(by)])
+        was, self.operations.is_off = self.operations.is_off, True
+        try:
+            updated = update()
+        finally:
+            self.operations.is_off = was
+        with self.operations.looking():
+            self.steps.after(optimizer, sampled, rate)
+        return updated
+
+    def found(self, label: Callable[[Any], str]) -> Sequence[Note]:
+        """The iteration is over: what was found in it; ``label`` names a Variable."""
+        loss = self.operations.log.before(self.passes.targets)
+        return [*self._of_operations(loss), *self._of_parameters(label), *self._of_steps()]
+
+    def _of_operations(self, loss: Collection[int]) -> Iterator[Note]:
+        # Of those which the loss was computed by; one in each line, as in a loop.
+        seen, said = self.operations, set[tuple[str, Place | None]]()
+
+        def is_new(number: int, code: str, place: Place | None) -> bool:
+            if number not in loss or (code, place) in said:
+                return False
+            said.add((code, place))
+            return True
+
+        for one in seen.shapes.found:
+            if one.is_reduced and not one.is_used and is_new(one.number, "", one.place):
+                yield outer_product(one.shapes, one.result, _line(one.place))
+        for number, (applied, place) in seen.distributions.twice.items():
+            if is_new(number, TWICE, place):
+                yield of_operation(TWICE, _line(place), applied=applied)
+        for number, (share, place) in seen.distributions.outside.items():
+            if is_new(number, UNNORMALISED, place):
+                yield of_operation(UNNORMALISED, _line(place), share=f"{100 * share:.0f}")
+        for place in dict.fromkeys(seen.picks.losses([*self.passes.targets])):
+            yield of_operation(UNNORMALISED, _line(place))
+
+    def _of_parameters(self, label: Callable[[Any], str]) -> Iterator[Note]:
+        places: Mapping[Any, list[int]] = defaultdict(list)
+        for number, endings in self.passes.found().items():
+            codes = {one.code for one in endings}
+            if BY_CHANCE in codes or not (CANCELS in codes or self.passes.is_zero(number)):
+                continue
+            code = CANCELS if CANCELS in codes else max(codes)
+            first = max((one for one in endings if one.code == code), key=lambda one: one.order)
+            places[code, first.operation, first.place].append(number)
+        for (code, operation, place), those in places.items():
+            names = [label(self.passes.leaves[one].source) for one in those]
+            yield of_parameters(code, names, operation, _line(place), self.passes.iterations)
+
+    def _of_steps(self) -> Iterator[Note]:
+        for optimizer, step in self.steps.without_effect():
+            yield step_without_effect(type(optimizer).__name__, step.rate, step.dtype, step.share, step.at)
+
+
+def _line(place: Place | None) -> Source | None:
+    return None if place is None else source_at(*place)

@@ -1,0 +1,133 @@
+"""Probabilities that are given to what expects logits, and logits that are taken for probabilities, by numbers.
+
+No operation is known by its name: one that gives what softmax or log-softmax gives is that, and one that gives the
+gradient of a cross-entropy of softmax is that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy
+
+from backprobe.backends.tensorflow.cuts import Place, users_place
+from backprobe.backends.tensorflow.private import identity_of, shape_of
+from backprobe.backends.tensorflow.useless.outcomes import EXACT, MOST, Operation, is_float, near, wide
+
+OUTSIDE = 0.25
+"""Of the numbers that are clipped to probabilities, the share outside of [0, 1] above which they are none."""
+RECENT = 32
+"""How many clipped values are kept."""
+
+
+class Distributions:
+    """Those of one iteration, by the number of what an operation made."""
+
+    def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
+        self.is_computed = is_computed  # is it differentiated, and not what a Variable holds?
+        self.is_undone = is_undone  # does the loss that runs undo this kind of operation where the program is compiled?
+        self.twice: dict[int, tuple[str, Place | None]] = {}  # what is applied to a distribution
+        self.outside: dict[int, tuple[float, Place | None]] = {}  # the share that is clipped
+        self.again: set[int] = set()  # distributions that softmax is applied to
+        self.kinds: dict[int, str] = {}  # of the operations that made a tensor of one other
+        self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
+
+    def look(self, one: Operation, numbers: Sequence[int]) -> None:
+        """An operation has run on operands of these numbers."""
+        if not one.inputs or not is_float(one.inputs[0]) or not is_float(one.outputs[0]):
+            return
+        given, made = one.inputs[0], one.outputs[0]
+        shape, result = shape_of(given), shape_of(made)
+        if not shape or not self.is_computed(numbers[0]):
+            return
+        if len(numbers) == 1 and shape == result:
+            if applied := _softmax_of_distribution(given, made):
+                self.again.add(numbers[0])
+                self.twice[identity_of(made)] = applied, users_place()
+            elif self.clipped:
+                self._look_at_logarithm(one, numbers[0])
+            self.kinds[identity_of(made)] = one.kind
+        elif len(one.outputs) == 2 == len(numbers) and result == shape[:-1] and shape_of(one.outputs[1]) == shape:
+            if _is_cross_entropy(given, one.inputs[1], one.outputs[1]) and self._is_run(numbers[0]):
+                self.twice[identity_of(made)] = "a cross-entropy of softmax", users_place()
+        elif len(numbers) > 1 and shape == result and not any(map(shape_of, one.inputs[1:])):
+            self.clipped.append((identity_of(made), one))
+
+    def _is_run(self, number: int) -> bool:
+        # A loss that takes softmax off does so once.
+        return number in self.again or number not in self.kinds or not self.is_undone(self.kinds[number])
+
+    def _look_at_logarithm(self, one: Operation, number: int) -> None:
+        made_by = dict(self.clipped)
+        if number not in made_by or one.inputs[0].shape.num_elements() > MOST:
+            return
+        numbers = wide(one.inputs[0])
+        is_logarithm = bool((numbers > 0).all()) and _is_near(wide(one.outputs[0]), numpy.log(numbers), EXACT)
+        if not is_logarithm:
+            return
+        for given, bounds in _clipped_from(number, made_by):
+            low, high = min(bounds), max(bounds)
+            if 0 < low < 0.1 and 0.9 < high <= 1 and (wide(given).clip(low, high) == numbers).all():
+                share = float(((wide(given) < -EXACT) | (wide(given) > 1 + EXACT)).mean())
+                if share > OUTSIDE:
+                    self.outside[identity_of(one.outputs[0])] = share, users_place()
+
+
+def _clipped_from(number: int, made_by: dict[int, Operation]) -> Iterator[tuple[Any, list[float]]]:
+    # What a value may be clipped from, with the numbers that it met on the way.
+    bounds: list[float] = []
+    while number in made_by:
+        one = made_by[number]
+        bounds += [float(each.numpy()) for each in one.inputs[1:] if is_float(each)]
+        number = identity_of(one.inputs[0])
+        if bounds:
+            yield one.inputs[0], bounds
+
+
+def _is_near(one: Any, other: Any, far: float) -> bool:
+    return bool((abs(one - other) <= far * abs(other) + far * 1e-3).all())
+
+
+def _axes(tensor: Any) -> list[int]:
+    # The dimensions along which it is a distribution.
+    if tensor.dtype.is_complex or not 1 < tensor.shape.num_elements() <= MOST:
+        return []
+    far, x = near(tensor), tensor.numpy()
+    first = x.reshape(-1)[:64]
+    if (first < 0).any() or (first > 1 + far).any() or (x < 0).any() or (x > 1 + far).any():
+        return []
+    numbers = x.astype(numpy.float64)
+    return [axis for axis in range(x.ndim) if x.shape[axis] > 1 and (abs(numbers.sum(axis) - 1) <= far).all()]
+
+
+def _softmax(x: Any, axis: int) -> Any:
+    powers = numpy.exp(x - x.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def _softmax_of_distribution(given: Any, made: Any) -> str:
+    # What was applied, if it is softmax or log-softmax along a dimension along which the operand is a distribution.
+    for axis in _axes(given):
+        wanted, y, far = _softmax(wide(given), axis), wide(made), 10 * near(given)
+        for name, each in (("softmax", wanted), ("log-softmax", numpy.log(wanted))):
+            if bool((abs(y - each) <= far * abs(each) + 1e-12).all()):
+                return name
+    return ""
+
+
+def _is_cross_entropy(given: Any, labels: Any, gradient: Any) -> bool:
+    # Is the gradient that of a cross-entropy of softmax, and the operand a distribution already?
+    last = len(shape_of(given)) - 1
+    if last not in _axes(given):
+        return False
+    wanted, targets = _softmax(wide(given), last), labels.numpy()
+    if not is_float(labels):
+        classes = shape_of(given)[-1]
+        targets = (targets[..., None] == numpy.arange(classes)).astype(numpy.float64)
+    elif shape_of(labels) != shape_of(given):
+        return False
+    far = 10 * near(given)
+    total = targets.astype(numpy.float64).sum(-1, keepdims=True)
+    return any(bool((abs(wide(gradient) - (weight * wanted - targets)) <= far).all()) for weight in (1, total))

@@ -1,0 +1,105 @@
+"""Facts about kinds of operations, found out by running one again on other numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.operation_log import RESOURCE
+from backprobe.backends.tensorflow.private import dtype_number, shape_of
+from backprobe.backends.tensorflow.tensors import NUMBERS_DIFFERENTIABLE
+
+MOST = 1_000_000
+"""The elements of the largest result that is looked at."""
+
+
+EXACT, HALF = 1e-4, 2e-2
+"""How far a sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
+
+
+class Operation(NamedTuple):
+    """One that has run."""
+
+    kind: str
+    inputs: Sequence[Any]
+    attrs: Sequence[Any]
+    outputs: Sequence[Any]
+
+    @property
+    def floats(self) -> list[Any]:
+        """Its operands that can be differentiated."""
+        return [one for one in self.inputs if is_float(one)]
+
+    def keeps_dimensions(self) -> bool:
+        """Was it asked to keep the dimensions that it reduces?"""
+        attrs = self.attrs or ()
+        return any(name == "keep_dims" and bool(value) for name, value in zip(attrs[::2], attrs[1::2], strict=True))
+
+    def is_reduction(self) -> bool:
+        """Does it reduce one operand along dimensions?"""
+        return "keep_dims" in (self.attrs or ())[::2] and len(self.floats) == 1
+
+
+def is_float(tensor: Any) -> bool:
+    return dtype_number(tensor) in NUMBERS_DIFFERENTIABLE
+
+
+class Elementwise:
+    """Whether each element of what an operation makes is computed from one element of each operand, by its kind.
+
+    It is run on numbers of ours, and then on the same ones in another order and in one dimension.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, bool] = {}
+
+    def __call__(self, one: Operation) -> bool:
+        """Raises nothing; what has a state of its own, as a generator of random numbers, is not run."""
+        known = self.known.get(one.kind)
+        if known is None:
+            known = self.known[one.kind] = self._is(one)
+        return known
+
+    def _is(self, one: Operation) -> bool:
+        made = one.outputs[0]
+        if len(one.outputs) != 1 or not one.floats or any(dtype_number(given) == RESOURCE for given in one.inputs):
+            return False
+        if private.is_stateful(one.kind) or not 1 < made.shape.num_elements() <= MOST:
+            return False
+        drawn = numpy.random.default_rng(0)
+        first, second = list[Any](), list[Any]()
+        for given in one.inputs:
+            numbers = drawn.uniform(0.1, 0.9, shape_of(given)) if is_float(given) else given.numpy()
+            first.append(tf.constant(numbers, given.dtype))
+            flat = numbers if numpy.ndim(numbers) == 0 else _flat(numbers, shape_of(made))
+            if flat is None:
+                return False
+            second.append(tf.constant(flat, given.dtype))
+        try:
+            whole, flat = (private.executed(one.kind, each, one.attrs) for each in (first, second))
+        except (tf.errors.OpError, ValueError, TypeError):
+            return False
+        wanted = wide(whole).reshape(-1)[::-1]
+        return bool(flat.shape == wanted.shape and numpy.allclose(wide(flat), wanted, 1e-2, 1e-3, equal_nan=True))
+
+
+def _flat(numbers: Any, shape: Sequence[int]) -> Any:
+    # An operand as it meets each element of the result, the last first; None where it has another shape.
+    try:
+        return numpy.broadcast_to(numbers, shape).reshape(-1)[::-1]
+    except ValueError:
+        return None
+
+
+def near(tensor: Any) -> float:
+    return EXACT if tensor.dtype in (tf.float32, tf.float64) else HALF
+
+
+def wide(tensor: Any) -> Any:
+    """Its numbers in double precision."""
+    numbers = tensor.numpy()
+    return numbers if numpy.iscomplexobj(numbers) else numbers.astype(numpy.float64)

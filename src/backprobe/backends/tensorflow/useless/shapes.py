@@ -1,0 +1,125 @@
+"""Operands that broadcasting has stretched to more elements than the program asked for, as [N] - [N, 1] is [N, N].
+
+A dimension of size 1 that the program inserted or kept says that broadcasting is meant. One that came as it is, as from
+a layer with one output, meets another tensor by accident where all elements of the result are then reduced to one
+number: each would have been used with one element alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+from backprobe.backends.tensorflow.cuts import Place, users_place
+from backprobe.backends.tensorflow.private import identity_of, shape_of
+from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation, is_float
+
+Shape = tuple[int, ...]
+
+
+class Part(Enum):
+    """How much of a stretched result there is in a value that is computed from it."""
+
+    ALL = 1  # an element for each of its elements
+    REDUCED = 2  # along a dimension
+
+
+@dataclass(eq=False)
+class Stretched:
+    """A result that is larger than its operands, and what became of it."""
+
+    shapes: Sequence[Shape]
+    result: Shape
+    number: int
+    place: Place | None
+    is_reduced: bool = False  # to one number
+    is_used: bool = False  # otherwise than element by element, or with another tensor that is as large
+
+
+class Shapes:
+    """The tensors of one iteration, by number."""
+
+    def __init__(self, elementwise: Elementwise, is_held: Callable[[int], bool]) -> None:
+        self.elementwise = elementwise
+        self.is_held = is_held  # is it what a Variable holds?
+        self.asked: set[int] = set()
+        self.parts: dict[int, dict[Stretched, Part]] = {}
+        self.found: list[Stretched] = []
+
+    def look(self, one: Operation, numbers: Sequence[int]) -> None:
+        """An operation has run on operands of these numbers."""
+        made = one.outputs[0]
+        shape, number = shape_of(made), identity_of(made)
+        if self.parts and not self.parts.keys().isdisjoint(numbers):
+            self._follow(one, numbers, number, shape)
+        if 1 in shape and len(shape) > 1 and self._is_asked(one, numbers, shape):
+            self.asked.add(number)
+        if len(one.inputs) == 2 and len(shape) > 1:
+            self._stretch(one, numbers, shape, number)
+
+    def _is_asked(self, one: Operation, numbers: Sequence[int], shape: Shape) -> bool:
+        # Are dimensions of size 1 inserted, kept or moved, here or in an operand that this takes element by element?
+        given, is_first = shape_of(one.inputs[0]) if one.inputs else (), len(one.floats) < 2
+        if is_first and prod(given) == prod(shape) and (
+            shape.count(1) > given.count(1) or (len(given) == len(shape) and given != shape)
+        ):  # fmt: skip
+            return True
+        if one.keeps_dimensions():
+            return True
+        was = [at for at, each in enumerate(numbers) if each in self.asked]
+        alike = any(shape_of(one.inputs[at]) == shape for at in was)
+        return alike and (len(numbers) == 1 or self.elementwise(one))
+
+    def _stretch(self, one: Operation, numbers: Sequence[int], shape: Shape, number: int) -> None:
+        shapes = [shape_of(each) for each in one.inputs]
+        is_larger = all(1 < prod(each) < prod(shape) for each in shapes) and len(shapes[0]) != len(shapes[1])
+        if not is_larger or not all(map(is_float, one.inputs)) or not _meet_elsewhere(shapes, len(shape)):
+            return
+        is_meant = not self.asked.isdisjoint(numbers) or any(map(self.is_held, numbers))
+        if not is_meant and self.elementwise(one):
+            self.asked.add(number)
+            self.found.append(found := Stretched(shapes, shape, number, users_place()))
+            self.parts[number] = {found: Part.ALL}
+
+    def _follow(self, one: Operation, numbers: Sequence[int], number: int, shape: Shape) -> None:
+        # What is computed from stretched results.
+        for each in {each for known in numbers for each in self.parts.get(known, ())}:
+            parts = {self.parts[known][each] for known in numbers if each in self.parts.get(known, ())}
+            beside = [given for known, given in zip(numbers, one.inputs, strict=True)
+                      if each not in self.parts.get(known, ()) and is_float(given)]  # fmt: skip
+            sizes = [prod(shape_of(given)) for given in beside]
+            if prod(shape) == 1:
+                each.is_reduced |= not any(size > 1 for size in sizes)
+                each.is_used |= any(size > 1 for size in sizes)
+            elif (part := self._part(one, parts, shape, each, sizes)) is not None:
+                self.parts.setdefault(number, {})[each] = part
+            else:
+                each.is_used = True
+
+    def _part(
+        self, one: Operation, parts: Collection[Part], shape: Shape, found: Stretched, beside: Sequence[int]
+    ) -> Part | None:  # fmt: skip
+        # How much of it there is in what an operation makes; None where that is no longer element by element.
+        if len(parts) > 1:
+            return None
+        (part,), largest = parts, max(beside, default=1)
+        is_whole = part is Part.ALL and prod(shape) == prod(found.result)
+        if self.elementwise(one):
+            is_alone = largest < prod(found.result) if part is Part.ALL else largest == 1
+            return part if is_alone and (is_whole or part is Part.REDUCED) else None
+        if one.is_reduction():
+            return Part.REDUCED
+        is_same = len(one.floats) == 1 and prod(shape_of(one.inputs[0])) == prod(shape)
+        is_moved = is_same and bool((one.inputs[0].numpy().reshape(-1) == one.outputs[0].numpy().reshape(-1)).all())
+        return part if is_moved else None
+
+
+def _meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
+    # Do both have a dimension of the same size, each where the other has 1?
+    one, other = ((1,) * (rank - len(shape)) + shape for shape in shapes)
+    if len(one) != len(other):
+        return False
+    pairs = [*zip(one, other, strict=True)]
+    return bool({a for a, b in pairs if a > 1 == b} & {b for a, b in pairs if b > 1 == a})
