@@ -23,7 +23,7 @@ def test_a_loss_without_a_history():
     ok, raised, report = said(rec)
     assert (ok, raised) == (False, [("the program raised RuntimeError", "loss.backward()")])
     assert "and caught it" in str(report)
-    assert "`w.detach()` cuts 'frozen' off from 'w'" in str(report)
+    assert "`w.detach()` cuts 'loss' off from 'w'" in str(report)
 
 
 def test_a_value_written_in_place_and_gradients_that_came_before_it():

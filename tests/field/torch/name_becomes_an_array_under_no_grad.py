@@ -1,6 +1,6 @@
 # from: own
 # exit: 3
-# says: takes .* out of the framework.*NumPy arrays have no gradient history
+# says: takes .* out of the framework
 # never: frozen
 import torch
 from torch import nn
