@@ -12,7 +12,8 @@ from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 
-MOST = 200  # characters of what an error says
+MOST = 200  # characters of the first line of an error
+LINES = 20  # of the others
 RAISED = {
     "raised": "raised",
     "raised_at": "raised",
@@ -32,7 +33,15 @@ def raised(record: Record) -> list[Finding]:
     ]  # fmt: skip
 
 
+def _shortened(text: str) -> str:
+    # The first lines of a text, and how many more there are.
+    lines = text.splitlines()
+    more = [f"and {len(lines) - LINES} more lines"] if len(lines) > LINES else []
+    return "\n".join([*lines[:LINES], *more])
+
+
 def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:
     after = say("ends_here" if code == "raised" else "incomplete")
-    facts = [*filter(None, [fields.get("known", "")]), after]
+    rest = _shortened(fields.get("rest", ""))
+    facts = [*filter(None, [rest, fields.get("known", "")]), after]
     return finding(code, "", line_in(fields), framework, facts=facts, error=shorten(fields.get("error", ""), MOST))

@@ -17,7 +17,7 @@ from backprobe.explain.graph_errors import cut_note, frozen_note, note, of_note
 from backprobe.explain.rebound import rebound_note
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
-from backprobe.record.quoted_errors import first_line
+from backprobe.record.quoted_errors import first_line, rest_of
 from backprobe.record.reasons import Reason
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
@@ -117,7 +117,7 @@ def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] =
 
 def raised(error: BaseException, known: str) -> Reason:
     """That a program raised this error: what it says, the innermost of the program's own lines, and what is known."""
-    fields = {"error": first_line(error), "known": known}
+    fields = {"error": first_line(error), "known": known, "rest": rest_of(error)}
     if not isinstance(error, Exception):
         return Reason("interrupted", fields)
     at = _users(error.__traceback__)

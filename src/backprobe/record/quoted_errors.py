@@ -36,5 +36,16 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
+def rest_of(error: BaseException) -> str:
+    r"""The other lines of what an error says, those without a word left out.
+
+    >>> rest_of(ValueError("the batch is wrong:\n\n  expected 3\n  got 4"))
+    'expected 3\ngot 4'
+    """
+    lines = [cleaned for line in str(error).splitlines() if (cleaned := _cleaned(line))]
+    first = said_by(error)
+    return "\n".join(lines[lines.index(first) + 1 :]) if first in lines else ""
+
+
 def _cleaned(line: str) -> str:
     return INTERNALS.sub("", COLOURS.sub("", line)).strip()
