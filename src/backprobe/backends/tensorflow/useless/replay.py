@@ -238,11 +238,11 @@ def _is_gradient(given: Any) -> bool:
 
 
 def _drawn_like(gradient: Any, drawn: numpy.random.Generator, is_signed: bool = False) -> Any:
-    # Other numbers, where it is not 0.
+    # Other numbers everywhere: an operation that passes some of these on is not flat.
     if not _is_gradient(gradient):
         return gradient
     numbers = drawn.normal(size=gradient.shape) if is_signed else drawn.uniform(0.5, 1.5, gradient.shape)
-    return tf.where(gradient != 0, tf.constant(numbers, gradient.dtype), gradient)
+    return tf.constant(numbers, gradient.dtype)
 
 
 def _named(one: Recorded) -> str:
