@@ -266,7 +266,7 @@ def _scope(flow: Dataflow, at: int) -> str:
 
 def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
     # Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?
-    is_usual = all(cut.mention.use.kind in MEANT for cut in group)
+    is_usual = all(cut.mention.use.kind in (*MEANT, "") for cut in group)
     return _are_leaves_reached(flow, lost) or (is_usual and _is_all_trained(flow))
 
 

@@ -104,7 +104,9 @@ class Unregistered:
 
 @dataclass(frozen=True)
 class Training:
-    """What became of the parameters that optimizers which stepped have, or where none did (``stepped``) the models.
+    """What became of the parameters that optimizers which stepped have, or where none did the models.
+
+    ``stepped`` says that the program itself tells what it trains: by such optimizers, or by asking a tape for gradients.
 
     ``count`` is how many of them require a gradient, and ``frozen`` how many parameters do not. ``cleared`` are the
     names of those that ``backward()`` came to, and that had no ``.grad`` when their optimizer stepped. ``dropped`` are

@@ -187,9 +187,10 @@ class UserTapes:
         """What became of the Variables that the program asked for gradients of; None where it asked for none."""
         lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]
         each = {one.number: one for one in lacking}.values()
-        return Training(len(self.trained), untrained=tuple([self._untrained(one, captures) for one in each])) if (
-            self.trained
-        ) else None  # fmt: skip
+        if not self.trained:
+            return None
+        untrained = tuple([self._untrained(one, captures) for one in each])
+        return Training(len(self.trained), stepped=True, untrained=untrained)
 
     def _untrained(self, one: Asked, captures: Sequence[Capture]) -> Untrained:
         name, module, kind, beside = self.owned.get(one.number, (one.label, "", "", ()))
