@@ -72,6 +72,7 @@ def test_a_line_that_is_wrong_in_some_of_its_calls():
 
     (finding,) = bp.check(f)(0.7).findings
     assert finding.name == "y#2"
+    assert (finding.kind, finding.name) == ("wrong_derivative", "y#2")
     golden("check", finding)
 
 
@@ -316,6 +317,7 @@ def test_a_cut_inside_a_custom_function_is_found():
     Cut = custom("Cut", lambda x: x * 2, lambda g, x: None)
 
     (finding,) = bp.check(lambda x: Cut.apply(x))(numbers(3)).findings
+    assert (finding.kind, finding.name) == ("wrong_derivative", "return")
     golden("check", finding)
 
 
@@ -325,4 +327,5 @@ def test_infinite_gradients_are_excused_only_where_nothing_settles():
     x = torch.tensor([0.0, 1.0, 4.0])
     well(bp.check(lambda x: x.sqrt())(x))
     (finding,) = bp.check(lambda x: Root.apply(x))(x).findings
+    assert (finding.kind, finding.name) == ("wrong_derivative", "return")
     golden("check", finding)

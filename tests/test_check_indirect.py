@@ -151,6 +151,7 @@ def hook_on_an_own_module():
 )
 def test_what_hooks_do_is_said_not_to_be_judged(program, what):
     report = bp.check(program)(numbers(3, 4).requires_grad_())
+    assert report.ok
     golden("check", report)
 
 
@@ -160,6 +161,7 @@ def test_what_the_hooks_of_every_module_do_is_said_not_to_be_judged():
         report = bp.check(nn.Linear(2, 2))(numbers(3, 2))
     finally:
         handle.remove()
+    assert report.ok
     golden("check", report)
     assert bp.check(nn.Linear(2, 2))(numbers(3, 2)).notes == ()
 
@@ -221,6 +223,7 @@ def test_a_transform_of_what_is_right_is_right(transform):
 
 def test_whether_a_mapped_transform_gives_the_derivative_is_said_not_to_be_judged():
     report = bp.check(lambda x: torch.func.vmap(torch.func.grad(lambda y: Mapped.apply(y).sum()))(x))(numbers(3, 4))
+    assert report.ok
     golden("check", report)
 
 

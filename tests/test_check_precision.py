@@ -105,6 +105,7 @@ def test_outputs_of_other_sizes_do_not_hide_each_other():
     golden("check", bp.check(f)(numbers(4)).findings[0])
     x = torch.tensor([-12.0, -10.0, 10.0, 12.0, 14.0])
     (finding,) = bp.check(lambda x: Exponential.apply(x).sum())(x).findings
+    assert (finding.kind, finding.name) == ("wrong_derivative", "return")
     golden("check", finding)
 
 
@@ -113,6 +114,7 @@ def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
     Linear = custom("Linear", lambda x, w: x @ w, lambda g, x, w: (g @ w.T, (x.T @ g).T))
 
     (finding,) = bp.check(lambda x, w: Linear.apply(x, w).sum())(numbers(3, 3), weight).findings
+    assert (finding.kind, finding.name) == ("wrong_derivative", "return")
     golden("check", finding)
 
 

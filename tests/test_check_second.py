@@ -49,6 +49,7 @@ def test_what_a_penalty_sends_through_a_backward_pass_once_more_is_compared():
 
     (finding,) = bp.check(f)(numbers(3)).findings
     assert finding.source.line == line("cut in its backward", __file__)
+    assert (finding.kind, finding.name) == ("wrong_derivative", "y")
     golden("check", finding)
 
 
@@ -99,6 +100,7 @@ def test_what_differentiates_itself_is_not_said_to_have_nothing_by_hand():
 def test_the_numbers_of_an_element_can_be_found_again():
     x = numbers(3).double()
     (finding,) = bp.check(lambda x: Halved.apply(x))(x).findings
+    assert (finding.kind, finding.name) == ("wrong_derivative", "return")
     golden("check", finding)
     leaf = x.clone().requires_grad_()
     Halved.apply(leaf).sum().backward()
@@ -108,4 +110,5 @@ def test_the_numbers_of_an_element_can_be_found_again():
 def test_an_error_that_the_sum_hides_is_shown_with_random_weights():
     centred = custom("Centred", lambda x: x - x.mean(), lambda g, x: 2 * (g - g.mean()))
     (finding,) = bp.check(lambda x: centred.apply(x))(numbers(3)).findings
+    assert (finding.kind, finding.name) == ("wrong_derivative", "return")
     golden("check", finding)

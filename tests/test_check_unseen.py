@@ -19,6 +19,7 @@ class Holding:
 
 def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
     report = bp.check(lambda x: Holding(x).y * 2)(numbers(3))
+    assert report.ok
     golden("check", report)
 
 
@@ -66,6 +67,7 @@ def test_a_custom_function_that_no_call_has_is_said_not_to_be_judged(what):
         return OUT_OF_SIGHT[what](of)
 
     report = bp.check(f)(numbers(3))
+    assert report.ok
     golden("check", report)
     assert report.unjudged == (f"Halved: not checked, {SENTENCES['unseen_custom']}",)
 
@@ -231,4 +233,5 @@ def test_a_backward_pass_that_is_not_differentiated_is_not_told_of():
 ])  # fmt: skip
 def test_what_a_function_closes_over_is_said_not_to_be_judged(around):
     report = bp.check(lambda x, w: around(lambda t: t * w.sum(), x))(numbers(3), numbers(2))
+    assert report.ok
     golden("check", report)

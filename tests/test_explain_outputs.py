@@ -41,6 +41,7 @@ def test_why_an_output_does_not_reach_a_value(rec):
 def test_a_value_that_all_or_none_reach(rec):
     golden("explain", bp.explain(rec, "w"))
     idle = bp.explain(rec, "idle")
+    assert [(one.kind, one.name) for one in idle] == [("unused", "idle"), ("unused", "idle")]
     golden("explain", idle)
     assert [finding.facts[-1] for finding in idle.findings] == ["this is about main", "this is about aux"]
     (detached,) = bp.explain(rec, "d").findings  # the same for both, so it is said once
@@ -57,6 +58,7 @@ def test_nan_of_one_output():
     x = torch.tensor([0.0, 1.0])
     rec = bp.probe(lambda x: {"a": x.sqrt().sum(), "b": (x * x).sum()}, of=["b", "a"], nonfinite=True)(x)
     report = bp.explain(rec)
+    assert [(one.kind, one.name) for one in report] == [("born_backward", "sqrt()"), ("propagated", "x")]
     golden("explain", report)
     assert {finding.facts[-1] for finding in report.findings} == {"this is about a"}
     finite = bp.explain(bp.probe(lambda x: {"a": x.sum(), "b": (x * x).sum()}, of=["a", "b"], nonfinite=True)(x))

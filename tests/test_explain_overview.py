@@ -489,6 +489,7 @@ def test_parameters_that_get_a_name_after_backward_are_not_said_to_lack_a_backwa
     report = well(bp.explain(rec))
     assert not noted(report, "no backward")
     (finding,) = bp.explain(rec, "p#0").findings
+    assert (finding.kind, finding.name) == ("backward_not_run", "p#0")
     golden("explain", finding)
 
 
@@ -529,6 +530,7 @@ def test_what_a_number_is_made_of_is_what_to_use():
         loss = torch.tensor(total, requires_grad=True)
         loss.backward()
     found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("number", "net.weight")
     golden("explain", found)
 
     def f(x):

@@ -429,4 +429,5 @@ def test_a_value_whose_data_was_replaced_behind_its_gradient():
 
     rec = bp.probe(f)(torch.tensor([1.0, -2.0]), torch.tensor([3.0, 4.0]))
     report = bp.explain(rec, "w")
+    assert [(one.kind, one.name) for one in report] == [("overwritten", "h")]
     golden("explain", report)

@@ -60,6 +60,7 @@ def test_a_detached_tensor_was_made_so_or_cut_off():
     w = leaf(1.0, 2.0)
     d = w.detach()
     (finding,) = bp.explain((d * 2).sum() + w.sum(), d).findings
+    assert (finding.kind, finding.name) == ("frozen", "d")
     golden("explain", finding)
 
 
@@ -80,6 +81,7 @@ def test_a_backward_in_python_may_give_none():
     w = leaf(1.0, 2.0)
     loss = Silent.apply(w).sum()
     report = bp.explain(loss, w)
+    assert report.ok
     golden("explain", report)
 
 

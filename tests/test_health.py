@@ -95,6 +95,7 @@ def test_half_precision_of_good_size_is_well():
 def test_dead_units():
     report = examined(stack(1, nn.ReLU, bias=-50.0))
     dead = report.of_kind("dead")[0]
+    assert dead.name == "1"
     golden("health", dead)
 
 
@@ -140,6 +141,7 @@ def test_growth_of_small_gradients_says_so():
     (found,) = bp.health(
         bp.probe(Heads(h=nn.ModuleList([nn.Linear(32, 32) for _ in range(8)])))(torch.randn(8, 32))
     ).of_kind("exploding")
+    assert found.name == "h.0"
     golden("health", found)
 
 
@@ -186,11 +188,13 @@ def test_zero_local_derivatives():
 
 def test_vanishing_over_depth():
     (found,) = examined(stack(20, nn.Sigmoid)).of_kind("vanishing")
+    assert found.name == "0"
     golden("health", found)
 
 
 def test_vanishing_slowly():
     (found,) = examined(stack(20, nn.Tanh, gain=0.4)).of_kind("vanishing")
+    assert found.name == "0"
     golden("health", found)
 
 
@@ -224,6 +228,7 @@ def test_gradients_flushed_to_zero():
         return (y.float() * 1e-6).sum()
 
     (found,) = bp.health(bp.probe(f)(ROWS.half())).of_kind("underflow")
+    assert found.name == "y"
     golden("health", found)
 
 
@@ -301,6 +306,7 @@ def test_a_loaded_recording_is_judged_alike(tmp_path):
 
 def test_what_is_not_finite_is_left_out():
     report = bp.health(bp.probe(lambda x: torch.log(x - x).sum())(ROWS))
+    assert report.ok
     golden("health", report)
 
 
@@ -317,6 +323,7 @@ def test_the_gradient_of_a_leaf_explodes_in_every_form():
         loss.backward()
     for one in (rec, bp.probe(lambda x, w: (w * x * 1e6).pow(2).mean())(x, w)):
         (found,) = bp.health(one).of_kind("exploding")
+        assert found.name == "w"
         golden("health", found)
     with bp.probe() as rec:
         loss = (w * x).pow(2).mean()

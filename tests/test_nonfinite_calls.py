@@ -116,7 +116,9 @@ def test_a_birth_of_finite_numbers_is_not_said_to_be_of_an_inf_that_the_line_rea
 
 def test_an_overflow_beside_an_inf_that_came_is_named():
     first, second = in_function(squared, tensor([1e10, 1e30])).of_kind("born")
+    assert first.name == "once"
     golden("nonfinite", first)
+    assert second.name == "twice"
     golden("nonfinite", second)
 
 

@@ -69,6 +69,7 @@ def train(model, lr, steps, block):
 def test_a_block_of_several_steps_that_diverges():
     first = train(net(), 5.0, 6, bp.probe(nonfinite=True)).findings[0]
     assert first.name == "loss#3"
+    assert (first.kind, first.name) == ("born", "loss#3")
     golden("nonfinite", first)
     assert len(first.facts[-1].split(",")) == 1 + 3
     assert first.remedy == REMEDY
@@ -145,6 +146,7 @@ def test_the_call_of_an_object_is_what_its_function_returned():
         loss = ((model(x) - y) ** 2).mean()
         loss.backward()
     (first, *_) = bp.explain(rec).findings
+    assert (first.kind, first.name) == ("born", "loss")
     golden("nonfinite", first)
     assert not any(fact.startswith("'x'") for fact in first.facts)
 

@@ -61,6 +61,7 @@ ROW_OUT[1] = False
 def test_a_birth_between_modules_says_what_to_select(model):
     report = bp.explain(bp.probe(model, nonfinite=True)(INPUT, ROW_OUT))
     (born,) = report.of_kind("born")
+    assert born.name == "attn.o"
     golden("nonfinite", born)
 
 
@@ -98,6 +99,7 @@ def test_what_came_in_where_it_was_not_recorded_is_unknown(model):
     bad[0, 0] = float("nan")
     report = bp.explain(bp.probe(model, "**", nonfinite=True)(bad, CAUSAL))
     (found,) = report.of_kind("born", "came_in", "unknown")
+    assert found.name == "emb"
     golden("nonfinite", found)
 
 
@@ -266,6 +268,7 @@ def test_the_branch_and_the_remedy_are_named():
         return torch.where(x > 0, x.log(), 0).sum()
 
     (found,) = bp.explain(bp.probe(masked, nonfinite=True)(tensor([0.0, 1.0]))).of_kind("born_backward")
+    assert found.name == "log()"
     golden("nonfinite", found)
 
 
@@ -409,6 +412,7 @@ def test_a_checkpoint_names_its_operation():
         return y.sum()
 
     (found,) = bp.explain(bp.probe(f, nonfinite=True)(tensor([0.0, 2.0]))).of_kind("born_backward")
+    assert found.name == "y"
     golden("nonfinite", found)
 
 
@@ -427,6 +431,7 @@ def test_an_inf_that_a_line_writes_is_no_overflow(written, tmp_path):
     (tmp_path / "written.py").write_text(f"import math, torch\ndef f(x):\n    y = x * {written}\n    return y.sum()\n")
     namespace = runpy.run_path(str(tmp_path / "written.py"))
     (found,) = bp.explain(bp.probe(namespace["f"], nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
+    assert found.name == "y"
     golden("nonfinite", found)
 
 
@@ -441,6 +446,7 @@ def test_an_overflow_under_a_known_scale_says_so():
         (loss * 65536).backward()
     assert rec.record.scales == (65536.0,)
     (found,) = bp.explain(rec).of_kind("born_backward")
+    assert found.name == "loss"
     golden("nonfinite", found)
 
 
@@ -716,6 +722,7 @@ def test_nan_in_a_pass_of_grad_is_of_its_output():
 def test_a_cotangent_that_is_not_finite():
     rec = bp.probe(lambda x: x * 2, cotangent=[1.0, float("nan")], nonfinite=True)(tensor([1.0, 2.0]))
     (found,) = bp.explain(rec).of_kind("came_in_backward")
+    assert found.name == "return"
     golden("nonfinite", found)
 
 

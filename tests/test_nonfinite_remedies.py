@@ -224,6 +224,7 @@ def test_a_module_whose_output_another_line_takes_the_logarithm_of():
         loss = -torch.log(probabilities).sum()
         loss.backward()
     birth = bp.explain(rec).of_kind("born")[0]
+    assert birth.name == "loss"
     golden("nonfinite", birth)
 
 
@@ -240,6 +241,7 @@ def test_a_value_of_an_object_that_the_line_does_not_know_is_not_written():
         loss = torch.log(1 - out).sum()
         loss.backward()
     birth = bp.explain(rec).of_kind("born")[0]
+    assert birth.name == "loss"
     golden("nonfinite", birth)
 
 
@@ -247,6 +249,7 @@ def test_what_is_computed_outside_a_model_is_not_said_to_be_in_it():
     net = Net()
     report = bp.explain(bp.probe(net, of=lambda p: torch.log(p).sum(), nonfinite=True)(torch.ones(1, 1)))
     birth = report.of_kind("born", "unknown")[0]
+    assert birth.name == "of()"
     golden("nonfinite", birth)
 
 
@@ -259,6 +262,7 @@ def rebound(x):
 
 def test_a_name_that_was_bound_again_is_not_written():
     birth = explained(rebound, tensor([200.0, 0.0])).of_kind("born")[0]
+    assert birth.name == "y"
     golden("nonfinite", birth)
 
 
@@ -270,6 +274,7 @@ def every_target_ignored(x):
 
 def test_a_cross_entropy_of_no_target():
     birth = explained(every_target_ignored, torch.ones(2, 3)).of_kind("born")[0]
+    assert birth.name == "loss"
     golden("nonfinite", birth)
     x, labels = torch.ones(2, 3, requires_grad=True), torch.tensor([-100, -100])
     loss = torch.nn.functional.cross_entropy(x, labels, reduction="sum") / torch.clamp(torch.sum(labels >= 0), min=1)
@@ -327,6 +332,7 @@ def masked_in_both_places(x):
 
 def test_the_double_where_cures():
     birth = explained(masked_out, tensor([0.0, 1.0])).of_kind("born_backward")[0]
+    assert birth.name == "sqrt()"
     golden("nonfinite", birth)
     assert explained(masked_in_both_places, tensor([0.0, 1.0])).ok
 
@@ -338,6 +344,7 @@ def test_an_expression_that_draws_numbers_is_not_written_a_second_time(tmp_path)
     report = explained(f, tensor([1e6, 0.0]))
     remedy, finding = remedy_of(report)
     assert remedy["instead"] == "torch.log_softmax(logits, dim=0)"
+    assert (finding.kind, finding.name) == ("born", "y")
     golden("nonfinite", finding)
 
 

@@ -219,6 +219,7 @@ def test_a_number_that_may_have_been_nan_is_not_said_to_be_zero(scale):
 
 def test_a_number_is_bounded_by_python():
     birth = in_function(lambda x: WithOptions(0)(x), tensor([1.0, 2.0])).of_kind("born")[0]
+    assert birth.name == "/WithOptions:y"
     golden("nonfinite", birth)
 
 

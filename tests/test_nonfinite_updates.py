@@ -64,6 +64,7 @@ def test_a_later_step_is_told_with_the_first(clear):
     rec, report = trained(lr=float("inf"), turns=3, clear=clear)
     golden("nonfinite", report.findings[0])
     after = next(finding for finding in report.findings if finding.name == "loss#1")
+    assert (after.kind, after.name) == ("unknown", "loss#1")
     golden("nonfinite", after)
 
 
@@ -136,6 +137,7 @@ def test_under_a_scaler_and_with_two_optimizers():
         scaler.step(second)
         scaler.update()
     (found,) = bp.explain(rec).findings
+    assert (found.kind, found.name) == ("born", "two.bias")
     golden("nonfinite", found)
 
 

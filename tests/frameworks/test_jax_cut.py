@@ -82,7 +82,10 @@ CUTS = {
     floored: ("the derivative of 'low' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(floor"),
     whole: ("`h.astype(int)` converts 'h' to integers", "astype to a floating dtype"),
     stopped: ("`jax.lax.stop_gradient(h)` cuts 'return' off from 'h'", "leave out stop_gradient"),
-    stopped_in_a_function: ("`jax.lax.stop_gradient(v)` cuts '/target_of:return' off from '/target_of:v'", "leave out stop_gradient"),
+    stopped_in_a_function: (
+        "`jax.lax.stop_gradient(v)` cuts '/target_of:return' off from '/target_of:v'",
+        "leave out stop_gradient",
+    ),
 }
 
 

@@ -72,7 +72,8 @@ CUT_IN_JAX = {
     "argmax": ("k = jnp.argmax(h, -1)\n    return jnp.mean(k == 1)", "`jnp.argmax(h, -1)` gives positions"),
     "a comparison": ("return jnp.mean((h > 0.5) * 1.0)", "`h > 0.5` is true or false"),
     "round": ("k = jnp.round(h)\n    return jnp.sum(k)", "the derivative of 'k' with respect to 'h' that backward"),
-    "stop_gradient": ("k = jax.lax.stop_gradient(h)\n    return jnp.sum(k**2)", "`jax.lax.stop_gradient(h)` cuts 'k' off from 'h'"),
+    "stop_gradient": ("k = jax.lax.stop_gradient(h)\n    return jnp.sum(k**2)",
+                      "`jax.lax.stop_gradient(h)` cuts 'k' off from 'h'"),
     "a drawn index": ("k = jax.random.categorical(jax.random.key(0), h)\n    return jnp.sum(k * 1.0)",
                       "draws whole numbers"),
 }  # fmt: skip

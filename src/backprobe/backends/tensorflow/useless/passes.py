@@ -1,4 +1,4 @@
-"""What comes to each Variable, iteration after iteration, and where it comes to nothing.
+"""The gradients that come to each Variable, iteration after iteration, and where they come to nothing.
 
 What is computed from the Variables to which exactly 0 came before, or far less than to the others, is kept in the next
 iteration, and gone through once more. In the first iteration, all that a small program computes is.
