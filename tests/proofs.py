@@ -440,9 +440,8 @@ PROOFS = {
     **true_of(gradient_is_there, "none_read_there", "none_read_later"),
     **true_of(of_training("untrained"), "held_by", "held_by.one", "others_reached"),
     **true_of(has_note(*USELESS), "useless", "zero_once"),
-    **{code: has_note(code) for code in USELESS},
-    **{f"useless.{code}": has_note(code) for code in USELESS if f"useless.{code}" in SENTENCES},
-    "zero_times_zero.named": has_note("zero_times_zero"),
+    **{code: has_note(note) for code in SENTENCES for note in (code.removeprefix("useless.").partition(".")[0],)
+       if note in USELESS and not code.endswith("_next")},
     "of_all": lambda said: {*map(str, said.rec[said.asked].statuses.values())} == {"ok"},
     "of_some": lambda said: "ok" in map(str, said.rec[said.asked].statuses.values()),
     "of_none": lambda said: "ok" not in map(str, said.rec[said.asked].statuses.values()),

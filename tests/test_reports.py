@@ -10,7 +10,7 @@ import backprobe as bp
 from backprobe.findings.report import Finding, Report
 
 KEYS = {"ok", "complete", "heading", "findings", "notes"}
-OF_FINDINGS = {"kind", "name", "headline", "source", "facts", "chain", "remedy", "cause"}
+OF_FINDINGS = {"kind", "name", "headline", "source", "facts", "chain", "remedy", "cause", "lost", "consequence"}
 FOUND = Finding("detached", "d", "'d' is cut off", facts=("a fact",))
 
 

@@ -180,7 +180,7 @@ class Pass:
         if not seen.came:
             return
         seen.norm = math.hypot(*map(_norm, plain))
-        if is_tried:
+        if is_tried and not any(_is_hooked(one) for _, raw in _saved(node) for one in raw):
             seen.gains = _tried(node, gradients)
         for tensor in _factors(node):
             if tensor.numel() and not _largest(tensor):
@@ -261,12 +261,23 @@ class Pass:
                     pending.append(user)
 
 
+def _saved(node: Node) -> Iterator[tuple[str, Sequence[Any]]]:
+    # What a node has saved, by the name of the attribute, packed as it is.
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            held = getattr(node, name)
+            yield name, held if isinstance(held, tuple | list) else (held,)
+
+
+def _is_hooked(saved: Any) -> bool:
+    # Does a hook unpack it, as a checkpoint's, which does that once?
+    return getattr(saved, "unpack_hook", None) is not None
+
+
 def _factors(node: Node) -> Iterator[Tensor]:
     # What a node has saved of its operands, where no hook of the program unpacks it: not its own result.
-    for name in dir(node):
-        held = getattr(node, name) if name.startswith("_raw_saved_") else ()
-        raw = held if isinstance(held, tuple | list) else (held,)
-        if not raw or any(getattr(one, "unpack_hook", None) is not None for one in raw):
+    for name, raw in _saved(node):
+        if not raw or any(map(_is_hooked, raw)):
             continue
         with suppress(RuntimeError):  # of what was written since
             saved = getattr(node, name.replace("_raw", "", 1), raw and [one.data for one in raw])
