@@ -22,7 +22,10 @@ TESTS = Path(__file__).parent
 FOLDER = TESTS / "golden"
 PLACE = re.compile(r"((?:[^\s'\"`(]*/)?)([\w.<>-]+\.py|<[\w-]+>|In\[\d+\]):(\d+)")
 BEGINNING = 12  # so many characters of a line tell it from others
-MEASURED = re.compile(r"-?\b(?=[\d.]{6})\d+\.\d+(?:e[+-]\d+)?|(?<=of the right ones )[\d.e-]+")  # by one machine
+MEASURED = re.compile(
+    r"-?\b(?=[\d.]{6})\d+\.\d+(?:e[+-]\d+)?|(?<=of the right ones )[\d.e-]+|(?<=error )[\d.]+e-\d+"
+    r"|[\d,.e+]+(?=(?: or more)? ulps| × the floor)"
+)  # where the last digit, or more of them, is that of one machine
 UNIQUE = re.compile(r"_[0-9a-f]{32}\b")  # in the name of a file
 WRITES = bool(os.environ.get("WRITE_GOLDEN"))
 MARK = "=== "
@@ -59,6 +62,10 @@ def golden_note(verb, kind=RuntimeError, match=None, but=()):
 
 def said(answer):
     """An answer as it prints, without what differs from one run to the next."""
+    from backprobe.findings.report import Report, in_lines
+
+    if isinstance(answer, Report):  # without tables, and its lines as long as they are
+        answer = in_lines(answer.heading, answer.findings, answer.notes)
     with redirect_stdout(io.StringIO()):  # no terminal, whose width would decide where lines end
         text = "\n".join(map(str, answer)) if isinstance(answer, list | tuple) else str(answer)
     text = MEASURED.sub("…", UNIQUE.sub("", PLACE.sub(without_number, text)))

@@ -16,6 +16,7 @@ from backprobe.alerts import alerts as judge
 from backprobe.record.exponents import exponents
 from backprobe.record.statistics import COLUMNS, NOTHING, measured
 from backprobe.storage.runs.layout import RowKey, StepData
+from goldens import golden
 from judged_trainings import FAULTS, HEALTHY, alerts, is_found, run
 from varied_faults import VARIED_FAULTS
 from varied_trainings import VARIED_HEALTHY
@@ -160,23 +161,17 @@ def test_an_alert_as_text(tmp_path):
     losses = [[(1.0,)], [(1.1,)], [(2.5,)], [(3.0,)]]
     with written(tmp_path, [("loss", "logged")], losses) as run:
         report = run.alerts
-        assert str(report) == (
-            "1 alert: 4 steps of 1 name were checked\n"
-            "  step 3: 'loss' rises: it is 3 times what it was at first\n"
-            "    seen:  rising means: two of three steps on end above twice the first loss (chosen on the trainings of "
-            "docs/alerts.md)\n"
-            "    next:  a lower learning rate, warm-up, gradient clipping, or the sign of the loss\n"
-            "  note: updates were not watched: whether they are too large or too small is not known (what='update')"
-        )
+        assert [(one.kind, one.name) for one in report] == [("rising_loss", "loss")]
+        golden("alerts", report)
         (found,) = report.findings
         assert isinstance(found, bp.Alert)
         assert (found.step, found.name, found.field, found.number, found.threshold) == (3, "loss", "logged", 3.0, 2.0)
-        assert repr(found) == "<Alert rising_loss at step 3: step 3: 'loss' rises: it is 3 times what it was at first>"
+        golden("alerts", repr(found))
 
 
 def test_a_run_without_steps_has_no_alerts(tmp_path):
     with written(tmp_path, [], []) as run:
-        assert run.alerts.heading == "no alerts: 0 steps of 0 names were checked"
+        golden("alerts", run.alerts)
 
 
 def test_the_first_nan_forward_is_named(tmp_path):
@@ -186,7 +181,7 @@ def test_the_first_nan_forward_is_named(tmp_path):
     with written(tmp_path / "value", keys, [well, well, ill, ill]) as run:
         (found,) = run.alerts.of_kind("nonfinite")
         assert (found.step, found.name, found.field, found.number) == (2, "b", "value.posinf", 1.0)
-        assert found.headline == "step 2: the first Inf is in 'b': 1 numbers"
+        golden("alerts", found)
 
 
 def test_the_first_nan_backward_is_named(tmp_path):

@@ -7,6 +7,7 @@ import torch
 
 import backprobe as bp
 from commands import invoked
+from goldens import golden
 from remedied import defined
 
 HEAD = """
@@ -223,7 +224,7 @@ def note_of(tmp_path, text, block=bp.probe, **options):
 @pytest.mark.parametrize("case", STATES)
 def test_what_detaches_a_state_is_spelled_as_the_program_spells_it_and_cures(tmp_path, case):
     text, remedy = STATES[case]
-    assert f"next:     {remedy} before it is used again" in note_of(tmp_path, text)
+    golden("explain", note_of(tmp_path, text))
     line = next(line for line in text.splitlines() if line.strip() == "# again")
     cured = text.replace(line, textwrap.indent(remedy, line[: len(line) - len(line.lstrip())]))
     defined(HEAD + cured + STEP, tmp_path).train(bp.probe)
@@ -244,7 +245,7 @@ def test_of_a_graph_that_is_retained_the_remedy_is_the_same(tmp_path):
     """There the optimizer has updated what the step before would need."""
     note = note_of(tmp_path, ATTRIBUTE, retain=True)
     assert "optimizer.step()" in note.partition("written: ")[2]
-    assert "next:    self.h = self.h.detach() before it is used again" in note
+    golden("explain", note)
 
 
 KEPT = {
@@ -267,7 +268,7 @@ def step():
     return {read}.square().mean()
 """)  # fmt: skip
     assert "h = h.detach()" not in note
-    assert "next:     detach() what is kept of '/step#0:h' before it is used again" in note
+    golden("explain", note)
 
 
 ONCE = """
@@ -290,7 +291,7 @@ def test_what_is_computed_once_before_the_loop_is_to_be_computed_in_it(tmp_path)
     with pytest.raises(RuntimeError) as caught:
         defined(HEAD + "import backprobe as bp\n" + ONCE, tmp_path).train()
     remedy = caught.value.__notes__[-1].partition("next: ")[2]
-    assert remedy.split("\n")[0].strip().startswith("compute unit again before each backward()")
+    golden("explain", remedy.split("\n")[0])
     assert "first loss" not in remedy
     assert "retain_graph" not in remedy
     cured = HEAD + "import backprobe as bp\n" + ONCE.replace("# again", "unit = w / w.norm()")
@@ -304,7 +305,7 @@ def test_two_losses_of_one_step_are_no_carried_state():
         first, second = h.sum(), h.prod()
         first.backward()
         second.backward()
-    assert "next:     sum losses and call backward() once: (a + b).backward();" in caught.value.__notes__[-1]
+    golden("explain", caught.value.__notes__[-1])
 
 
 # where each step is recorded by itself, as those of a script are
@@ -331,8 +332,7 @@ def test_what_was_freed_before_the_recording_has_the_same_remedy(tmp_path, case)
     with pytest.raises(RuntimeError) as caught:
         defined(HEAD + text + STEP_BY_STEP, tmp_path).train(bp.probe)
     note = caught.value.__notes__[-1]
-    assert "an earlier backward() or grad(), not seen here, used and freed" in note
-    assert f"next:     {remedy} before it is used again" in note
+    golden("explain", note)
     line = next(line for line in text.splitlines() if line.strip() == "# again")
     cured = text.replace(line, textwrap.indent(remedy, line[: len(line) - len(line.lstrip())]))
     defined(HEAD + cured + STEP_BY_STEP, tmp_path).train(bp.probe)
@@ -387,7 +387,7 @@ def test_a_list_that_keeps_what_earlier_steps_computed_is_detached_after_each_ba
     text = "\nmodel = nn.Linear(3, 4)\n" + text
     with pytest.raises(RuntimeError) as caught:
         defined(HEAD + text + STEP_BY_STEP, tmp_path).train(bp.probe)
-    assert f"next:     {remedy} after each backward()" in caught.value.__notes__[-1]
+    golden("explain", caught.value.__notes__[-1])
     program = defined(HEAD + text + STEP_BY_STEP, tmp_path)
     for _ in range(3):
         program.train(bp.probe, steps=1)
@@ -409,7 +409,7 @@ for _ in range(3):
     status, printed, _ = invoked("explain", str(script))
     assert status == 3
     assert "survived: 'h#0'" in printed
-    assert "next:     h, c = h.detach(), c.detach() before it is used again" in printed
+    golden("explain", printed)
 
 
 def test_what_was_computed_once_before_the_recording_is_to_be_computed_again():
@@ -421,7 +421,7 @@ def test_what_was_computed_once_before_the_recording_is_to_be_computed_again():
         loss.backward()
     note = caught.value.__notes__[-1]
     assert "survived: 'unit'" in note
-    assert "next:     compute unit again before each backward()" in note
+    golden("explain", note)
 
 
 def test_a_part_from_before_that_was_not_freed_is_not_blamed():

@@ -7,6 +7,7 @@ from torch import nn
 
 import backprobe as bp
 from asked import kinds, leaf, well
+from goldens import golden
 
 
 def rounding(gives):
@@ -113,9 +114,8 @@ def test_none_between_two_values_is_said_of_the_function():
     rec = bp.probe(program)(leaf(1.0, 2.0), leaf(3.0, 4.0))
     for report in (bp.explain(rec), bp.explain(rec, "x")):
         (finding,) = report.findings
-        assert finding.headline == "Rounding.backward() returned None, so no gradient flows from 'v' to 'u'"
-        assert any("def backward(ctx, gradient):" in fact for fact in finding.facts)
-    assert "goes through Rounding.backward(), which returned None" in bp.explain(rec, "x").heading
+        golden("explain", finding)
+    golden("explain", bp.explain(rec, "x"))
 
 
 def test_a_vjp_without_backward_and_two_functions_are_named():
@@ -171,7 +171,7 @@ def test_zeros_for_an_argument_are_a_note():
         return (rounding(torch.zeros_like)(x * w) * w).sum()
 
     (note,) = bp.explain(bp.probe(program)(leaf(1.0, 2.0), leaf(3.0, 4.0))).notes
-    assert note.startswith("x: its gradient is zero everywhere, and every path to it goes through Rounding.backward()")
+    golden("explain", note)
 
 
 @pytest.mark.parametrize("act", [

@@ -6,6 +6,7 @@ from torch import nn
 
 import backprobe as bp
 from backprobe.errors import NothingToDifferentiate
+from goldens import golden
 
 X = torch.ones(3, 2)
 
@@ -52,6 +53,7 @@ def test_its_remedy_names_the_line():
     with pytest.raises(NothingToDifferentiate) as caught:
         bp.probe(detached)(X)
     assert "`y.detach()` cuts 'return' off from 'y'" in caught.value.__notes__[0]
+    golden("explain", caught.value.__notes__[0])
 
 
 @pytest.mark.parametrize("model, names", [
@@ -61,7 +63,7 @@ def test_a_frozen_model_is_said_to_be(model, names):
     with pytest.raises(NothingToDifferentiate) as caught:
         bp.probe(model(), of=torch.sum)(X)
     (note,) = caught.value.__notes__
-    assert f"nothing that was recorded requires a gradient: {names}" in note and "requires_grad_() on the model" in note
+    golden("explain", note)
 
 
 def test_its_remedy_cures():

@@ -15,6 +15,7 @@ from backprobe.diff.blame import backward_order
 from backprobe.diff.measuring import measure
 from backprobe.diff.run import compared
 from diff_cases import W, X, f, recorded
+from goldens import golden
 from sampled import sampled
 
 # the floor
@@ -55,7 +56,8 @@ def test_recordings_of_the_reference_measure_the_floor():
     same = [bp.probe(g, ["u", "v", "return"], wrt="x")(X, 0.0, 1.0)]
     found = bp.diff(a, bp.probe(g, ["u", "v", "return"], wrt="x")(X, 0.0, 1.00002), noise=same).first
     assert found.name == "v" and found.floor == "measured: 1 other recording"
-    assert "floor: measured: 1 other recording" in found.facts
+    assert (found.kind, found.name) == ("value", "v")
+    golden("diff", found)
 
 
 # saved recordings, data, printing
@@ -120,9 +122,9 @@ def test_recordings_without_gradients_are_compared_by_their_values():
         u = X * W
     report = bp.diff(rec, other)
     assert report.ok and not report.complete and not report.findings
-    assert any("neither recording has gradients" in note for note in report.notes)
+    golden("diff", report)
     report = bp.diff(recorded(f), rec)
-    assert any("the second recording does not have gradients" in note for note in report.notes)
+    golden("diff", report)
 
 
 # bad input
@@ -133,10 +135,7 @@ def message_of(kind, **options):
 
 
 def test_what_is_not_a_recording_is_refused():
-    assert message(bp.BadOption, lambda: bp.diff(recorded(f), None)) == (
-        "diff compares two recordings, and the second is None\n  asked: bp.diff(..., None)\n"
-        "  next:  bp.diff(bp.probe(f)(x), bp.probe(g)(x))"
-    )
+    golden("diff", message(bp.BadOption, lambda: bp.diff(recorded(f), None)))
     assert "the first is a function" in message(bp.BadOption, lambda: bp.diff(f, recorded(f)))
     with pytest.raises(bp.BadRecording, match="no such folder"):
         bp.diff("no-such.recording", recorded(f))
@@ -215,7 +214,7 @@ def test_what_the_noise_did_not_measure_is_said():
 
 @pytest.mark.parametrize("noise", [3, [], [3]])
 def test_noise_that_cannot_be_right_is_refused(noise):
-    assert message_of(bp.BadOption, noise=noise).startswith("noise is recordings of the reference")
+    golden("diff", message_of(bp.BadOption, noise=noise))
 
 
 # what a measure gives

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.utils.parametrize import register_parametrization
 
 import backprobe as bp
+from goldens import golden
 
 X = torch.ones(2, 3)
 
@@ -75,7 +76,7 @@ def test_a_cut_in_a_method_that_forward_uses(kind, cut, of_model):
 
 def test_what_only_sets_a_parameter_is_no_use_of_it():
     (finding,) = reported(Unmentioned(), bp.probe()).findings
-    assert finding.headline == "'net.raw' is not mentioned in the forward() of 'net'"
+    golden("explain", finding)
 
 
 class Unit(nn.Module):
@@ -91,6 +92,7 @@ def test_a_cut_in_a_parametrisation_is_not_one_of_what_the_model_gives():
     assert finding.source.text == "return (weight / weight.norm()).detach()"
     assert finding.lost == ("net.0.parametrizations.weight.original",)
     assert finding.consequence == "net.0.parametrizations.weight.original gets no gradient"
+    golden("explain", report)
 
 
 class DataBeside(nn.Module):
@@ -135,7 +137,7 @@ def noted_beside_a_penalty(net):
 ])  # fmt: skip
 def test_data_of_a_parameter_beside_a_penalty_is_noted(kind, cut):
     (note,) = noted_beside_a_penalty(kind())
-    assert note.startswith(f"{cut} is not recorded: if it has a history, it is cut off (data) at ")
+    golden("explain", note)
 
 
 class OfABatch(DataBeside):

@@ -106,7 +106,7 @@ class Unregistered:
 class Training:
     """What became of the parameters that optimizers which stepped have, or where none did the models.
 
-    ``stepped`` says that the program itself tells what it trains: by such optimizers, or by asking a tape for gradients.
+    ``stepped`` says that the program itself tells what it trains: by such optimizers, or by what it asks a tape for.
 
     ``count`` is how many of them require a gradient, and ``frozen`` how many parameters do not. ``cleared`` are the
     names of those that ``backward()`` came to, and that had no ``.grad`` when their optimizer stepped. ``dropped`` are
