@@ -187,4 +187,4 @@ def pytest_runtest_call(item):
 
 
 def name(item):
-    return item.nodeid.removeprefix("tests/")
+    return re.sub(r"@[\w-]+$", "", item.nodeid.removeprefix("tests/"))  # without the group that xdist appends

@@ -37,6 +37,18 @@ def test_another_text_fails_with_the_difference(monkeypatch):
             goldens.golden("explain", "what is said now")
 
 
+def test_a_case_that_its_test_does_not_say_any_more_fails(monkeypatch, request):
+    own = goldens.name(request.node)
+    with monkeypatch.context() as within:
+        within.setattr(goldens, "by_test", lambda: {own: [("explain", own)]})
+        within.setattr(goldens, "WRITES", False)
+        within.setattr(goldens, "now", {})
+        call = goldens.pytest_runtest_call(request.node)
+        next(call)
+        with pytest.raises(AssertionError, match="no test says any more"):
+            call.send(None)
+
+
 def test_the_text_of_a_line_stands_for_its_number(tmp_path):
     made = tmp_path / "made.py"
     made.write_text("x = 1\ny = 2\n")
