@@ -101,7 +101,7 @@ def test_none_for_a_parameter_is_said_of_the_function(act, of_model):
     report = trained(net, bp.probe(net) if of_model else bp.probe(), steps=2)
     said = [one for one in report.findings if one.source is not None and one.source.text.startswith("def backward")]
     assert [one.headline for one in said] == ["`Scaled.backward()` returned None in the place of a gradient"]
-    assert f"because of it: {'' if of_model else 'net.'}scale\n" in str(report)
+    assert said[0].lost == (f"{'' if of_model else 'net.'}scale",)
     assert "nothing that was recorded leads from it" not in str(report)
 
 
