@@ -103,6 +103,7 @@ bench: $(READY)
 	$(BIN)/python bench/watch_long.py
 	$(BIN)/python bench/runs.py
 	$(BIN)/python bench/draw.py
+	$(BIN)/python bench/explain.py
 	$(BIN)/python bench/printing.py
 	$(BIN)/python bench/diff.py
 	$(BIN)/python bench/diff_saved.py
