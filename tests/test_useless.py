@@ -297,6 +297,19 @@ HEALTHY = {
         h = net(x[:, None] + torch.randn(16, 5, 8), src_key_padding_mask=padded)
         loss = F.cross_entropy(head(h[:, 0]), t)
         """),
+    "complex numbers": looped("""\
+        w = nn.Parameter(torch.randn(8, dtype=torch.complex64))
+        opt = torch.optim.SGD([w], 1e-2)
+        """, """\
+        z = (x.to(torch.complex64) @ w).exp()
+        loss = (z * z.conj()).real.mean() + z.imag.pow(2).mean()
+        """),
+    "a part that underflows in float16": looped("""\
+        w, s = nn.Parameter(torch.ones(8).half()), nn.Parameter(torch.ones(()).half())
+        opt = torch.optim.SGD([w, s], 10.0)
+        """, """\
+        loss = ((x.half() * w).sum(-1) * 1e-3 + (s * 1e-6).sin() * 1e-3).mean()
+        """),
     "float64": net(4, "loss = F.cross_entropy(net.double()(x.double()), t)\n"),
     "bfloat16 that moves": looped("""\
         net = nn.Linear(8, 4).bfloat16()

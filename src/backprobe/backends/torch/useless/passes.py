@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,6 +68,7 @@ class Seen:
     has_zero: bool = False  # does it multiply by a saved tensor that is 0 and is not trained?
     has_trained_zero: bool = False
     norm: float = 0.0  # of what it was given
+    is_tiny: bool = False  # is that so little that a part of it may be 0 in this dtype?
     gains: Mapping[int, float] = field(default_factory=dict)  # by place, of random numbers: see ``_tried``
     faint: set[int] = field(default_factory=set)  # the places where it gave next to nothing of what it was given
     hidden: set[int] = field(default_factory=set)  # those where that is rounding: it takes away just what comes
@@ -79,25 +80,28 @@ class Seen:
 
 @dataclass
 class Sum:
-    """The contributions that came to one place."""
+    """The contributions to one place, of which there are several; what they sum to is kept until the last has come."""
 
-    total: Tensor
-    norms: float
-    count: int = 1
+    left: int  # how many may come yet
+    total: Tensor | None = None
+    norms: float = 0.0
+    count: int = 0
     number: int = -1  # of the last node in the program's order that contributes
+    cancels: bool = False  # is what remains of them but rounding?
 
     def add(self, gradient: Tensor, number: int) -> None:
-        self.number = max(self.number, number)
-        if self.total.shape == gradient.shape:
-            self.total = self.total + gradient
+        self.total = gradient if self.total is None else self.total + gradient
         self.norms += _norm(gradient)
         self.count += 1
+        self.number = max(self.number, number)
 
-    @property
-    def cancels(self) -> bool:
-        """Is what remains of several contributions but rounding?"""
-        limit = ROUNDING * torch.finfo(self.total.dtype).eps * self.norms
-        return self.count > 1 and self.norms > 0 and _norm(self.total) <= limit
+    def end(self) -> None:
+        """One of those that may come is over."""
+        self.left -= 1
+        if not self.left and self.total is not None:
+            limit = ROUNDING * torch.finfo(self.total.dtype).eps * self.norms
+            self.cancels = self.count > 1 and _norm(self.total) <= limit
+            self.total = None
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,17 @@ class Pass:
         self.nodes = nodes if len(nodes) <= MOST else []
         self.is_small = len(nodes) <= SMALL_NODES and sum(leaf.numel() for leaf in self.leaves.values()) <= SMALL
         self.seen: dict[Node, Seen] = {}
-        self.sums: dict[Key, Sum] = {}
+        uses = Counter(edge for node in self.nodes for edge in node.next_functions)
+        self.sums: dict[Any, Sum] = {
+            edge: Sum(count) for edge, count in uses.items()
+            if count > 1 and edge[0] is not None and edge[0].name() != LEAF
+        }  # fmt: skip
         self.handles: list[Any] = []
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
         """Measure what comes to the leaves, and look at each node on the way to these; to all if it is None."""
         for node, leaf in self.leaves.items():
-            self.handles.append(node.register_prehook(partial(_take, arrived, leaf)))
+            self.handles.append(node.register_prehook(self._guarded(partial(_take, arrived, leaf))))
         wanted = self.reached if leaves is None else {id(leaf) for leaf in leaves}
         places = {node: (at, node.name()) for at, node in enumerate(self.nodes)}
         for node in self._leading({node for node, leaf in self.leaves.items() if id(leaf) in wanted}):
@@ -180,6 +188,7 @@ class Pass:
         if not seen.came:
             return
         seen.norm = math.hypot(*map(_norm, plain))
+        seen.is_tiny = any(_largest(one) <= _least(one) for one in plain if one.is_floating_point())
         if is_tried and not any(_is_hooked(one) for _, raw in _saved(node) for one in raw):
             seen.gains = _tried(node, gradients)
         for tensor in _factors(node):
@@ -198,15 +207,15 @@ class Pass:
                 seen.smaller.add(at)
             elif size <= FAINT * seen.norm:
                 seen.faint.add(at)
-            if at in seen.gains and size <= ROUNDING * torch.finfo(gradient.dtype).eps * seen.gains[at] * seen.norm:
+            is_known = at in seen.gains and not seen.is_tiny
+            if is_known and size <= ROUNDING * torch.finfo(gradient.dtype).eps * seen.gains[at] * seen.norm:
                 seen.hidden.add(at)
-            if follower.name() == LEAF or seen.gave[at] or not gradient.is_floating_point():
-                continue
-            key, own, number = (follower, place), gradient.detach(), node._sequence_nr()
-            if key in self.sums:
-                self.sums[key].add(own, number)
-            else:
-                self.sums[key] = Sum(own, _norm(own), number=number)
+            one = self.sums.get((follower, place))
+            if one is not None and not seen.gave[at] and gradient.is_floating_point():
+                one.add(gradient.detach(), node._sequence_nr())
+        for edge in node.next_functions:
+            if edge in self.sums:
+                self.sums[edge].end()
 
     def stop(self) -> None:
         """Take off all hooks."""
@@ -315,8 +324,8 @@ def _why(seen: Seen, at: int) -> str:
     if at in seen.hidden:
         return CANCELS
     if seen.has_zero:
-        return TIMES_ZERO
-    return BY_CHANCE if at in seen.smaller else FLAT
+        return TIMES_ZERO  # however small the other factor is
+    return BY_CHANCE if at in seen.smaller or seen.is_tiny else FLAT
 
 
 def _take(arrived: Callable[[Tensor, Tensor], None], leaf: Tensor, gradients: Sequence[Tensor | None]) -> None:
@@ -379,6 +388,12 @@ class Passes:
             known.largest = NOTHING
 
 
+def _least(tensor: Tensor) -> float:
+    # Below this, a number times the unit of rounding is no normal number any longer.
+    known = torch.finfo(tensor.dtype)
+    return known.tiny / known.eps
+
+
 def _is_plain(tensor: Tensor) -> bool:
     return type(tensor) in ORDINARY and tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested)
 
@@ -391,4 +406,4 @@ def _largest(tensor: Tensor) -> float:
 
 def _norm(tensor: Tensor) -> float:
     with torch.no_grad(), torch._C._DisableTorchDispatch():
-        return float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+        return float(torch.linalg.vector_norm(tensor, dtype=torch.complex128 if tensor.is_complex() else torch.float64))
