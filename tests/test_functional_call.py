@@ -38,7 +38,7 @@ def test_an_optimizer_that_has_them_trains_nothing(kind):
         optimizer.step()
     (found,) = bp.explain(rec).findings
     assert found.kind == "functional_call"
-    assert found.facts[0].endswith("net.0.weight, net.0.bias, net.2.weight, net.2.bias")
+    assert found.lost == ("net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias")
     assert "functional_call" in found.headline
 
 

@@ -121,7 +121,7 @@ def test_a_report_is_fitted_to_a_terminal_and_only_there(monkeypatch):
     finding = str(report.findings[0]).splitlines()
     assert max(map(len, finding)) <= 50
     monkeypatch.setenv("COLUMNS", "10")
-    assert "disconnected" in str(report), "words are never broken"
+    assert "differentiated" in str(report), "words are never broken"
 
 
 class Text(HTMLParser):
