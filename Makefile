@@ -51,8 +51,9 @@ test-sweeps: $(READY)
 sweeps-torch: $(READY)
 	SWEEPS=1 $(BIN)/pytest -m "not gpu and (sweep or drawn)" --ignore=tests/frameworks --ignore=tests/test_operators.py
 
+# XLA compiles here as it does for users, which decides the last bits: see tests/frameworks/conftest.py
 sweeps-frameworks: $(READY)
-	SWEEPS=1 $(BIN)/pytest -m "sweep or drawn" tests/frameworks
+	XLA_FLAGS= SWEEPS=1 $(BIN)/pytest -m "sweep or drawn" tests/frameworks
 
 # every schema that is used again compared with its log, read anew: see docs/design/017-tracing.md
 test-schemas: $(READY)
