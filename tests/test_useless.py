@@ -57,6 +57,16 @@ FAULTY = {
         error = y - net(x)  # <- here
         loss = F.softplus(error.abs()).mean()
         """)),
+    "outer: of tensors that no optimizer has": ("outer_product", BEGIN + textwrap.dedent("""\
+        w = torch.randn(8, 1, requires_grad=True)
+        for step in range(3):
+            x, y = torch.randn(16, 8), torch.randn(16)
+            loss = (x @ w - y).pow(2).mean()  # <- here
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.01 * w.grad
+            w.grad = None
+        """)),
     "twice: a model that ends in softmax": ("distribution_twice", net(4, """\
         p = net(x).softmax(-1)
         loss = F.cross_entropy(p, t)  # <- here

@@ -67,6 +67,7 @@ from backprobe.backends.torch.strategies import (
     with_leaves,
 )
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape, is_wrapped
+from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.torch.useless import TorchUselessGradients
 from backprobe.backends.user_lines import users_line
@@ -463,9 +464,12 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return [*lost, *self.pipelines.seen(), *self.census.zeros(self.passing.calls), *self._useless()]
 
     def _useless(self) -> Sequence[Reason]:
-        judged = None if self.useless is None else self.census.judged(self.passing.calls)
-        if self.useless is None or judged is None:
+        # Also where it is not known what is trained: operations are judged, and what was kept of the passes is let go.
+        if self.useless is None:
             return []
+        judged, runs = self.census.judged(self.passing.calls), self.census.runs
+        if judged is None:
+            return self.useless.found([], TrainedNames(runs.modules.values(), runs.held))
         return self.useless.found([*judged.parameters.values()], judged.names)
 
     def cut_short(self) -> Sequence[Source | None]:
