@@ -1,0 +1,175 @@
+"""How many faults `bp.watch` and `run.alerts` find in small trainings, and how many healthy ones stay silent.
+
+Run as ``python tests/trainings/score.py [--seeds N] [--one-in N] [WORD …]``: without words the trainings of all
+families, else of those whose path has one of the words; of the healthy ones, each or one in so many. They were written
+without a look at the rules. Each family runs in a fork of a process that has imported its framework; each training is
+watched into a temporary folder.
+
+A faulty training ends a tenth of its length after the fault was planted, and the fault is found if there is an alert
+from then on. It is named if a headline or remedy of these has a word of `planted.WORDS`. An alert before the fault
+is a false one. A healthy training runs to its end and is right if there is no alert. The bounds are those of Clopper
+and Pearson, at 95 %. What is printed is Markdown; the exit status is 0 whatever the count, and 2 where one failed or
+a fault did no harm to the losses that it must harm. Of healthy ones whose losses end higher than they began, as those
+of policies and adversaries may, there is a list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parent
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
+
+import prepared  # noqa: E402
+from trainings import planted  # noqa: E402
+
+SECONDS, AT_ONCE = 900, 2
+
+
+def trained(case, seed):
+    """What came of a training: its alerts, as kind, step and words, and whether its fault did harm."""
+    import backprobe as bp
+
+    module = planted.load(HERE / f"{case.family}.py")
+    with tempfile.TemporaryDirectory() as folder:
+        training = module.make(seed, **case.settings)
+        losses = training.run(folder, case.fault.end if case.fault else training.steps, case.fault)
+        with bp.open_run(folder) as run:
+            alerts = run.alerts.findings
+    said = [{"kind": each.kind, "step": int(each.step), "said": f"{each.headline}; {each.remedy}"} for each in alerts]
+    harm = bool(case.fault is None or case.fault.does_harm(losses))
+    return {"alerts": said, "harm": harm, "risen": case.fault is None and planted.has_risen(losses)}
+
+
+def all_of(path, seeds, one_in):
+    """A line of JSON for each case and seed of a family."""
+    cases = planted.cases(path)
+    healthy = [case for case in cases if not case.fault][::one_in]
+    for case in healthy + [case for case in cases if case.fault]:
+        for seed in range(seeds):
+            row = {"label": case.label, "seed": seed, "fault": case.fault and vars(case.fault)}
+            try:
+                row |= trained(case, seed)
+            except Exception:  # noqa: BLE001 -- one that fails is printed
+                row["failed"] = traceback.format_exc()[-400:]
+            print("row:" + json.dumps(row), flush=True)
+
+
+def asked(path, *options):
+    """The rows of a family, from a process of its own."""
+    paths = os.pathsep.join(filter(None, [str(TESTS.parent / "src"), os.environ.get("PYTHONPATH")]))
+    settings = {"env": {**os.environ, "PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "3"}, "timeout": SECONDS}
+    ran = prepared.run(path.parent.name, "-W", "ignore", __file__, "--only", path, *options, **settings)
+    rows = [json.loads(line[4:]) for line in ran.stdout.splitlines() if line.startswith("row:")]
+    failed = f"status {ran.returncode}: {ran.stderr[-300:]}"
+    print(f"{path.parent.name}/{path.stem}: {len(rows)} trainings", file=sys.stderr)
+    return rows if ran.returncode == 0 else [*rows, {"label": path.stem, "seed": 0, "fault": None, "failed": failed}]
+
+
+def bounds(right, count):
+    """The exact bounds at 95 % of a share, by Clopper and Pearson."""
+    low = _solved(lambda share: 1 - _at_most(right - 1, count, share)) if right else 0.0
+    high = _solved(lambda share: 1 - _at_most(right, count, share), 0.975) if right < count else 1.0
+    return low, high
+
+
+def _at_most(right, count, share):
+    # The probability of so many successes or fewer.
+    return sum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(right + 1))
+
+
+def _solved(rising, value=0.025):
+    # Where a function that rises between 0 and 1 has this value.
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < value else (low, middle)
+    return low
+
+
+def share(right, count):
+    """A share in words."""
+    if not count:
+        return "none"
+    low, high = bounds(right, count)
+    return f"{right} of {count} ({right / count:.1%}; {low:.1%} to {high:.1%})"
+
+
+def after(row):
+    """The alerts of a faulty training from the fault on."""
+    return [each for each in row["alerts"] if each["step"] >= row["fault"]["at"]]
+
+
+def is_named(row):
+    """Whether an alert tells of the fault."""
+    pattern = re.compile(planted.WORDS[row["fault"]["kind"]], re.IGNORECASE)
+    return any(pattern.search(each["said"]) for each in after(row))
+
+
+def kinds(alerts):
+    """The kinds of alerts, each once, with its first step."""
+    first = {}
+    for each in alerts:
+        first[each["kind"]] = min(each["step"], first.get(each["kind"], each["step"]))
+    return ", ".join(f"{kind} at {step}" for kind, step in first.items()) or "nothing"
+
+
+def report(rows):
+    """The score as Markdown."""
+    failed = [row for row in rows if "failed" in row]
+    done = [row for row in rows if "failed" not in row]
+    faulty, healthy = [row for row in done if row["fault"]], [row for row in done if not row["fault"]]
+    found, named = [row for row in faulty if after(row)], [row for row in faulty if is_named(row)]
+    early = [row for row in faulty if any(each["step"] < row["fault"]["at"] for each in row["alerts"])]
+    silent = [row for row in healthy if not row["alerts"]]
+    yield f"- faults found in the first tenth after planting: {share(len(found), len(faulty))}"
+    yield f"- faults named: {share(len(named), len(faulty))}"
+    yield f"- faulty trainings silent before the fault: {share(len(faulty) - len(early), len(faulty))}"
+    yield f"- healthy trainings silent: {share(len(silent), len(healthy))}"
+    yield "\n| fault | planted | found | named |\n|---|---|---|---|"
+    counts = [Counter(row["fault"]["kind"] for row in some) for some in (faulty, found, named)]
+    yield from (f"| {kind} | {' | '.join(str(each[kind]) for each in counts)} |" for kind in sorted(counts[0]))
+    yield "\n| training with a fault | seed | found | named | said from the fault on |\n|---|---|---|---|---|"
+    for row in faulty:
+        marks = ["yes" if each else "no" for each in (after(row), is_named(row))]
+        yield f"| {row['label']} | {row['seed']} | {' | '.join(marks)} | {kinds(after(row))} |"
+    yield "\nHealthy trainings with an alert:\n"
+    yield from (f"- {row['label']}, seed {row['seed']}: {kinds(row['alerts'])}" for row in healthy if row["alerts"])
+    if risen := [row["label"] for row in healthy if row["risen"]]:
+        yield "\nHealthy trainings whose losses end higher than they began: " + "; ".join(risen) + ".\n"
+    yield from (f"- failed: {row['label']}, seed {row['seed']}: {row['failed']}" for row in failed)
+    yield from (f"- no harm: {row['label']}, seed {row['seed']}" for row in done if not row["harm"])
+
+
+def main(words):
+    """Run, and print what came of it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--one-in", type=int, default=1)
+    parser.add_argument("--only", type=Path)
+    given = parser.parse_args(words)
+    if given.only:
+        all_of(given.only, given.seeds, given.one_in)
+        return 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        options = "--seeds", given.seeds, "--one-in", given.one_in
+        some = list(pool.map(lambda path: asked(path, *options), planted.families(given.words)))
+    rows = [row for each in some for row in each]
+    print("\n".join(report(rows)))
+    return 2 if any("failed" in row or not row["harm"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
