@@ -3,6 +3,8 @@
     python bench/guard.py                    PyTorch, TensorFlow and JAX
     python bench/guard.py torch              one of them
 
+A capture is armed, and nothing is written: what it costs to know the step as it was before the forward.
+
 Beside it stand the frameworks' own searches for NaN: anomaly mode, ``tf.debugging.enable_check_numerics`` and
 ``jax_debug_nans``. A loop is five steps of forward, loss and gradients, run operation by operation.
 """
@@ -21,6 +23,7 @@ from side_by_side import compare, show
 
 import backprobe as bp
 
+NOWHERE = "bad-step-of-the-benchmark"  # never written
 STEPS, PAIRS = 5, 6  # PAIRS is even: half of the time the guarded loop goes first
 Guard = Callable[[], AbstractContextManager[Any]]
 
@@ -54,6 +57,7 @@ def torch() -> None:
 
         measure(f"PyTorch, GPT-2 {size} ({SIZES[size]})", step, {
             "bp.guard(model)": partial(bp.guard, program.model), "bp.guard()": bp.guard,
+            "bp.guard(model, capture=...)": partial(bp.guard, program.model, capture=NOWHERE),
             "anomaly mode": partial(torch.autograd.set_detect_anomaly, True),
         })  # fmt: skip
 
@@ -75,6 +79,7 @@ def tensorflow() -> None:
 
         measure(f"TensorFlow, 8 layers of width {width}, eager", step, {
             "bp.guard(model)": partial(bp.guard, model), "bp.guard()": bp.guard, "check_numerics": _check_numerics,
+            "bp.guard(model, capture=...)": partial(bp.guard, model, capture=NOWHERE),
         })  # fmt: skip
 
 
@@ -108,6 +113,7 @@ def jax() -> None:
 
         measure(f"JAX, 8 layers of width {width}, outside of jit", step, {
             "bp.guard(model)": partial(bp.guard, model), "bp.guard()": bp.guard,
+            "bp.guard(model, capture=...)": partial(bp.guard, model, capture=NOWHERE),
             "jax_debug_nans": partial(jax.debug_nans, True),
         })  # fmt: skip
 

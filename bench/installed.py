@@ -1,4 +1,4 @@
-"""How much `pip install backprobe` puts on the disk beyond NumPy, by package: no more than 15 MB.
+"""How much `pip install backprobe` puts on the disk beyond NumPy, by package: no more than 15.5 MB.
 
 Sizes are read from the environment that runs this, as pip has listed what it wrote, with the bytecode that it compiles.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import backprobe
 
-MOST = 15e6  # bytes
+MOST = 15.5e6  # bytes
 HEADER = 16  # bytes, of a file of bytecode: PEP 552
 NAME = re.compile(r"[\w.-]+")
 
@@ -48,7 +48,7 @@ def main():
     sizes = beyond_numpy()
     for name, bytes in sizes.items():
         print(f"{name:20} {bytes / 1e6:6.1f} MB")
-    print(f"{'beyond NumPy':20} {sum(sizes.values()) / 1e6:6.1f} MB, of {MOST / 1e6:.0f} that it may be")
+    print(f"{'beyond NumPy':20} {sum(sizes.values()) / 1e6:6.1f} MB, of {MOST / 1e6:.1f} that it may be")
     if sum(sizes.values()) > MOST:
         sys.exit("backprobe installs too much")
 

@@ -1,6 +1,7 @@
 """Commands, run in this process or as a Python of its own, and what they print."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,10 +32,16 @@ class Bad(torch.autograd.Function):
 """The beginning of a user's file, with a derivative that is wrong."""
 
 
-def invoked(*words, **settings):
+def invoked(*words, charset="utf-8", **settings):
     """The exit code, standard output and standard error of a command; an exception that is not an exit comes out."""
-    result = CliRunner().invoke(main, words, catch_exceptions=False, **settings)
+    result = CliRunner(charset=charset).invoke(main, words, catch_exceptions=False, **settings)
     return result.exit_code, result.stdout, result.stderr
+
+
+def verbs():
+    """The names of all commands, as ``backprobe --help`` lists them."""
+    listed = printed(invoked("--help")).partition("\nCommands:\n")[2]
+    return set(re.findall(r"^  (\w+)", listed, re.MULTILINE))
 
 
 @contextmanager
@@ -58,6 +65,15 @@ def python(*words, **settings):
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120, **settings}
     ran = subprocess.run(command, text=True, **settings)
     return ran.returncode, ran.stdout or "", ran.stderr
+
+
+def unmeasured(*words, **settings):
+    """What ``python`` gives, also under ``make coverage``, of a process that coverage cannot be in.
+
+    It looks for the package before the program imports it, and writes a file of its own where the process ends.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
+    return python(*words, env=kept, **settings)
 
 
 COMMAND = Path(sys.executable).parent / "backprobe"
@@ -115,3 +131,8 @@ def refused(ran, code=2):
     found, out, err = ran
     assert (found, out) == (code, "")
     return err
+
+
+def unplaced(text):
+    """A report without the places that its headlines name."""
+    return re.sub(r" (\(|at )\w+\.py:\d+\)?", "", text)

@@ -21,6 +21,7 @@ import pytest
 TESTS = Path(__file__).parent
 FOLDER = TESTS / "golden"
 PLACE = re.compile(r"((?:[^\s'\"`(]*/)?)([\w.<>-]+\.py|<[\w-]+>|In\[\d+\]):(\d+)")
+BENEATH = re.compile(r".*\n\s+line:\s+(?:\S+:\d+: )?")
 BEGINNING = 12  # so many characters of a line tell it from others
 MEASURED = re.compile(
     r"-?\b(?=[\d.]{6})\d+\.\d+(?:e[+-]\d+)?|(?<=of the right ones )[\d.e-]+|(?<=error )[\d.]+e-\d+"
@@ -78,8 +79,10 @@ def without_number(place):
     there = [path for path in (Path(folder + file), TESTS / file) if path.is_file()]  # headlines have no folder
     lines = there[0].read_text().splitlines() if there else []
     line = "".join(lines[int(number) - 1 : int(number)]).strip()
-    follows = place.string[place.end() :].lstrip(": \n")
-    return f"{file}:*" if follows.startswith(line[:BEGINNING]) else f"{file}:[{line}]"
+    follows = place.string[place.end() :]
+    beneath = BENEATH.match(follows)  # a headline, and the line that it is about
+    said = follows[beneath.end() :] if beneath else follows.lstrip(": \n")
+    return f"{file}:*" if said.startswith(line[:BEGINNING]) else f"{file}:[{line}]"
 
 
 def different(verb, case, wanted, text):

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import backprobe as bp
-from backprobe.demo import small_gpt2
+from small_models import small_gpt2
 
 
 class MLP(nn.Module):

@@ -368,6 +368,15 @@ def harmless(said):
     )
 
 
+def stands_in(said):
+    """It took the place of a parameter that got no gradient."""
+    return any(said.entries[at] is said.entry() for one in said.training.untrained for at in one.instead)
+
+
+def called_at(said):
+    return any(f"`{call.text}`" == said.fields["text"] for one in said.training.untrained for call in one.calls)
+
+
 def is_lost(said):
     one = said.entry()
     return (
@@ -381,10 +390,13 @@ PROOFS = {
         "comparison", "count", "integer", "not_float", "sample", "derivative", "differentiated", "inside", "checkpoint",
         "loaded", "unknown", "operation_dtype", "cut_in_of"} and not code.endswith("_next"))),
     **true_of(cut_off, "no_grad", "no_grad.update", "cut_before", "made_again", "other_call", "written_since"),
+    **true_of(stands_in, "replaced.made", "replaced.leaf"), "called_at": called_at,
+    "nothing_given.module": lacks,
+    "nothing_given": lambda said: said.about().is_because("nothing_given"),
     **true_of(silent, "silent", "silent.custom", "silent.parameters"),
-    **true_of(lacks, "no_grad.call", "functional_call", "never_called", "never_read", "never_read.several",
-              "result_unused", "parameter_unused", "cut_later", "not_in_loss", "not_in_model"),
-    **true_of(leads_nowhere, "unused", "value_unused", "unknown.callers", "unknown.selection",
+    **true_of(lacks, "no_grad.call", "replaced.call", "not_executed.untrained", "unused.parameter", "unused.parameters",
+              "dropped", "unused.forward", "unknown.call", "unknown.parameters", "replaced.held"),
+    **true_of(leads_nowhere, "unused", "unused.passed", "unused.value", "unknown.callers", "unknown.selection",
               "not_taken"),
     **true_of(frozen, "frozen", "frozen.call", "frozen_leaf"),
     **true_of(not_run, *(code for code in SENTENCES if code.startswith("backward_not_run")
@@ -403,10 +415,10 @@ PROOFS = {
     "contribution": lambda said: not is_zero(said.entry("target")),
     "value_is_zero": lambda said: not numbers(said.entry("target").held).any(),
     **true_of(of_training("cleared"), "cleared", "cleared_of"),
-    **true_of(of_training("unregistered"), "not_held", "unregistered", "unregistered.tensor", "unregistered.computed",
+    **true_of(of_training("unregistered"), "not_held", "not_held.inside", "not_held.tensor", "not_held.computed",
               "constants", "constants.several"),
-    **true_of(of_training("dropped"), "dropped"),
-    **true_of(lambda said: said.training.count == 0, "all_frozen", "none_trained"),
+    **true_of(of_training("dropped"), "dropped_beside"),
+    **true_of(lambda said: said.training.count == 0, "frozen.all", "none_trained"),
     **true_of(all_trained, "trained", "trained_one"),
     "untrained": lambda said: said.fields["lost"] == len(said.training.untrained) > 0,
     "frozen_parameters": lambda said: said.fields["count"] == said.training.frozen,
@@ -424,7 +436,6 @@ PROOFS = {
     **true_of(has_note("caught", "caught_at"), "raised.caught"),
     **true_of(has_note("dataset_loop"), "line_by_line"),
     **true_of(has_note("cut_short_at"), "raised.cut_short"),
-    "likewise": lambda said: not any(map(said.reaches_an_output, said.listed())),
     "also_into": lambda said: len(consumers(said, said.entry())) > 1,
     "ends_at": ends_at, "shape_only": nothing_flows, "from_frozen": lambda said: said.about() is not None,
     "own_rule": line_has_text, "conditional": line_has_text,
@@ -439,7 +450,11 @@ PROOFS = {
     "none_read": lambda said: bool(said.rec.record.none_reads),
     **true_of(gradient_is_there, "none_read_there", "none_read_later"),
     **true_of(of_training("untrained"), "held_by", "held_by.one", "others_reached"),
-    **true_of(has_note(*USELESS), "useless", "zero_once"),
+    "useless": has_note(*USELESS),
+    "zero_once": lambda said: has_note(*USELESS)(said) or is_zero(said.rec[said.fields["gradients"].split("'")[1]]),
+    **true_of(lambda said: all(is_zero(one) for one in said.entries if not one.inputs), "zero_here", "zero_here.one"),
+    **true_of(lambda said: any(map(is_zero, said.entries)), "zero_everywhere", "zero_everywhere.exactly",
+              "zero_kept"),
     **{code: has_note(note) for code in SENTENCES for note in (code.removeprefix("useless.").partition(".")[0],)
        if note in USELESS and not code.endswith("_next")},
     "of_all": lambda said: {*map(str, said.rec[said.asked].statuses.values())} == {"ok"},
@@ -448,6 +463,30 @@ PROOFS = {
     **true_of(read_none, *(code for code in SENTENCES if code.startswith("none_read.") and not code.endswith("_next"))),
 }  # fmt: skip
 """By the code of a sentence of ``explain``: what proves it."""
+
+
+def at_place(held, place):
+    """The number at a place like `` at [1, 4]``; None where there is no such number."""
+    index = tuple(ast.literal_eval(place.removeprefix(" at "))) if place else ()
+    shape = () if not isinstance(held, torch.Tensor) else tuple(held.shape)
+    fits = isinstance(held, torch.Tensor) and len(index) == len(shape)
+    return numbers(held[index]) if fits and all(at < size for at, size in zip(index, shape, strict=True)) else None
+
+
+def first_gradient(said):
+    """The gradient is not finite at that place, and is what is said."""
+    one = said.named(repr(said.fields["wrt"]))
+    found = None if one is None else at_place(one.held_grad, said.fields["at"])
+    return found is None or not bool(found.isfinite().all())
+
+
+def first_place(said):
+    """Where the part is all of the line, its value is not finite at that place."""
+    one = said.named(repr(said.finding.name))
+    is_whole = one is not None and one.source is not None and one.source.expression == said.fields["text"]
+    found = at_place(one.held, said.fields["at"]) if is_whole else None
+    return found is None or not bool(found.isfinite().all())
+
 
 STARTS, WORDS = ("born", "came_", "written_", "started"), ("written_out", "written_before")
 BIRTHS = [code for code in nonfinite.SENTENCES if code.startswith(STARTS) and code not in WORDS]
@@ -460,6 +499,7 @@ NUMBERS = {
     **true_of(harmless, "harmless", "harmless_healed", "overflow_healed"),
     "begins_at": lambda said: not clean(said) or any(map(is_bad_anywhere, said.entries)),
     "of_shape": lambda said: said.entry() is None or str(said.entry().shape) == str(said.fields["shape"]),
+    "first_gradient": first_gradient, "first_place": first_place,
     "scaled": lambda said: bool(said.rec.record.scales), "optimizer": lambda said: bool(said.rec.record.updates),
     "written_before": lambda said: bool(said.rec.record.updates),
     **true_of(lambda said: bool(said.rec.record.buffers), "buffer_held"),
@@ -487,10 +527,14 @@ def rows(one):
 
 
 def dead(said):
-    """So many units are 0 in every row, and no number is negative."""
-    count, units = map(int, re.match(r"(\d+) of (\d+) units", said.finding.headline).groups())
+    """No number is negative, and as large a share is 0 as is said; of single units, so many are 0 in every row."""
     value = rows(said.about())
-    return value.shape[1] == units and count <= int((value == 0).all(0).sum()) and bool((value >= 0).all())
+    zero = value == 0
+    share = re.search(r"is dead: a share of (\S+) of what it returns is 0", said.finding.headline)
+    if share is not None:
+        return bool((value >= 0).all()) and abs(float(zero.double().mean()) - float(share[1])) < 1e-3
+    count, units = map(int, re.match(r"(\d+) of (\d+) units", said.finding.headline).groups())
+    return value.shape[1] == units and count <= int(zero.all(0).sum()) and bool((value >= 0).all())
 
 
 def saturated(said):
@@ -512,21 +556,22 @@ def zero_partial(said):
     return any(not numbers(partial).any() for partial in said.rec[said.finding.name].partials.values())
 
 
+def large(said):
+    """The rms of the largest is what is said."""
+    size = float(re.search(r"rms (\S+) at ", said.finding.headline)[1])
+    rms = float(numbers(said.about().held_grad).square().mean().sqrt())
+    return abs(rms - size) <= 0.01 * size and size > 1e4
+
+
+NORMS = re.compile(r"\d+ layers, from ('.*') to '.*'; norms of the gradient there: (\S+), (\S+)")
+
+
 def changes(said):
-    """The sizes of its ends are as they are said, and the first is the smaller, or larger, by the word."""
-    match = next(
-        filter(
-            None,
-            (re.match(r"rms of the gradient: (\S+) at (.*), (\S+) at ('.*')", fact) for fact in said.finding.facts),
-        ),
-        None,
-    )
-    if match is None:
-        limit = float(re.search(r"rms > (\S+?)[ ,]", f"{said.finding.facts[0]} ")[1])
-        return bool(numbers(said.about().held_grad).square().mean().sqrt() > limit)
-    first, last = float(match[1]), float(match[3])
-    one = said.named(match[2])
-    own = None if one is None or one.axes else float(numbers(one.held_grad).square().mean().sqrt())
+    """The norms at its ends are as they are said, and the first is the smaller, or larger, by the word."""
+    match = next(filter(None, map(NORMS.match, said.finding.facts)))
+    first, last = float(match[2]), float(match[3])
+    one = said.named(match[1])
+    own = None if one is None or one.axes else float(numbers(one.held_grad).norm())
     is_right = first < last if said.finding.kind == "vanishing" else first > last
     return is_right and (own is None or abs(own - first) <= 0.01 * first)
 
@@ -550,20 +595,22 @@ def without_a_gradient(said):
 
 HEALTH = {
     "missing": without_a_gradient, "never_called": without_a_gradient,
-    "dead": dead, "saturated": saturated, "zero_gradient": zero_gradient, "zero_derivative": zero_partial,
+    "dead": dead, "dead_units": dead, "large_gradients": large, "saturated": saturated,
+    "zero_gradient": zero_gradient, "zero_derivative": zero_partial,
     "vanishing": changes, "exploding": changes, "underflow": underflow,
 }  # fmt: skip
 """By the kind of a finding of ``health``."""
 
 ADVICE = frozenset({
-    "unfreeze", "not_flat",
+    "unfreeze", "not_flat", "look", "look_whole",
     "see_rule", "without_cut", "see_partials", "none_read_recorded", "none_read_item", "none_read_item_retained",
     "none_read_wait", "write_of_module", "write_of_modules", "write_in_modules", "write_of_update", "write_of_carried",
     "detach_kept", "write_in_call", "write_unseen", "write_unknown", "write_flag", "write_of_view", "write",
     "view_written_next.item", "frozen_variables", "frozen_drawn", "frozen_leaves", "rename_reads", "rename_others",
     "rename_if", "give_function", "by_module_name", "notebook_again", "notebook_del", "see_names", "no_lines",
     "see_inside", "see_lines", "see_operation", "see_kept", "see_which", "see_divisor", "see_negative", "see_more",
-    "smaller_steps", "lower_scale", "double_where", "instead", "stands_for", "stands_for_input", "or_else",
+    "tried_instead", "smaller_steps", "lower_scale", "double_where", "instead", "stands_for", "stands_for_input",
+    "or_else",
     "reset_statistics", "rounded_softmax", "rounded_sigmoid", "sum_of_others", "inverse_of_sigmoid", "root_of_rounded",
     "cancelled_exp", "cancelled_exp_at_zero", "rounded_tanh", "rounded_product", "overflowing_exp", "clipped_exp",
     "root_of_exp", "root_of_square", "zero_log_zero", "root_at_zero", "power_at_zero", "divided_by_root",
@@ -576,7 +623,8 @@ PARTS = frozenset({
     "none_read_norm", "none_read_made", "none_read_by.cleared", "none_read_by.retained_late", "none_read_by.limited",
     "switched_at", "backward_at", "made_in", "hooks", "cut_beside", "unseen_run", "callers", "not_selected_on",
     "hidden_of", "hidden_cut", "lost_beside_more", "assigned_between", "about_outputs", "replaced_values",
-    "gradient_of", "gradients_of", "why_unknown", "reached_by_all", "reached_by_some", "reached_by_one",
+    "gradient_of", "gradients_of", "when", "when.1", "when.call",
+    "why_unknown", "reached_by_all", "reached_by_some", "reached_by_one",
     *(code for code in SENTENCES if code.partition(".")[0] in ("meant", "taken")),
     "what_is_recorded", "is_born", "is_born_of_inf", "module", "model", "zero_zero", "zero_inf", "inf_minus_inf",
     "inf_inf", "by_zero", "by_nearly_zero", "remainder", "zero_to_negative", "fractional_power", "negative_root", "at",
@@ -584,6 +632,8 @@ PARTS = frozenset({
     "not_definite", "singular", "all_ignored", "overflow", "overflow_of", "overflow_by_scale", "scale_not_finite",
     "written_out", "pole", "pole_nan", "pole_undefined", "pole_of_result", "exponent_of_negative", "pole_zero",
     "zero_gradient_nan", "zero_gradient_inf", "zero_gradient_part", "zero_gradient", "infinite_gradient",
+    "no_numbers", "one_number", "numbers_from", "some_numbers", "value_there", "result_there", "came_there",
+    "eigenvalue", "matrix_determinant", "pivot", "equal_values",
     "finite_gradient", "unknown_number", "unseen_line", "and_more", "by_op", "unread", "births_unjudged", "failed",
 })  # fmt: skip
 
@@ -600,6 +650,13 @@ OF_GRAPHS = frozenset({
     "loss_leaf", "saved_by", "same_memory", "own_pass", "other_operation", "made_of_other", "computed_by",
     "loss_leads_to", "path_unseen", "path_filled", "path", "no_path", "graph_freed", "python_nodes", "unused.tensor",
 })  # fmt: skip
+
+OF_EXPERIMENTS = frozenset({
+    "bridged", "bridged.several", "moved", "used_last", "flat_everywhere", "stays",
+    "left_framework", "discrete", "same_numbers", "new_numbers",
+    "cured", "cured_here", "cured_equal", "cured_changed",
+})  # fmt: skip
+"""What another run has shown: the programs are in ``tests/test_experiments.py``."""
 
 OF_TAPES = frozenset({
     "outside_tape", "watched_late", "watched_after", "constant_target", "not_watched", "not_watched.variable",

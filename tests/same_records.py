@@ -5,9 +5,8 @@ from dataclasses import fields, is_dataclass
 
 import torch
 
+import backprobe as bp
 from backprobe.record.entries import Alias
-from backprobe.record.passes import Pass
-from backprobe.record.stamp import Stamp
 
 TENSOR = ("dtype", "layout", "device", "shape", "requires_grad", "is_leaf")
 """What two equal tensors have in common besides their numbers."""
@@ -39,13 +38,13 @@ def _of_fields(where, found, expected, but=()):
 
 def _unequal(where, found, expected):
     """The lines of what is different between two values of a field."""
-    if isinstance(expected, Stamp):
+    if isinstance(expected, bp.Stamp):
         return []  # its time is another each time
     found, expected = (one.held if isinstance(one, Alias) else one for one in (found, expected))
     if isinstance(expected, torch.Tensor):
         is_same = isinstance(found, torch.Tensor) and same_tensor(found, expected)
         return [] if is_same else [_line(where, found, expected)]
-    if isinstance(expected, Pass) and isinstance(found, Pass):  # which another line of the test may have called
+    if isinstance(expected, bp.Pass) and isinstance(found, bp.Pass):  # which another line of the test may have called
         return _of_fields(f"{where}.", found, expected, but=("source",))
     if is_dataclass(expected) and not isinstance(expected, type):
         return _of_fields(f"{where}.", found, expected)

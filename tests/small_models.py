@@ -1,5 +1,6 @@
-"""Small models, and data that they can learn in some seconds: what tests/judged_trainings.py trains."""
+"""Small models, and data that some of them can learn in seconds, as tests/judged_trainings.py trains them."""
 
+import logging
 import math
 
 import torch
@@ -220,3 +221,17 @@ def scaled(model, factor, but=()):
             if one.dim() > 1 and not name.startswith(but or ("-",)):
                 one.mul_(factor)
     return model
+
+
+def small_gpt2(layers=2, width=64):
+    """A GPT-2 with random weights, and a batch of tokens."""
+    import transformers
+
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        n_embd=width, n_layer=layers, n_head=4, vocab_size=1000, n_positions=128, bos_token_id=0, eos_token_id=0,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, attn_implementation="eager",
+        loss_type="ForCausalLM",
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config), torch.randint(0, 1000, (2, 16))

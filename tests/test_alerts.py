@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.alerts import alerts as judge
 from backprobe.record.exponents import exponents
 from backprobe.record.statistics import COLUMNS, NOTHING, measured
+from backprobe.rules import alerts as judge
+from backprobe.rules.rule import RULES
 from backprobe.storage.runs.layout import RowKey, StepData
 from goldens import golden
 from judged_trainings import FAULTS, HEALTHY, alerts, is_found, run
@@ -88,8 +89,7 @@ def test_later_steps_change_no_alert(tmp_path):
 
 def test_the_page_has_a_row_for_each_kind():
     listed = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
-    source = "".join(one.read_text() for one in (Path(bp.__file__).parent / "alerts").glob("*.py"))
-    said = set(re.findall(r'alert\(\s*"(\w+)"', source)) | {"vanishing", "exploding", "large_updates", "small_updates"}
+    said = {kind for kind, rule in RULES.items() if rule.is_of_runs}
     assert listed == said
     assert {kind for one in FAULTS for kind in one.kinds} <= listed
 
@@ -158,14 +158,14 @@ def kinds(run):
 
 
 def test_an_alert_as_text(tmp_path):
-    losses = [[(1.0,)], [(1.1,)], [(2.5,)], [(3.0,)]]
+    losses = [[(1.0,)], [(1.2,)]] * 20 + [[(2.75,)]] * 4
     with written(tmp_path, [("loss", "logged")], losses) as run:
         report = run.alerts
         assert [(one.kind, one.name) for one in report] == [("rising_loss", "loss")]
         golden("alerts", report)
         (found,) = report.findings
         assert isinstance(found, bp.Alert)
-        assert (found.step, found.name, found.field, found.number, found.threshold) == (3, "loss", "logged", 3.0, 2.0)
+        assert (found.step, found.name, found.field, found.number, found.threshold) == (43, "loss", "logged", 2.5, 1.05)
         golden("alerts", repr(found))
 
 
@@ -199,6 +199,15 @@ def test_what_a_scaler_skipped_is_not_alerted(tmp_path):
         assert run.alerts.ok
 
 
+@pytest.mark.parametrize("ill", [1, 2])
+def test_a_scaler_makes_no_nan_of_values_nor_of_the_loss(tmp_path, ill):
+    keys = [("a", "grad"), ("a", "value"), ("loss", "logged")]
+    skipped = [(math.inf,), (1.0,), (1.0,)]
+    skipped[ill] = (math.nan,)
+    with written(tmp_path, keys, [[(1.0,)] * 3, skipped, [(1.0,)] * 3], skip=[1]) as run:
+        assert kinds(run) == [("nonfinite", 1, keys[ill][0])]
+
+
 def test_gradients_that_float16_cannot_hold(tmp_path):
     random = numpy.random.default_rng(0)
     gradient = (random.normal(size=4000) * 1e-6).astype(numpy.float16).astype(numpy.float64)
@@ -213,12 +222,43 @@ def test_gradients_that_float16_cannot_hold(tmp_path):
 
 
 def test_of_several_losses_none_is_checked(tmp_path):
-    steps = [[(1.0,), (1.0,)], [(9.0,), (9.0,)], [(9.0,), (9.0,)]]
+    steps = [[(1.0,), (1.0,)]] * 4 + [[(9.0,), (9.0,)]] * 4
     with written(tmp_path / "two", [("loss_d", "logged"), ("loss_g", "logged")], steps) as run:
         assert run.alerts.ok
         assert "no loss was logged" in run.alerts.notes[-1]
     with written(tmp_path / "one", [("loss_d", "logged"), ("lr", "logged")], steps) as run:
-        assert kinds(run) == [("rising_loss", 2, "loss_d")]
+        assert kinds(run) == [("rising_loss", 7, "loss_d")]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_noisy_first_loss_is_nothing_to_compare_with(tmp_path, seed):
+    """Squares of one sample each: the first may be a hundredth of their mean."""
+    errors = numpy.random.default_rng(seed).chisquare(1, 300)
+    for name, first in (("small", 0.01), ("large", 20.0)):
+        with written(tmp_path / name, [("loss", "logged")], [[(one,)] for one in (first, *errors)]) as run:
+            assert not run.alerts.of_kind("rising_loss")
+
+
+def test_a_loss_that_jumps_and_stays_up_is_found_whatever_it_was_at_first(tmp_path):
+    """It had fallen from 4 to 1.1, and a learning rate times 30 brings it to 2.8."""
+    random = numpy.random.default_rng(0)
+    before = 1.1 + 2.9 * numpy.exp(-numpy.arange(100) / 15) + 0.3 * random.normal(size=100)
+    after = 2.8 + 0.5 * random.normal(size=40)
+    for name, losses in (("jump", [*before, *after]), ("one", [*before, 2.8, 2.9, *before[60:]])):
+        with written(tmp_path / name, [("loss", "logged")], [[(one,)] for one in losses]) as run:
+            found = run.alerts.of_kind("rising_loss")
+            assert (name == "jump") == bool(found)
+            assert all(100 < one.step < 110 for one in found)
+
+
+def test_a_loss_that_rises_as_slowly_as_before_does_not_jump(tmp_path):
+    """That of an adversary, or of values that are learned from themselves."""
+    random = numpy.random.default_rng(0)
+    noise, at = 0.05 * random.normal(size=400), numpy.arange(400)
+    turning = -0.5 + ((at - 80) / 80) ** 2
+    for name, losses in (("line", 0.5 + at / 160), ("turns", turning)):
+        with written(tmp_path / name, [("loss", "logged")], [[(one,)] for one in losses + noise]) as run:
+            assert not run.alerts.of_kind("rising_loss")
 
 
 def test_a_loss_that_has_fallen_may_stay(tmp_path):
@@ -241,3 +281,127 @@ def test_frozen_parameters_are_meant_and_those_without_an_optimizer_are_not(tmp_
     with bp.open_run(tmp_path) as run:
         assert kinds(run) == [("left_out", 0, "1.weight")]
         assert run.alerts.findings[0].facts[-1] == "also: '1.bias'"
+
+
+# a training that stands still
+
+
+def watched(folder, body, steps=60, optimizers=None, **options):
+    """A regression of two layers; ``body`` runs in each step, between ``backward()`` and the end."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    both = (optimizers or (lambda model: [torch.optim.SGD(model.parameters(), lr=0.02)]))(model)
+    with bp.watch(model, folder, optimizer=both, **options) as run:
+        for at, x in enumerate(torch.randn(steps, 8, 4)):
+            loss = body(at, (model(x) - x[:, :1]).square().mean(), both)
+            run.log(loss=loss)
+            for one in both:
+                one.zero_grad()
+    return bp.open_run(folder)
+
+
+def halves(model):
+    return [torch.optim.SGD(part.parameters(), lr=0.02) for part in (model[0], model[2])]
+
+
+@pytest.mark.parametrize("begins", [0, 30])
+def test_an_optimizer_that_does_not_step(tmp_path, begins):
+    def body(at, loss, optimizers):
+        loss.backward()
+        if at < begins:
+            optimizers[0].step()
+        return loss
+
+    with watched(tmp_path, body) as run:
+        assert kinds(run) == [("no_step", begins, "")]
+        assert "optimizer.step()" in run.alerts.findings[0].remedy
+        assert [(one.kind, one.steps) for one in run.gaps][-1:] == [("open", (begins,))]
+        assert not run.skipped.size
+
+
+@pytest.mark.parametrize("begins", [0, 20])
+def test_the_first_of_two_optimizers_that_does_not_step(tmp_path, begins):
+    def body(at, loss, optimizers):
+        loss.backward()
+        for one in optimizers if at < begins else optimizers[1:]:
+            one.step()
+        return loss
+
+    with watched(tmp_path, body, optimizers=halves) as run:
+        assert kinds(run) == [("no_step", begins + 19, "0.weight")]
+
+
+def test_the_last_of_two_optimizers_that_does_not_step(tmp_path):
+    def body(at, loss, optimizers):
+        loss.backward()
+        optimizers[0].step()
+        return loss
+
+    with watched(tmp_path, body, optimizers=halves) as run:
+        assert kinds(run) == [("no_step", 0, "")]
+
+
+def test_an_optimizer_that_steps_in_every_fifth_round_does(tmp_path):
+    def body(at, loss, optimizers):
+        loss.backward()
+        if at % 5 == 4:
+            optimizers[0].step()
+        return loss
+
+    with watched(tmp_path, body) as run:
+        assert run.steps.size == 12 and not run.alerts.of_kind("no_step")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_loss_with_a_wrong_sign(tmp_path, sign):
+    def body(at, loss, optimizers):
+        (sign * loss).backward()
+        optimizers[0].step()
+        return sign * loss
+
+    with watched(tmp_path, body) as run:
+        assert bool(run.alerts.of_kind("falling_loss")) == (sign == -1)
+
+
+def cleared(loss, optimizer):
+    loss.backward()
+    optimizer.zero_grad()
+
+
+def zeroed(loss, optimizer):
+    loss.backward()
+    optimizer.zero_grad(set_to_none=False)
+
+
+def cancelled(loss, optimizer):
+    loss.backward(retain_graph=True)
+    (-loss).backward()
+
+
+def of_nothing(loss, optimizer):
+    (loss * 0).backward()
+
+
+@pytest.mark.parametrize("back", [cleared, zeroed, cancelled, of_nothing])
+def test_gradients_of_which_nothing_is_left(tmp_path, back):
+    def body(at, loss, optimizers):
+        (loss.backward() if at < 30 else back(loss, optimizers[0]))
+        optimizers[0].step()
+        return loss
+
+    with watched(tmp_path, body) as run:
+        found = run.alerts.of_kind("zero_gradients")
+        assert [one.step for one in found] == [34]
+        assert ("come to what modules return" in found[0].headline) == (back is not of_nothing)
+
+
+def test_parameters_that_no_longer_change(tmp_path):
+    def body(at, loss, optimizers):
+        loss.backward()
+        optimizers[0].param_groups[0]["lr"] = 0.02 if at < 30 else 1e-12
+        optimizers[0].step()
+        return loss
+
+    with watched(tmp_path, body) as run:
+        (found,) = run.alerts.of_kind("unchanged")
+        assert found.step == 39 and "no parameter changes" in found.headline

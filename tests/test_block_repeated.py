@@ -15,8 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from backprobe.record.entries import Entry, Record
-from backprobe.recording import Recording
+from backprobe.record.entries import Record
 from same_records import differences
 from sampled import every
 from told_stories import assert_nothing_is_remembered_wrongly, tell
@@ -1212,7 +1211,7 @@ def test_threads_at_once_have_the_records_of_threads_that_run_alone(asked, share
 # what is remembered, and how it is compared
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Entry)])
+@pytest.mark.parametrize("name", [field.name for field in fields(bp.Entry)])
 def test_a_difference_in_one_field_of_an_entry_is_found(name):
     net = made(Net)
     with bp.probe(net, EVERYTHING) as rec:
@@ -1220,7 +1219,7 @@ def test_a_difference_in_one_field_of_an_entry_is_found(name):
     assert differences(rec, rec) == []
     entry = replace(rec["first"], **{name: ("something else",)})
     entries = tuple(entry if each is rec["first"] else each for each in rec.record.entries)
-    lines = differences(Recording(replace(rec.record, entries=entries)), rec)
+    lines = differences(bp.Recording(replace(rec.record, entries=entries)), rec)
     assert [line for line in lines if f"'first': {name}" in line]
 
 
@@ -1229,7 +1228,7 @@ def test_a_difference_in_one_field_of_a_record_is_found(name):
     net = made(Net)
     with bp.probe(net, EVERYTHING) as rec:
         net(X).sum().backward()
-    lines = differences(Recording(replace(rec.record, **{name: {"something": "else"}})), rec)
+    lines = differences(bp.Recording(replace(rec.record, **{name: {"something": "else"}})), rec)
     assert [line for line in lines if line.startswith(name)]
 
 

@@ -9,6 +9,7 @@ from torch.autograd import Function
 import backprobe as bp
 from asked import well
 from custom import custom
+from outside import note, noted
 from wrong_derivatives import numbers
 
 # functions of the framework whose gradient is by definition another
@@ -103,18 +104,18 @@ def test_what_is_left_out_must_be_called():
 
 def test_another_thread_meets_modules_as_they_are():
     others = [torch.nn.Linear(2, 2)]  # in a list it is not looked for among what the function closes over
-    ran, called = [], []
-    others[0].register_forward_hook(lambda *_: called.append(1))
+    others[0].register_forward_hook(lambda *_: note("called"))
 
     def inner(t):
-        ran.append(1)
+        note("ran")
         thread = threading.Thread(target=others[0], args=(torch.ones(1, 2),))
         thread.start()
         thread.join()
         return t * 2
 
     well(bp.check(lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False))(numbers(2)))
-    assert len(called) == len(ran) > 2
+    seen = noted()
+    assert seen.count("called") == seen.count("ran") > 2
 
 
 def test_a_module_that_cannot_be_lent_leaves_nothing_behind():

@@ -1,13 +1,23 @@
 """The values on a command line: what each spelling gives the function or model, and what is refused."""
 
+import inspect
 import re
+from typing import get_args
 
+import click
 import numpy
 import pytest
 import torch
 
 import backprobe as bp
+from backprobe.backends.discover import BACKENDS
+from backprobe.cli import main
 from backprobe.cli.arguments import argument, arguments, literal
+from backprobe.cli.declared import Taken
+from backprobe.diff.conventions import CONVENTIONS
+from backprobe.draw.fit import DIRECTIONS
+from backprobe.probe.request import VALUES, Strategy
+from backprobe.watch.options import KINDS
 from commands import in_folder, invoked, printed, refused
 
 TOY = """\
@@ -281,3 +291,70 @@ def test_a_class_is_not_its_object(folder):
         "  asked: backprobe probe toy.py:Net\n  found: class Net in toy.py\n"
         "  next:  write net = Net(...) into toy.py, and type backprobe probe toy.py:net\n"
     )
+
+
+# options of the verbs
+
+
+def command_option(command, name):
+    return next(option for option in main.commands[command].params if option.name == name)
+
+
+@pytest.mark.parametrize("command, name, allowed", [
+    ("probe", "strategy", get_args(Strategy)), ("probe", "values", VALUES), ("probe", "backend", BACKENDS),
+    ("draw", "direction", DIRECTIONS), ("diff", "convention", CONVENTIONS), ("watch", "what", KINDS),
+])  # fmt: skip
+def test_the_help_names_each_value_that_an_option_takes(command, name, allowed):
+    words = re.findall(r"\w+", command_option(command, name).help)
+    assert [one for one in allowed if one not in words] == []
+
+
+@pytest.mark.parametrize("command, verb, names", [
+    ("provoke", bp.provoke, ["tries", "seed"]), ("draw", bp.draw, ["apart"]),
+    ("watch", bp.watch, ["every"]),
+])  # fmt: skip
+def test_a_default_is_that_of_the_verb(command, verb, names):
+    found = inspect.signature(verb).parameters
+    assert {name: command_option(command, name).default for name in names} == {
+        name: found[name].default for name in names
+    }
+
+
+@pytest.mark.parametrize("words, headline", [
+    (("probe", "toy.py:f", "x=3", "w=2", "b=1", "--strategy", "edgse"), "strategy is one of edges, retain_grad, hooks"),
+    (("probe", "toy.py:f", "x=3", "w=2", "b=1", "--values", "both"), "values is one of alias, copy"),
+    (("draw", "toy.py:f", "f.svg", "x=3", "w=2", "b=1", "--direction", "up"), "direction is one of right, down"),
+    (("provoke", "toy.py:f", "x=3", "w=2", "b=1", "--tries", "0"), "tries is a whole number from 1 on"),
+])  # fmt: skip
+def test_what_a_verb_refuses_its_command_refuses_in_the_same_words(words, headline, folder):
+    assert headline in refused(invoked(*words))
+
+
+# options that verbs declare
+
+
+DECLARED = [(command, one) for command in main.commands for one in main.commands[command].params
+            if isinstance(one.type, Taken)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option"), DECLARED, ids=lambda one: getattr(one, "name", one))
+def test_a_wrong_value_is_refused_before_anything_runs_with_one_that_is_right(command, option, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("raise SystemExit('it runs')\n")
+    places = ["x"] * sum(isinstance(one, click.Argument) and one.nargs == 1 for one in main.commands[command].params)
+    err = refused(invoked(command, f"{option.opts[0]}=-1.5", "own.py", *places[1:]))
+    assert err.startswith(f"BadOption: {option.name} is ")
+    flag, _, word = err.rpartition("next:  ")[2].strip().partition(" ")
+    assert flag == option.opts[0]
+    option.type.convert(word, option, None)
+
+
+def test_options_are_declared_once():
+    """What is told by numbers and by words of a list is in no command's own declaration."""
+    own = [one.type for command in main.commands.values() for one in command.params if isinstance(one, click.Option)]
+    assert not [one for one in own if isinstance(one, click.Choice | click.types.IntParamType | click.IntRange)]
+    assert len(DECLARED) > 20
+    err = refused(invoked("watch", "--what", "gradd", "own.py"))
+    assert "what is one of value, grad, param, update" in err
+    assert err.endswith("next:  --what grad\n")
+    assert refused(invoked("probe", "toy.py:f", "--strategy", "separat")).endswith("next:  --strategy separate\n")

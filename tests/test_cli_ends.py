@@ -8,13 +8,11 @@ import signal
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 import backprobe as bp
-from backprobe.cli import main
 from backprobe.cli.progress import progress
 from backprobe.show.printing import encodable
-from commands import COMMAND, DISTRIBUTED, forked, in_folder, invoked, printed, python, refused, unread
+from commands import COMMAND, DISTRIBUTED, forked, in_folder, invoked, printed, python, refused, unmeasured, unread
 
 PROGRAM = """\
 import sys
@@ -113,9 +111,9 @@ def test_an_error_while_the_file_is_loaded_is_shown_as_python_shows_it(program, 
 
 
 def test_an_error_of_backprobe_itself_is_shown_whole(folder, monkeypatch):
-    monkeypatch.setattr("backprobe.cli.program.PARTIALS", None)
+    monkeypatch.setattr("backprobe.cli.program.called_with", None)
     err = refused(invoked("probe", "own.py:well", "x=1.0"))
-    assert "AttributeError: 'NoneType' object has no attribute 'get'\nThis is a mistake in backprobe" in err
+    assert "TypeError: 'NoneType' object is not callable\nThis is a mistake in backprobe" in err
     assert "program.py" in files(err)
 
 
@@ -176,8 +174,8 @@ def test_ctrl_c_while_the_command_itself_is_loaded():
         main()
     """
     for module in ("backprobe", "backprobe.record.names", "click"):
-        assert python("-c", inspect.cleandoc(code), module) == (-signal.SIGINT, "", "")
-    assert python("-c", inspect.cleandoc(code), "none")[0] == 0
+        assert unmeasured("-c", inspect.cleandoc(code), module) == (-signal.SIGINT, "", "")
+    assert unmeasured("-c", inspect.cleandoc(code), "none")[0] == 0
 
 
 # nobody reads what is printed
@@ -244,9 +242,7 @@ def test_plain_characters_where_others_cannot_be_printed():
 
 
 def test_a_command_prints_where_only_ascii_can_be(folder):
-    result = CliRunner(charset="ascii").invoke(main, ["derive", "own.py:well", "x", "x=1.0"], catch_exceptions=False)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith("dreturn/dx = ")
+    assert printed(invoked("derive", "own.py:well", "x", "x=1.0", charset="ascii")).startswith("dreturn/dx = ")
 
 
 def test_a_table_is_shown_where_only_ascii_can_be(monkeypatch):

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.cli import main
-from commands import DISTRIBUTED, WRONG, forked, in_folder, invoked, printed, python, refused, unread
+from commands import DISTRIBUTED, WRONG, forked, in_folder, invoked, printed, python, refused, unread, verbs
 
 FUNCTIONS = (
     WRONG
@@ -84,6 +83,7 @@ def folder(tmp_path_factory):
         whole = SCRIPT.replace("        h = h.detach()\n", "")
         ends, raises = whole.replace("END", "raise SystemExit(7)"), whole.replace("END", "raise LookupError('mine')")
         files = {"f.py": FUNCTIONS, "cut.py": SCRIPT.replace("END", ""), "ends.py": ends, "raises.py": raises}
+        files["made.py"] = "import torch\n\ndef make():\n    return torch.nn.Linear(2, 1)\n"
         with in_folder(path, patch, files):
             for name in ("well", "ill"):
                 assert invoked("probe", f"f.py:{name}", *GIVEN, "--save", f"{name}.rec")[0] == 0
@@ -97,6 +97,9 @@ def folder(tmp_path_factory):
                         optimizer.step()
                         optimizer.zero_grad()
                         run.log(lonely=1.0 + step)
+            model = torch.nn.Linear(2, 1)
+            with pytest.raises(bp.NotFinite), bp.guard(model, capture="bad-step"):
+                model(torch.full((1, 2), torch.nan))
             yield path
 
 
@@ -138,6 +141,7 @@ COMMANDS = {  # with what is read of each
     "derive f.py:well x u": (GIVEN, lambda one: one["value"]["numbers"] == 2.0 and one["agrees"] and one["paths"]),
     "draw f.py:well out.svg": (GIVEN, lambda one: one == {"drawing": "out.svg"}),
     "watch --folder NEW.run cut.py": ((), lambda one: [each["steps"] for each in one["runs"]] == [3]),
+    "replay bad-step made.py:make": ((), lambda one: one["bitwise"] and not one["ok"]),
     "demo --folder shown": ((), lambda one: "shown/toy.svg" in one["drawings"]),
 }  # fmt: skip
 
@@ -149,7 +153,7 @@ def words(command, option, name):
 
 
 def test_every_command_is_here():
-    assert {command.split()[0] for command in COMMANDS} == set(main.commands)
+    assert {command.split()[0] for command in COMMANDS} == verbs()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -158,7 +162,7 @@ def test_a_command_prints_one_document(folder, command):
     code, out, err = invoked(*words(command, "--json", "first"), *given)
     data = json.loads(out, parse_constant=pytest.fail)
     assert out.count("\n") == 1 and holds(data), out
-    if command.split()[0] in ("explain", "health", "check", "provoke", "diff", "report"):
+    if command.split()[0] in ("explain", "health", "check", "provoke", "diff", "report", "replay"):
         assert data.keys() >= KEYS
         assert code == (not data["ok"])
         assert all(one.keys() >= {"kind", "name", "headline", "source", "facts", "remedy"} for one in data["findings"])
@@ -271,6 +275,6 @@ def test_a_document_keeps_characters_that_no_stream_can_hold(folder):
 
 
 def test_help_tells_of_them():
-    for verb in main.commands:
+    for verb in verbs():
         out = " ".join(printed(invoked(verb, "--help")).split())
         assert "--json Print one JSON document" in out and "--quiet Print nothing but errors" in out

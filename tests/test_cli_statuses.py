@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.cli import main
-from commands import WRONG, in_folder, invoked
+from commands import WRONG, in_folder, invoked, verbs
 
 FUNCTIONS = (
     WRONG
@@ -64,6 +63,7 @@ def script(cut="", born="", end=""):
 
 FILES = {
     "f.py": FUNCTIONS,
+    "made.py": "import torch\n\ndef make():\n    return torch.nn.Linear(2, 1)\n",
     "well.py": script(),
     "cut.py": script("h = h.detach()"),
     "nan.py": script("", " + (x[0, 0] - x[0, 0]).log() * 0"),
@@ -106,6 +106,7 @@ STATUSES = [
     (1, "provoke --json f.py:ill", GIVEN), (1, "diff well.rec ill.rec --quiet", ()), (1, "report loud --quiet", ()),
     (2, "report two --json", ()), (2, "diff well.rec ill.rec --json --quiet", ()), (0, "probe f.py:ill --json", GIVEN),
     (7, "watch --json --folder e.run ends.py", ()), (1, "watch --quiet --folder g.run -m raises", ()),
+    (1, "replay bad-step made.py:make", ()), (2, "replay well.rec made.py:make", ()), (2, "replay bad-step", ()),
     (0, "derive f.py:ill w --quiet", GIVEN), (0, "draw --json cut.py x.svg", ()),
 ]  # fmt: skip
 
@@ -121,6 +122,9 @@ def folder(tmp_path_factory):
                 assert invoked("probe", f"f.py:{name}", *words, "--save", f"{name}.rec")[0] == 0
             for name, rate in (("quiet", 0.001), ("loud", 1e30), ("one/loud", 1e30), ("two/a", 1.0), ("two/b", 1.0)):
                 train(name, rate)
+            model = torch.nn.Linear(2, 1)
+            with pytest.raises(bp.NotFinite), bp.guard(model, capture="bad-step"):
+                model(torch.full((1, 2), torch.nan))
             yield path
 
 
@@ -147,7 +151,7 @@ def test_the_table_has_every_command():
     page = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
     rows = re.findall(r"^\| (`.*?) \|", page.partition("## Exit status")[2], re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert listed == set(main.commands) - {"demo"}
+    assert listed == verbs() - {"demo"}
     assert {command.split()[0] for _, command, _ in STATUSES} == listed
 
 

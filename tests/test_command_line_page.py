@@ -10,20 +10,26 @@ import sys
 import tempfile
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from backprobe.cli import main
+from commands import forked, invoked, verbs
 
 PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
 FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROUNDING = re.compile(r"\d\.\de-\d+")  # the size of an error, which differs from machine to machine
 SHOWN = re.compile(r"^```console\n\$ backprobe (.*)\n((?:.|\n)*?)^```$", re.MULTILINE)
+RUN = re.compile(r"^```console\n\$ python (\w+\.py)\n((?:.|\n)*?)^```$", re.MULTILINE)
 
 
 def printed(words):
     """What a command prints on both streams, without the folder that it runs in."""
-    result = CliRunner().invoke(main, shlex.split(words), catch_exceptions=False)
-    return result.output.replace(f"{os.getcwd()}/", "")
+    _, out, err = invoked(*shlex.split(words))
+    return (out + err).replace(f"{os.getcwd()}/", "")
+
+
+def run(file):
+    """What a script prints, in a process of its own."""
+    code, out, err = forked(file)
+    assert code == 0, err
+    return out
 
 
 def made():
@@ -31,6 +37,7 @@ def made():
     page = PAGE.read_text()
     for name, text in FILE.findall(page):
         Path(name).write_text(f"# {name}\n{text}")
+    page = RUN.sub(lambda block: f"```console\n$ python {block[1]}\n{run(block[1])}```", page)
     return SHOWN.sub(lambda block: f"```console\n$ backprobe {block[1]}\n{printed(block[1])}```", page)
 
 
@@ -48,7 +55,7 @@ def test_the_commands_print_what_the_page_shows(tmp_path, monkeypatch):
 
 def test_every_command_is_on_the_page():
     shown = {shlex.split(words)[0] for words, _ in SHOWN.findall(PAGE.read_text())}
-    assert shown == set(main.commands) - {"demo"}
+    assert shown == verbs() - {"demo"}
 
 
 if __name__ == "__main__":

@@ -5,12 +5,18 @@ import re
 import tomllib
 from pathlib import Path
 
+import backprobe
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "backprobe"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS, CIRCLES, FRAMEWORKS = PROJECT["tool"]["importlinter"]["contracts"]
 MOST_IGNORED = 64
 """Lines that mypy is told to ignore. Lower it when there are fewer; a new one needs a better type instead."""
+MOST_PRIVATE = 70
+"""Files of tests that import private modules. Lower it when there are fewer; a new test uses the public API."""
+OPEN_TO_TESTS = {"integrations", "record", "source", "storage"}
+"""Integrations are public. The data of the other three is tested by itself."""
 
 
 def ignored():
@@ -43,6 +49,34 @@ def test_types_are_strict_and_few_lines_are_excused():
     assert PROJECT["tool"]["mypy"]["strict"]
     assert len(ignored()) <= MOST_IGNORED
     assert not [line for line in ignored() if "BACKEND" in line and " = " in line and "import" not in line]
+
+
+def private_imports(path):
+    """The private modules of backprobe that a file of tests imports, but for those that hold plain data."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "backprobe":
+            found |= {one.name for one in node.names} - {*backprobe.__all__}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module.removeprefix("backprobe.")} if (node.module or "").startswith("backprobe.") else set()
+        elif isinstance(node, ast.Import):
+            found |= {one.name.removeprefix("backprobe.") for one in node.names if one.name.startswith("backprobe.")}
+    return {name for name in found if name.partition(".")[0] not in OPEN_TO_TESTS}
+
+
+def test_few_tests_import_what_is_private():
+    found = [file.name for file in (ROOT / "tests").rglob("*.py") if private_imports(file)]
+    assert len(found) <= MOST_PRIVATE, f"use bp. in: {sorted(found)}"
+
+
+def test_an_import_of_a_private_module_is_seen(tmp_path):
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import backprobe as bp\nimport backprobe.derive\nfrom backprobe import Run, notebook\n"
+        "from backprobe.record.graph import Graph\nfrom backprobe.explain.text import SENTENCES\n"
+        "def test_it():\n    from backprobe.integrations import Sink\n    from backprobe.cli import main\n"
+    )
+    assert private_imports(file) == {"derive", "notebook", "explain.text", "cli"}
 
 
 def test_a_module_says_in_its_first_line_what_it_is():

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.errors import NoSource
 from backprobe.record.patterns import selection
 from backprobe.source.copies import Copies, is_lasting
 from backprobe.tracing.plan import Plan
@@ -206,7 +205,7 @@ def test_a_decorator_that_wraps_another_function_now_is_seen(x):
     inner = Decorated.forward.__wrapped__
     try:
         EXCHANGING["Decorated.forward"](plain)  # the outer decorator's, which was made last
-        with pytest.raises(NoSource):
+        with pytest.raises(bp.NoSource):
             assert copies.lend(Decorated.forward, False) is not first
     finally:
         EXCHANGING["Decorated.forward"](inner)

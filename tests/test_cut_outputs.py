@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.errors import NothingToDifferentiate
 from goldens import golden
 
 X = torch.ones(3, 2)
@@ -42,7 +41,7 @@ class Scaled(nn.Module):
 
 @pytest.mark.parametrize("of", [detached, number, another])
 def test_a_cut_in_the_function_that_makes_the_loss_is_said(of):
-    with pytest.raises(NothingToDifferentiate, match="of= cuts the output off: the return value has a") as caught:
+    with pytest.raises(bp.NothingToDifferentiate, match="of= cuts the output off: the return value has a") as caught:
         bp.probe(nn.Linear(2, 1), of=of)(X)
     assert f"found: {of.__name__}, " in str(caught.value)
     assert f"test_cut_outputs.py:{of.__code__.co_firstlineno}" in str(caught.value)
@@ -50,7 +49,7 @@ def test_a_cut_in_the_function_that_makes_the_loss_is_said(of):
 
 
 def test_its_remedy_names_the_line():
-    with pytest.raises(NothingToDifferentiate) as caught:
+    with pytest.raises(bp.NothingToDifferentiate) as caught:
         bp.probe(detached)(X)
     assert "`y.detach()` cuts 'return' off from 'y'" in caught.value.__notes__[0]
     golden("explain", caught.value.__notes__[0])
@@ -60,7 +59,7 @@ def test_its_remedy_names_the_line():
     (frozen, "weight, bias"), (frozen_parts, "{0..2}.{weight,bias}"), (Scaled, "scale"),
 ])  # fmt: skip
 def test_a_frozen_model_is_said_to_be(model, names):
-    with pytest.raises(NothingToDifferentiate) as caught:
+    with pytest.raises(bp.NothingToDifferentiate) as caught:
         bp.probe(model(), of=torch.sum)(X)
     (note,) = caught.value.__notes__
     golden("explain", note)

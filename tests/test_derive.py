@@ -12,11 +12,8 @@ import torch
 
 import backprobe as bp
 from asked import Parts, message, round_trip
-from backprobe.derive import Derivation, derive
 from backprobe.record.entries import Lost
-from backprobe.record.inputs import Edge, Read
 from backprobe.record.reasons import Reason
-from backprobe.recording import Recording
 from commands import printed, python
 from custom import custom
 from random_programs.compare import load
@@ -42,7 +39,7 @@ def at(function, offset):
 
 
 def derived(f, *args, of=None, name="x", **options):
-    return derive(bp.probe(f, partials=True, **options)(*args), name, of)
+    return bp.derive(bp.probe(f, partials=True, **options)(*args), name, of)
 
 
 def head(derivation):
@@ -90,7 +87,7 @@ def test_the_seed_s_derivation_in_latex():
 
 def test_a_derivation_shows_itself():
     derivation = derived(composed, 1.0)
-    assert isinstance(derivation, Derivation)
+    assert isinstance(derivation, bp.Derivation)
     assert str(derivation) == derivation.text
     assert repr(derivation) == "<backprobe.Derivation of ∂y/∂x: 1 path, agrees>"
 
@@ -335,7 +332,7 @@ def test_calls_are_told_apart_in_the_order_in_which_they_return():
     assert [(read.spelled, read.name) for read in rec["w"].reads if "()" in read.spelled] == [
         ("func()", "/func#0:z"), ("func()", "/func#1:z"), ("func()", "/func#2:z"),
     ]  # fmt: skip
-    derivation = derive(rec, "x")
+    derivation = bp.derive(rec, "x")
     assert derivation.steps[0] == f"w = ‹/func#1:z›·‹/func#2:z›  {at(f, 1)}"
     assert (derivation.value, derivation.agrees) == (24.0, True)
     assert derivation.notes == (
@@ -386,10 +383,10 @@ def test_parameters_and_returned_values_of_modules():
     inner = Inner(bias=torch.nn.Parameter(torch.tensor(0.5)))
     model = Outer(scale=torch.nn.Parameter(torch.tensor(2.0)), inner=inner)
     rec = bp.probe(model, ["**", "**:**"], partials=True)(torch.tensor(3.0))
-    assert head(derive(rec, "scale")) == (
+    assert head(bp.derive(rec, "scale")) == (
         "∂return/∂scale = ∂return/∂o · ∂o/∂h · ∂h/∂scale = inner.bias·2h·x = 0.5·12·3 = 18"
     )
-    derivation = derive(rec, "inner.bias")
+    derivation = bp.derive(rec, "inner.bias")
     assert derivation.text.splitlines()[:3] == [
         "return ← inner.bias: ∂return/∂inner.bias|direct = o = 36.5",
         "return ← o ← inner.bias: ∂return/∂o · ∂o/∂inner.bias = inner.bias·1 = 0.5·1 = 0.5",
@@ -423,7 +420,7 @@ def test_what_is_no_formula_keeps_its_recorded_partial(expression, tmp_path):
     f = written(expression, tmp_path)
     f.__globals__["SCALE"] = SCALE
     rec = bp.probe(f, partials=True)(double(2.0))
-    derivation = derive(rec, "x")
+    derivation = bp.derive(rec, "x")
     number = f"{rec['x'].grad.item():.6g}"
     assert head(derivation) == f"∂y/∂x = {number}"
     assert derivation.notes == (f"{STANDS[expression]}: the recorded partial {number} stands for ∂y/∂x",)
@@ -479,7 +476,7 @@ def test_a_derivative_that_is_not_the_formula_s_disagrees():
         y = h.square(x)
         return y
 
-    derivation = derive(reworded(bp.probe(f, partials=True)(double(3.0), Holder), "y", "x * 3"), "x")
+    derivation = bp.derive(reworded(bp.probe(f, partials=True)(double(3.0), Holder), "y", "x * 3"), "x")
     assert derivation.notes == ("its derivative gives 3 where 5 is recorded: the recorded partial 5 stands for ∂y/∂x",)
     assert not derivation.agrees
     assert repr(derivation).endswith("disagrees>")
@@ -492,7 +489,7 @@ def reworded(rec, name, expression, **changes):
         if entry.name == name else entry
         for entry in rec.record.entries
     )  # fmt: skip
-    return Recording(dataclasses.replace(rec.record, entries=entries))
+    return bp.Recording(dataclasses.replace(rec.record, entries=entries))
 
 
 def squared(x):
@@ -502,10 +499,10 @@ def squared(x):
 
 
 def test_a_value_that_is_not_the_formula_s_disagrees():
-    derivation = derive(reworded(bp.probe(squared, partials=True)(1.5), "y", "v * 3"), "x")  # 9, as v * v here
+    derivation = bp.derive(reworded(bp.probe(squared, partials=True)(1.5), "y", "v * 3"), "x")  # 9, as v * v here
     assert derivation.notes == ("its derivative gives 3 where 6 is recorded: the recorded partial 6 stands for ∂y/∂v",)
     assert not derivation.agrees
-    derivation = derive(reworded(bp.probe(squared, partials=True)(1.5), "y", "v * 4"), "x")
+    derivation = bp.derive(reworded(bp.probe(squared, partials=True)(1.5), "y", "v * 4"), "x")
     assert derivation.notes == ("`v * 4` gives 12 where 9 is recorded: the recorded partial 6 stands for ∂y/∂v",)
 
 
@@ -551,7 +548,7 @@ HARMFUL = [
 @pytest.mark.parametrize("expression", HARMFUL)
 def test_no_text_of_a_recording_is_run_or_hangs(expression, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    derivation = derive(reworded(bp.probe(squared, partials=True)(double(1.5)), "y", expression), "x")
+    derivation = bp.derive(reworded(bp.probe(squared, partials=True)(double(1.5)), "y", expression), "x")
     assert head(derivation) == "∂y/∂x = ∂y/∂v · ∂v/∂x = 6·2 = 12"
     assert len(derivation.notes) == 1
     assert not list(tmp_path.iterdir())
@@ -566,7 +563,7 @@ HARMFUL_AND_RIGHT = [
 
 @pytest.mark.parametrize("expression", HARMFUL_AND_RIGHT)
 def test_constants_that_sympy_could_not_finish_do_not_reach_it(expression):
-    derivation = derive(reworded(bp.probe(squared, partials=True)(double(1.5)), "y", expression), "x")
+    derivation = bp.derive(reworded(bp.probe(squared, partials=True)(double(1.5)), "y", expression), "x")
     assert derivation.value == 12.0
     assert derivation.agrees
 
@@ -594,7 +591,7 @@ def test_elementwise_factors_of_small_tensors_in_numbers():
         return s
 
     rec = bp.probe(f, partials=True)(torch.zeros(2, 3), torch.tensor([1.0, 2.0, 3.0]))
-    derivation = derive(rec, "x")
+    derivation = bp.derive(rec, "x")
     assert derivation.text.splitlines()[:3] == [
         "∂s/∂x = ∂s/∂u · ∂u/∂x = [[1, 1, 1], [1, 1, 1]]·b·exp(x) = "
         "[[1, 1, 1], [1, 1, 1]]·[[1, 2, 3], [1, 2, 3]] = [[1, 2, 3], [1, 2, 3]]",
@@ -605,7 +602,7 @@ def test_elementwise_factors_of_small_tensors_in_numbers():
         "`u.sum()` is not arithmetic: the recorded partial stands for ∂s/∂u",
         "between tensors, · is elementwise, and a broadcast value sums over the elements that it was copied to",
     )
-    broadcast = derive(rec, "b")
+    broadcast = bp.derive(rec, "b")
     assert head(broadcast).endswith("= [2, 2, 2]")
     assert broadcast.agrees
 
@@ -683,7 +680,7 @@ def test_a_wrong_elementwise_derivative_is_found_in_one_element():
     edge = rec["y"].inputs[0]
     wrong = dataclasses.replace(edge, contribution=edge.contribution + torch.tensor([0.0, 0.1]))
     entries = tuple(dataclasses.replace(e, inputs=(wrong,)) if e.name == "y" else e for e in rec.record.entries)
-    derivation = derive(Recording(dataclasses.replace(rec.record, entries=entries)), "x")
+    derivation = bp.derive(bp.Recording(dataclasses.replace(rec.record, entries=entries)), "x")
     assert not derivation.agrees
     assert any(note.startswith("its derivative gives 12 where 12.1 is recorded") for note in derivation.notes)
 
@@ -755,7 +752,7 @@ def test_a_derivative_between_tensors_that_was_not_recorded_is_refused():
 
 
 def test_a_recording_without_partials():
-    assert message(bp.BadOption, lambda: derive(bp.probe(squared)(1.0), "x")) == (
+    assert message(bp.BadOption, lambda: bp.derive(bp.probe(squared)(1.0), "x")) == (
         "the recording has no partials\n"
         "  asked: bp.derive(rec, 'x')\n"
         "  found: a recording without partials\n"
@@ -766,7 +763,7 @@ def test_a_recording_without_partials():
 
 def test_something_that_is_no_recording():
     with pytest.raises(bp.BadOption, match="derive takes a recording, not a function"):
-        derive(squared, "x")
+        bp.derive(squared, "x")
 
 
 def test_a_value_without_gradient_and_an_unknown_name():
@@ -777,11 +774,11 @@ def test_a_value_without_gradient_and_an_unknown_name():
 
     rec = bp.probe(f, partials=True)(1.0, 3)
     with pytest.raises(bp.NoGradient, match="'c' has no gradient: no_grad"):
-        derive(rec, "c")
+        bp.derive(rec, "c")
     with pytest.raises(bp.NoGradient, match="'n' has no gradient: not_tensor"):
-        derive(rec, "n")
+        bp.derive(rec, "n")
     with pytest.raises(bp.UnknownName, match="no value is named 'xx'"):
-        derive(rec, "xx")
+        bp.derive(rec, "xx")
 
 
 def test_of_what_does_not_depend_on_the_value():
@@ -799,23 +796,25 @@ def linked(rec, name, *sources):
     """The recording with these inputs of one of its entries."""
     known = list(rec)
     edges = tuple(
-        Edge(known.index(source) if source in known else len(known), torch.tensor(1.0), torch.tensor(1.0), name=source)
+        bp.Edge(
+            known.index(source) if source in known else len(known), torch.tensor(1.0), torch.tensor(1.0), name=source
+        )
         for source in sources
     )
     entries = tuple(dataclasses.replace(e, inputs=edges) if e.name == name else e for e in rec.record.entries)
-    return Recording(dataclasses.replace(rec.record, entries=entries))
+    return bp.Recording(dataclasses.replace(rec.record, entries=entries))
 
 
 def test_a_damaged_recording_is_refused_and_never_walked_for_ever():
     rec = bp.probe(squared, partials=True)(1.5)
     with pytest.raises(bp.BadRecording, match="values that flow into themselves, in a circle"):
-        derive(linked(rec, "x", "y"), "x")
+        bp.derive(linked(rec, "x", "y"), "x")
     with pytest.raises(bp.BadRecording, match="'nobody' flows into 'y', and no entry has that name"):
-        derive(linked(rec, "y", "nobody"), "x")
+        bp.derive(linked(rec, "y", "nobody"), "x")
 
 
 def test_a_gradient_without_a_recorded_path():
-    derivation = derive(linked(bp.probe(squared, partials=True)(1.5), "y"), "x")
+    derivation = bp.derive(linked(bp.probe(squared, partials=True)(1.5), "y"), "x")
     assert head(derivation) == "∂y/∂x = 12"
     assert derivation.notes == ("no path of recorded values leads from y to x: only the recorded gradient is shown",)
 
@@ -823,10 +822,10 @@ def test_a_gradient_without_a_recorded_path():
 def test_several_outputs_want_of():
     rec = bp.probe(branches, partials=True)(2.0)
     positions = tuple(at for at, name in enumerate(rec) if name in ("p", "s"))
-    several = Recording(dataclasses.replace(rec.record, outputs=positions))
+    several = bp.Recording(dataclasses.replace(rec.record, outputs=positions))
     with pytest.raises(bp.BadOption, match="2 values were differentiated"):
-        derive(several, "x")
-    assert derive(several, "x", of="p").value == 4.0
+        bp.derive(several, "x")
+    assert bp.derive(several, "x", of="p").value == 4.0
 
 
 def test_a_value_that_is_lost_cannot_be_checked():
@@ -835,7 +834,7 @@ def test_a_value_that_is_lost_cannot_be_checked():
         dataclasses.replace(entry, held_value=Lost(Reason("overwritten_unseen"))) if entry.name == "v" else entry
         for entry in rec.record.entries
     )
-    derivation = derive(Recording(dataclasses.replace(rec.record, entries=lost)), "x")
+    derivation = bp.derive(bp.Recording(dataclasses.replace(rec.record, entries=lost)), "x")
     assert head(derivation) == "∂y/∂x = ∂y/∂v · ∂v/∂x = 6·2 = 12"
     assert derivation.notes == (
         "the value of v was overwritten: the recorded partial 6 stands for ∂y/∂v",
@@ -866,7 +865,7 @@ def test_what_flows_through_an_opaque_value_is_on_no_path():
 
     rec = bp.probe(f, partials=True)(double(1.0))
     assert (rec["u"].status, rec["x"].grad.item()) == ("opaque", 13.0)
-    derivation = derive(rec, "x")
+    derivation = bp.derive(rec, "x")
     assert derivation.text.splitlines()[:2] == ["the recorded partials give: 1", "recorded: ∂y/∂x = 13"]
     assert derivation.notes == ("the gradient of u is opaque: paths through it are not shown",)
     assert derivation.agrees
@@ -878,19 +877,22 @@ def test_what_flows_through_an_opaque_value_is_on_no_path():
 @pytest.mark.parametrize("to", ["torch", "numpy"])
 def test_a_loaded_recording_derives_the_same(to, tmp_path):
     rec = bp.probe(composed, partials=True)(torch.tensor(1.0))
-    assert derive(round_trip(rec, tmp_path, to=to), "x").text == derive(rec, "x").text
+    assert bp.derive(round_trip(rec, tmp_path, to=to), "x").text == bp.derive(rec, "x").text
 
 
 def test_bfloat16_loads_to_numpy_with_its_own_precision(tmp_path):
     rec = bp.probe(branches, partials=True)(torch.tensor([2.1], dtype=torch.bfloat16))
-    assert derive(round_trip(rec, tmp_path, to="numpy"), "x").agrees
+    assert bp.derive(round_trip(rec, tmp_path, to="numpy"), "x").agrees
 
 
 def test_reads_that_name_no_entry_are_no_symbols():
     rec = reworded(
-        bp.probe(squared, partials=True)(1.5), "y", "v * w", reads=(Read("v", 1, name="v"), Read("w", 9, name="gone"))
+        bp.probe(squared, partials=True)(1.5),
+        "y",
+        "v * w",
+        reads=(bp.Read("v", 1, name="v"), bp.Read("w", 9, name="gone")),
     )
-    assert derive(rec, "x").notes == ("`w` is not recorded: the recorded partial 6 stands for ∂y/∂v",)
+    assert bp.derive(rec, "x").notes == ("`w` is not recorded: the recorded partial 6 stands for ∂y/∂v",)
 
 
 def test_one_tensor_under_two_names_is_one_symbol():
@@ -912,7 +914,7 @@ def test_a_nan_is_a_number_like_any_other():
     derivation = derived(f, double(-1.0))
     assert derivation.steps[0].startswith("y = log(x)")
     assert derivation.agrees
-    assert math.isnan(derive(bp.probe(f, partials=True)(double(float("nan"))), "x").value)
+    assert math.isnan(bp.derive(bp.probe(f, partials=True)(double(float("nan"))), "x").value)
     assert head(derived(f, double(0.0))) == "∂y/∂x = 1/x = inf"
 
 
@@ -931,7 +933,7 @@ def test_a_callable_that_has_the_name_of_a_library_function_is_not_taken_for_it(
         return z
 
     rec = bp.probe(f, partials=True, wrt="x")(double(3.0), leaky, minus)
-    derivation = derive(rec, "x")
+    derivation = bp.derive(rec, "x")
     assert head(derivation).startswith("∂z/∂x = ∂z/∂y · ∂y/∂u · ∂u/∂x = 1·1·2 = 2")
     assert derivation.notes[0].startswith("`log(y)` is not arithmetic")
     assert derivation.notes[1].startswith("`relu(u)` is not arithmetic")
@@ -964,9 +966,9 @@ def test_the_constant_pi_and_variables_of_that_name_differ():
         return torch.nn.functional.gelu(π)
 
     plain, odd = (bp.probe(each, partials=True)(double(3.0)) for each in (f, g))
-    assert "pi·exp(-pi²/2)/(2·sqrt(π))" in head(derive(plain, "pi"))
-    assert "‹π›·exp(-‹π›²/2)/(2·sqrt(π))" in head(derive(odd, "π"))
-    assert r"\mathrm{pi}" in derive(plain, "pi").latex
+    assert "pi·exp(-pi²/2)/(2·sqrt(π))" in head(bp.derive(plain, "pi"))
+    assert "‹π›·exp(-‹π›²/2)/(2·sqrt(π))" in head(bp.derive(odd, "π"))
+    assert r"\mathrm{pi}" in bp.derive(plain, "pi").latex
 
 
 def test_a_number_never_runs_into_a_name_that_reads_as_an_exponent():
@@ -975,7 +977,7 @@ def test_a_number_never_runs_into_a_name_that_reads_as_an_exponent():
         return y
 
     rec = bp.probe(f, partials=True)(double(3.0))
-    assert head(derive(rec, "e")) == "∂y/∂e = 2·e+3 = 9"
+    assert head(bp.derive(rec, "e")) == "∂y/∂e = 2·e+3 = 9"
 
 
 def test_whole_numbers_are_written_in_full():
@@ -985,13 +987,13 @@ def test_whole_numbers_are_written_in_full():
         return u - v
 
     assert (
-        derive(bp.probe(f, partials=True)(double(1.0)), "x").text.splitlines()[2]
+        bp.derive(bp.probe(f, partials=True)(double(1.0)), "x").text.splitlines()[2]
         == "∂return/∂x = 100000001 - 100000000 = 1"
     )
 
 
 def test_a_value_beyond_the_range_of_its_dtype_is_no_disagreement():
-    derivation = derive(bp.probe(lambda x: x * x, partials=True)(torch.tensor(1e25)), "x")
+    derivation = bp.derive(bp.probe(lambda x: x * x, partials=True)(torch.tensor(1e25)), "x")
     assert derivation.agrees
     assert "overflows the dtype that it is recorded in" in derivation.notes[0]
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.derive import derive
 from backprobe.derive.chain import Chain
 from backprobe.derive.notation import ATOM, Text
 from backprobe.derive.paths import paths
@@ -105,7 +104,7 @@ def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
         rec = bp.probe(load(text, tmp_path / f"program{at}.py"), partials=True)(*arguments)
         value = {name: np.float64(entry.value) for name, entry in rec.items()}
         name = source.choice(ARGUMENTS)
-        derivation, chain = derive(rec, name), chain_of(rec, name)
+        derivation, chain = bp.derive(rec, name), chain_of(rec, name)
         assert derivation.agrees, f"{text}\n{value}\n{derivation}"
         assert chain.totals[chain.between.end] == pytest.approx(
             rec[name].grad.item(), rel=1e-9, abs=1e-9, nan_ok=True

@@ -160,7 +160,7 @@ def test_recordings_of_unlike_programs_are_refused():
         ({"u": "v", ":u": ":w"}, bp.BadOption, "two patterns rename ':u'"),
         ({"*": "u"}, bp.BadOption, "both patterns of a rename have the same stars in the same order"),
         ({"": "u"}, bp.BadName, "a pattern of rename is empty"),
-        ("u", bp.BadOption, "rename maps patterns of the first recording's names"),
+        ("u", bp.BadOption, "rename is a dict from patterns of the first's names"),
     ],
 )
 def test_a_rename_that_cannot_be_right_is_refused(rename, kind, said):
@@ -180,7 +180,7 @@ def test_a_rename_that_cannot_be_right_is_refused(rename, kind, said):
         ({"x": "transposed"}, bp.BadOption, 'a layout is "T", or the order of the axes'),
         ({"x": (0, 0)}, bp.BadOption, 'a layout is "T", or the order of the axes'),
         ({"x": (1, 0)}, bp.BadOption, "the layout of 'x' is of 2 axes"),
-        (3, bp.BadOption, "layout maps patterns of names to axes"),
+        (3, bp.BadOption, "layout is a dict from patterns of names to axes"),
     ],
 )
 def test_a_layout_that_cannot_be_right_is_refused(layout, kind, said):

@@ -252,11 +252,11 @@ def test_the_command_line_compares_runs(tmp_path, monkeypatch):
         (lambda a, b, rec: bp.diff(a, rec), "a run is compared with a run"),
         (lambda a, b, rec: bp.diff(rec, bp.open_run(a)), "a run is compared with a run"),
         (lambda a, b, rec: bp.diff(a, rec, rename={"embed": "x"}), "a run is compared with a run"),
-        (lambda a, b, rec: bp.diff(a, b, rename=3), "rename maps patterns of the first run's names"),
+        (lambda a, b, rec: bp.diff(a, b, rename=3), "rename is a dict from patterns of the first's names"),
         (lambda a, b, rec: bp.diff(a, b, layout={"head": "T"}), "layout is for recordings"),
         (lambda a, b, rec: bp.diff(a, b, convention="flax"), "convention is for recordings"),
-        (lambda a, b, rec: bp.diff(a, b, noise=rec), "the noise of a run is other runs of the same training"),
-        (lambda a, b, rec: bp.diff(a, b, noise=[]), "the noise of a run is other runs of the same training"),
+        (lambda a, b, rec: bp.diff(a, b, noise=rec), "noise is other runs of the same training"),
+        (lambda a, b, rec: bp.diff(a, b, noise=[]), "noise is other runs of the same training"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(tmp_path, call, said):

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 import backprobe as bp
 from asked import message
-from backprobe.demo import small_gpt2
 from drawn import SVG, Drawn
+from small_models import small_gpt2
 
 
 def toy(x, w, b):

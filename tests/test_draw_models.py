@@ -10,11 +10,11 @@ from torch.nn import Sequential
 
 import backprobe as bp
 from asked import message
-from backprobe.demo import small_gpt2
 from backprobe.draw.fit import ENOUGH, FEW
 from backprobe.draw.layout import FILLS
 from drawn import SVG, Drawn
 from pictured import MODELS, recorded
+from small_models import small_gpt2
 
 PAGE = 1600, 2200  # pixels
 WIDE = 3  # points by which the centers of a straight chain differ: the tabs of a collapsed module stick out by 4

@@ -5,11 +5,10 @@ import textwrap
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 import backprobe as bp
 from asked import leaf, noting
-from backprobe.cli import main
+from commands import invoked
 
 RAISED = (TypeError, AttributeError)
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
@@ -123,9 +122,9 @@ def script(tmp_path, monkeypatch):
 
     def explain(text, status):
         (tmp_path / "train.py").write_text("import torch\nX = torch.ones(8, 3)\n" + textwrap.dedent(text))
-        result = CliRunner().invoke(main, ["explain", "train.py"])
-        assert result.exit_code == status, result.output
-        return result.output
+        found, out, err = invoked("explain", "train.py")
+        assert found == status, out + err
+        return out + err
 
     return explain
 

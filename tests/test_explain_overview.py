@@ -69,7 +69,7 @@ def test_the_parameters_of_a_module_that_is_not_used_are_one_finding():
 
     two = Two(used=torch.nn.Linear(2, 1), left=torch.nn.Linear(2, 1))
     (finding,) = bp.explain(bp.probe(two)(torch.ones(1, 2))).findings
-    assert (finding.kind, finding.name, finding.source.text) == ("result_unused", "left.weight", "self.left(x)")
+    assert (finding.kind, finding.name, finding.source.text) == ("dropped", "left.weight", "self.left(x)")
     golden("explain", finding)
 
 
@@ -601,4 +601,4 @@ def test_what_is_not_used_is_no_cause_of_what_else_is_not_used():
 
     (finding,) = bp.explain(bp.probe(program)(*(torch.ones(2, requires_grad=True) for _ in range(3)))).findings
     assert finding.kind == "unused"
-    assert finding.facts[-1] == "the same was seen of: c"
+    assert finding.consequence == "no gradient comes to b, c"

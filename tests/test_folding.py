@@ -118,7 +118,7 @@ def test_a_report_folds_the_parameters_that_lack_a_gradient():
     (finding,) = bp.explain(rec).findings
     lost = "layers.{0..2}.{up,down}.{weight,bias}"
     assert finding.consequence == f"no gradient comes to {lost}, layers.{{0..2}}.{{up,down}}, x#{{1..3}}"
-    assert str(finding).startswith(f"{finding.headline}: {finding.consequence}\n")
+    assert str(finding).startswith(f"{finding.title}\n") and finding.title.endswith(finding.consequence)
     assert len(bp.probe(Blind(), lost)(torch.randn(2, 4))) == 13  # with the output
 
 

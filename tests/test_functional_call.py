@@ -37,7 +37,7 @@ def test_an_optimizer_that_has_them_trains_nothing(kind):
         loss.backward()
         optimizer.step()
     (found,) = bp.explain(rec).findings
-    assert found.kind == "functional_call"
+    assert found.kind == "replaced"
     assert found.lost == ("net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias")
     assert "functional_call" in found.headline
 

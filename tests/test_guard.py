@@ -570,3 +570,26 @@ def test_a_model_of_layers_alone_has_no_lines_and_is_explained_all_the_same():
         model(torch.full((1, 4), 1e30))
     assert "NothingMatched" not in str(raised.value.report)
     assert raised.value.report.findings
+
+
+class Shifted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        h = self.norm(x)
+        return torch.sqrt(h + 10)
+
+
+def test_a_call_begins_with_the_running_statistics_that_it_had():
+    # batch normalisation writes to them without a new version
+    torch.manual_seed(0)
+    model = Shifted()
+    with pytest.raises(bp.NotFinite) as raised, bp.guard(model):
+        for _ in range(80):
+            model(torch.randn(64, 2) * 0.1 + 100)
+        model.eval()
+        model(torch.full((4, 2), 97.0))
+    (birth,) = raised.value.report.of_kind("born")
+    assert birth.source.text == "return torch.sqrt(h + 10)"

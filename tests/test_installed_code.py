@@ -537,7 +537,7 @@ def test_a_script_is_explained(overlay, tmp_path):
 
     found = run(file, overlay, "-m", "backprobe", "explain")
 
-    assert "`x.detach()` cuts 'y' off from 'x'" in found
+    assert "`x.detach()` at train.py:6 cuts 'y' off from 'x'" in found
     assert "partially initialized" not in found
 
 

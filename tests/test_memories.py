@@ -18,7 +18,6 @@ from backprobe.backends.torch.backward_passes import Passing
 from backprobe.backends.torch.none_reads import NoneReads
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.training import Census
-from backprobe.record.source import Source
 from backprobe.source.by_code import by_code
 
 
@@ -245,7 +244,7 @@ def test_memory_that_was_written_and_freed_says_nothing_of_what_lies_there_next(
 
 def test_a_tensor_that_comes_to_lie_where_one_with_a_gradient_did_has_none():
     reads, x = NoneReads(Passing(False)), leaf(1.0, 2.0)
-    here = Source(__file__, 1, "y.grad = g")
+    here = bp.Source(__file__, 1, "y.grad = g")
     for _ in range(100):
         y = x * 2
         reads.assigned(y, here)

@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 
+import backprobe as bp
 from backprobe.cuts.cutting_operations import has_part, uses
 from backprobe.cuts.lines import line_of
-from backprobe.record.source import Source
 
 
 def _divided(statement):
@@ -49,7 +49,7 @@ def test_what_a_text_does_with_a_name(text, spelled, found):
 def test_the_head_of_a_statement_that_has_a_body_is_all_of_its_lines():
     text = "with torch.set_grad_enabled(\n    float(u) > 0\n):  # on"
     assert [use.kind for use in uses(text, "u")] == ["number"]
-    assert line_of(Source("a.py", 3, *_divided(text)), "float(u)").line == 4
+    assert line_of(bp.Source("a.py", 3, *_divided(text)), "float(u)").line == 4
     assert [use.kind for use in uses("elif u.item() > 3:", "u")] == ["number"]
 
 

@@ -12,7 +12,7 @@ import transformers
 
 import backprobe as bp
 from asked import Parts, at_once, message, says
-from backprobe.demo import small_gpt2
+from small_models import small_gpt2
 
 transformers.logging.set_verbosity_error()
 ATTENTION = "transformer.h.0.attn"

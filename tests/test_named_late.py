@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.record.entries import GradStatus
 
 
 def step(after, *, steps=True):
@@ -49,7 +48,7 @@ def test_its_reason_says_so():
     rec = step(chosen)
     entry = rec["/chosen:first"]
     assert (entry.status, entry.reason) == (
-        GradStatus.BACKWARD_NOT_RUN,
+        bp.GradStatus.BACKWARD_NOT_RUN,
         "it got its name only after backward() had run, so its gradient was not recorded",
     )
     assert "no path leads" not in str(bp.explain(rec, "/chosen:first"))
@@ -61,7 +60,7 @@ def test_what_is_computed_when_backward_is_over_leads_to_no_output():
         return again
 
     entry = step(computed)["/computed:again"]
-    assert entry.status is GradStatus.NOT_CONNECTED
+    assert entry.status is bp.GradStatus.NOT_CONNECTED
 
 
 def test_a_custom_backward_that_gives_none_is_still_found():

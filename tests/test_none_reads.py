@@ -259,13 +259,11 @@ def cell(monkeypatch):
     from IPython.utils.capture import capture_output
     from traitlets.config import Config
 
-    from backprobe import notebook
-
     kept = sys.modules["__main__"], sys.excepthook, sys.displayhook
     monkeypatch.delattr("builtins._", raising=False)
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
-    notebook.load_ipython_extension(shell)
+    bp.load_ipython_extension(shell)
 
     def cell(body):
         with capture_output():
@@ -292,4 +290,4 @@ def test_a_cell_says_so_too(name, cell):
 
 
 def test_the_last_expression_of_a_cell_is_shown_and_so_used(cell):
-    has(said(cell(TOY + "a.backward()\nu.grad"))[0], "u.grad is None: 'u' is not a leaf")
+    has(said(cell(TOY + "a.backward()\nu.grad"))[0], "u.grad is None (In[0]:6): 'u' is not a leaf")

@@ -18,7 +18,6 @@ from backprobe.backends.torch.nonfinite import FINITE, NAN, NOTHING, Judged, non
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.findings.report import arranged
-from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
 from custom import custom
 from goldens import golden
 
@@ -152,7 +151,7 @@ def test_weights_that_nothing_wrote_are_known():
     net = nn.Linear(3, 1)
     with bp.probe(net, nonfinite=True) as rec:
         net(INPUT).sum().backward()
-    assert rec["weight"].finiteness.value == Nonfinite(0, 0, 3)
+    assert rec["weight"].finiteness.value == bp.Nonfinite(0, 0, 3)
 
 
 def test_the_backward_of_a_loss_that_is_nan_is_no_hook():
@@ -630,7 +629,8 @@ def test_a_number_that_is_not_finite_says_so():
         return y.sum()
 
     found = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0]))).findings[0]
-    assert (found.kind, found.name, found.facts[0]) == ("born", "c", "'c' is inf")
+    assert (found.kind, found.name) == ("born", "c")
+    assert "'c' is inf" in found.facts
 
 
 # no observer
@@ -731,20 +731,20 @@ def test_a_cotangent_that_is_not_finite():
 
 def test_what_is_recorded_of_each_entry():
     rec = bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 4.0]))
-    assert rec["v"].finiteness == Finiteness(Nonfinite(0, 0, 2), Nonfinite(0, 1, 2), ())
-    assert rec["r"].finiteness.made == (BackwardOp("Sqrt", list(rec).index("v"), "finite", "inf", name="v"),)
+    assert rec["v"].finiteness == bp.Finiteness(bp.Nonfinite(0, 0, 2), bp.Nonfinite(0, 1, 2), ())
+    assert rec["r"].finiteness.made == (bp.BackwardOp("Sqrt", list(rec).index("v"), "finite", "inf", name="v"),)
 
 
 def test_counts_in_kinds_of_tensors():
     value = tensor([[1.0, float("nan")], [float("inf"), -float("inf")]])
     kinds = {
-        "transposed": (value.t(), Nonfinite(1, 2, 4)),
-        "expanded": (value[:, :1].expand(2, 3), Nonfinite(0, 3, 6)),
-        "complex": (torch.complex(value, value), Nonfinite(1, 2, 4)),
-        "half": (value.half(), Nonfinite(1, 2, 4)),
-        "sparse": (value.to_sparse(), Nonfinite(1, 2, 4)),
-        "float8": (value.to(torch.float8_e5m2), Nonfinite(1, 2, 4)),
-        "empty": (torch.empty(0), Nonfinite(0, 0, 0)),
+        "transposed": (value.t(), bp.Nonfinite(1, 2, 4)),
+        "expanded": (value[:, :1].expand(2, 3), bp.Nonfinite(0, 3, 6)),
+        "complex": (torch.complex(value, value), bp.Nonfinite(1, 2, 4)),
+        "half": (value.half(), bp.Nonfinite(1, 2, 4)),
+        "sparse": (value.to_sparse(), bp.Nonfinite(1, 2, 4)),
+        "float8": (value.to(torch.float8_e5m2), bp.Nonfinite(1, 2, 4)),
+        "empty": (torch.empty(0), bp.Nonfinite(0, 0, 0)),
         "integer": (torch.arange(3), None),
         "meta": (torch.empty(2, device="meta"), None),
     }
@@ -797,7 +797,7 @@ def test_the_largest_numbers_are_finite():
             v = x.clone().requires_grad_() * 1
             v.backward(x)
         assert bp.explain(rec).ok, dtype
-        assert rec["v"].finiteness == Finiteness(Nonfinite(0, 0, 1000), Nonfinite(0, 0, 1000), ())
+        assert rec["v"].finiteness == bp.Finiteness(bp.Nonfinite(0, 0, 1000), bp.Nonfinite(0, 0, 1000), ())
 
 
 PLAIN = torch.tensor([[1.0, -2.0, 3.0], [0.0, 5.0, 6.0]])
@@ -834,7 +834,7 @@ def test_every_kind_of_tensor_is_judged_by_its_numbers(kind, number, expected):
 
 def test_opposite_infinities_are_not_finite():
     numbers = tensor([1.0, float("inf"), -float("inf")])
-    assert nonfinite([numbers]) == [Nonfinite(0, 2, 3)]
+    assert nonfinite([numbers]) == [bp.Nonfinite(0, 2, 3)]
 
 
 @pytest.mark.parametrize("others", [
@@ -863,7 +863,7 @@ def test_what_is_finite_by_its_sum_is_read_once(model, monkeypatch):
         model(INPUT, torch.ones(3, 3).bool()).backward()
         torch.optim.SGD(model.parameters(), 0.1).step()
     assert bp.explain(rec).ok
-    assert rec["emb"].finiteness.grad == Nonfinite(0, 0, 12)
+    assert rec["emb"].finiteness.grad == bp.Nonfinite(0, 0, 12)
 
 
 def test_a_saved_recording_is_explained_alike(tmp_path):
@@ -872,7 +872,7 @@ def test_a_saved_recording_is_explained_alike(tmp_path):
     for to in ("torch", "numpy"):
         loaded = bp.load(tmp_path / "rec", to=to)
         assert loaded["r"].finiteness == rec["r"].finiteness
-        assert str(bp.explain(loaded)) == str(bp.explain(rec))
+        assert str(bp.explain(loaded)) == str(bp.explain(rec, experiments=False))
 
 
 def test_a_scale_is_saved(tmp_path):
@@ -910,14 +910,16 @@ def test_the_report_prints_lines_and_shapes():
     line = line_of(segment, "torch.sqrt")
     assert text.splitlines() == [
         f"NaN or Inf begins at 1 place, first at 'r' (test_nonfinite_programs.py:{line})",
-        "  Inf is born in the backward of 'r': the derivative of sqrt is infinite at 0",
-        f"    at:    {relpath(__file__)}:{line}",
-        "             r = torch.sqrt(v)",
+        f"  Inf is born in the backward of 'r' (test_nonfinite_programs.py:{line}): the derivative of sqrt is infinite "
+        "at 0",
+        f"    line:  {relpath(__file__)}:{line}: r = torch.sqrt(v)",
         "    path:  r -> v",
+        "    seen:  the gradient of v at [0] is Inf: v is 0.0 there, r is 0.0, the incoming gradient is 2.0",
         "    seen:  the operation Sqrt was given a finite gradient and made Inf",
         "    seen:  the gradient of 'r': finite",
         "    seen:  the gradient of 'v': 1 Inf of 2",
         "    seen:  'v' of shape (2,) is finite, between 0 and 4",
+        "    tried: all 2 outputs and gradients are finite then, and equal where they were finite before",
         "    next:  `torch.sqrt(v + 1e-12)` instead of `torch.sqrt(v)`: a small number keeps it from 0, where the "
         "derivative is infinite",
         "  - NaN and Inf spread from there",

@@ -14,7 +14,6 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 import backprobe as bp
-from backprobe import notebook
 
 TOY = """\
 x = torch.tensor(3.0, requires_grad=True)
@@ -75,7 +74,7 @@ def shell(monkeypatch):
     made = InteractiveShell.instance(
         config=Config(HistoryManager={"enabled": False}, InteractiveShell={"colors": "nocolor"})
     )
-    notebook.load_ipython_extension(made)
+    bp.load_ipython_extension(made)
     yield made
     InteractiveShell.clear_instance()
     made.restore_sys_module_state()
@@ -708,9 +707,9 @@ def test_a_recording_that_cannot_be_drawn_is_made_all_the_same(book, monkeypatch
 def test_load_ext_and_unload_ext(shell):
     book = Notebook(shell)
     assert "probe" in shell.magics_manager.magics["cell"]
-    notebook.unload_ipython_extension(shell)
+    bp.unload_ipython_extension(shell)
     assert "not found" in book.run("%%probe\nx = 1").err
-    notebook.load_ipython_extension(shell)
+    bp.load_ipython_extension(shell)
     assert "A NAME that the cell assigns" in shell.find_cell_magic("probe").__doc__
 
 

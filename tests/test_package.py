@@ -35,6 +35,7 @@ PUBLIC = {
     "diff_live",
     "Names", "names",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "probe", "provoke", "stamp",
+    "replay", "ReplayReport",
     "Sweep", "sweep",
 }  # fmt: skip
 
@@ -306,3 +307,14 @@ def test_the_tree_of_errors_is_drawn_as_it_is():
     assert {name: builtin for name, builtin in drawn if builtin} == {
         name: value.__bases__[1].__name__ for name, value in classes.items() if len(value.__bases__) == 2
     }
+
+
+@pytest.mark.parametrize("verb", [
+    "probe", "watch", "watch_function", "sweep", "noise_floor", "provoke", "check", "diff", "diff_live", "guard",
+    "health", "draw", "replay",
+])  # fmt: skip
+def test_each_parameter_of_a_verb_has_its_line_in_the_docstring(verb):
+    function = getattr(bp, verb)
+    heads = re.findall(r"^- ((?:``\w+[^`]*``(?:, | and )?)+)", inspect.getdoc(function), re.MULTILINE)
+    named = {name for head in heads for name in re.findall(r"``(\w+)", head)}
+    assert [name for name in inspect.signature(function).parameters if name not in named] == []

@@ -12,9 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import agrees, contributions, inputs, message, on, partials, round_trip
-from backprobe.demo import small_gpt2
 from custom import custom
 from partial_cases import INF, probed, toy, vector
+from small_models import small_gpt2
 from stored import bits, check_entries, same
 
 # nothing is disturbed and nothing is left behind

@@ -1,5 +1,6 @@
 """``bp.provoke`` in PyTorch: what it finds, what it says, and that nothing of the program is changed."""
 
+import json
 import math
 import random
 
@@ -10,6 +11,7 @@ import torch
 import backprobe as bp
 from backprobe.show.progress import progress
 from goldens import golden
+from outside import note, noted
 
 
 def log_of(x):
@@ -257,6 +259,27 @@ def test_an_argument_of_numpy_and_one_that_requires_a_gradient():
     assert y.requires_grad
 
 
+def test_as_data_it_has_the_input_that_breaks():
+    def f(batch, index, scale, *, flag, name):
+        return torch.log(batch["x"][index] * scale[0]).sum()
+
+    batch = {"x": X.bfloat16(), 3: [torch.zeros(0), None]}
+    report = bp.provoke(f, bounds=(-1.0, 3.0))(
+        batch, torch.tensor([[0], [2]]), (torch.tensor(1.0), 2 + 1j), flag=True, name=X.numpy().astype("int8")
+    )
+    found = json.loads(json.dumps(report.to_dict()))["findings"][0]
+    finding = only(report)
+    given = finding.args[0]["x"]
+    assert found["args"] == [
+        {"x": {"shape": [3], "dtype": "bfloat16", "numbers": given.float().tolist()},
+         "3": [{"shape": [0], "dtype": "float32", "numbers": []}, None]},
+        {"shape": [2, 1], "dtype": "int64", "numbers": [[0], [2]]},
+        [{"shape": [], "dtype": "float32", "numbers": finding.args[2][0].item()}, {"real": 2.0, "imag": 1.0}],
+    ]  # fmt: skip
+    assert found["kwargs"] == {"flag": True, "name": {"shape": [3], "dtype": "int8", "numbers": X.int().tolist()}}
+    assert not torch.isfinite(f(*finding.args, **finding.kwargs))
+
+
 def test_one_tensor_given_twice_is_two_arguments():
     def f(x, pair):
         return (torch.log(x) + pair[0] - pair[1]).sum()
@@ -404,30 +427,29 @@ def test_nothing_is_left_after_an_error_at_the_example(noisy):
 
 
 def test_random_numbers_begin_at_the_seed_in_each_run():
-    drawn = []
-
     def f(x):
         noise = torch.rand(3) + random.random() + np.random.rand()
-        drawn.append(tuple(noise.tolist()))
+        note(tuple(noise.tolist()))
         return torch.log(x + noise).sum()
 
     found = [str(bp.provoke(f, bounds=(-5.0, 5.0), seed=3)(X)) for _ in range(2)]
-    assert len(set(drawn)) == 1
+    (drawn,) = set(noted())
     assert found[0] == found[1]
     bp.provoke(f, bounds=(-5.0, 5.0), seed=4)(X)
-    assert len(set(drawn)) == 2
+    (other,) = set(noted())
+    assert drawn != other
 
 
 def test_a_generator_among_the_arguments_begins_at_the_seed_and_goes_on_as_before():
-    generator, drawn = torch.Generator().manual_seed(7), []
+    generator = torch.Generator().manual_seed(7)
 
     def f(x, generator):
-        drawn.append(torch.rand(1, generator=generator).item())
+        note(torch.rand(1, generator=generator).item())
         return torch.log(x).sum()
 
     state = generator.get_state()
     bp.provoke(f, bounds=(-1.0, 3.0))(X, generator)
-    assert len(set(drawn)) == 1
+    assert len(set(noted())) == 1
     assert torch.equal(generator.get_state(), state)
 
 

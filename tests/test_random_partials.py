@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.recording import Recording
 from random_programs.compare import STEP, load
 from random_programs.drawn import check_many
 from random_programs.interpreter import ARGUMENTS, Interpreter
@@ -133,7 +132,7 @@ def judged(program, folder, change=lambda entry, edge: edge, sums=lambda sums: s
         replace(entry, inputs=tuple(found for edge in entry.inputs if (found := change(entry, edge)) is not None))
         for entry in record.entries
     )
-    recording = Recording(replace(record, entries=entries, path_sums=sums(record.path_sums)))
+    recording = bp.Recording(replace(record, entries=entries, path_sums=sums(record.path_sums)))
     run = plain_run(program)
     judge = Judge(recording, oracle.names.bindings, run, Seen())
     judge.compare_sums()

@@ -754,9 +754,8 @@ backprobe: 'grad' is no longer the imported function: a loop variable has taken 
            or torch.autograd.grad(...), which is still there
 """
 FOUND = """\
-  'grad' is no longer the imported function: a loop variable has taken its name
-    at:    seed.py:8
-             for name, grad in zip("xw", (d_a_x, d_a_w)):
+  'grad' is no longer the imported function (seed.py:8): a loop variable has taken its name
+    line:  for name, grad in zip("xw", (d_a_x, d_a_w)):
     seen:  the program raised TypeError: 'tuple' object is not callable (seed.py:10: derivatives = grad(a, (x, w)))
     seen:  it was defined at seed.py:2: from torch.autograd import grad
 """
@@ -802,9 +801,8 @@ def test_a_script_in_which_nothing_is_recorded(folder):
         == """\
 before
 the program raised TypeError: 'float' object is not callable
-  'sum' is no longer Python's own function: an assignment has taken its name
-    at:    plain.py:2
-             sum = math.pi
+  'sum' is no longer Python's own function (plain.py:2): an assignment has taken its name
+    line:  sum = math.pi
     seen:  the program raised TypeError: 'float' object is not callable (plain.py:4: print(sum([1, 2])))
     next:  another name for the result: `sum_ = math.pi`,
            if Python's own function is meant
@@ -834,15 +832,13 @@ def run(monkeypatch):
     from IPython.utils.capture import capture_output
     from traitlets.config import Config
 
-    from backprobe import notebook
-
     monkeypatch.delattr("builtins._", raising=False)
     main, hooks = sys.modules["__main__"], (sys.excepthook, sys.displayhook)
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(
         config=Config(HistoryManager={"enabled": False}, InteractiveShell={"colors": "nocolor"})
     )
-    notebook.load_ipython_extension(shell)
+    bp.load_ipython_extension(shell)
 
     def run(*texts):
         for text in texts:

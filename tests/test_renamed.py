@@ -6,6 +6,7 @@ import pytest
 
 import backprobe as bp
 from asked import message
+from backprobe.integrations.tensorboard import TensorBoardSink
 from commands import invoked, refused
 from watched import Net, batches, sgd, trained
 
@@ -30,6 +31,8 @@ from watched import Net, batches, sgd, trained
         (lambda: bp.watch_function(max, "a", optimizer=1), "run.record(stats, updates=updates)"),
         (lambda: bp.watch_function(max, "a", scaler=1), "bp.watch_function(loss_fn, folder)"),
         (lambda: bp.provoke(max, steps=3), "bp.provoke(f, tries=3)"),
+        (lambda: bp.probe(lambda x: x * 2)(3.0)["x"].plot(kind="grad"), "entry.plot('grad')"),
+        (lambda: TensorBoardSink(into="tb"), "TensorBoardSink('tb')"),
     ],
 )
 def test_an_old_keyword_is_refused_with_the_new_one(call, next):
@@ -58,13 +61,13 @@ def test_an_old_option_of_a_command_is_refused_with_the_new_one():
         ({"what": ()}, "nothing is watched"),
         ({"pace": 5}, "pace is a bp.Pace"),
         ({"clipping": 1}, "clipping is True or False"),
-        ({"guard": "yes"}, "guard is True or False"),
+        ({"guard": 3}, "guard is True or False"),
         ({"every": 0}, "every is a whole number from 1 on"),
         ({"start_step": -1}, "start_step is a whole number from 0 on"),
         ({"start_step": 1.5}, "start_step is a whole number from 0 on"),
         ({"rank": True}, "rank is a whole number from 0 on"),
-        ({"sinks": print}, "sinks= takes sinks"),
-        ({"sinks": ["runs"]}, "sinks= takes sinks"),
+        ({"sinks": print}, "sinks is a list of sinks"),
+        ({"sinks": ["runs"]}, "sinks is a list of sinks"),
     ],
 )
 def test_options_that_do_not_fit(options, said, tmp_path):

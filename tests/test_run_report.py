@@ -112,8 +112,8 @@ def test_the_same_as_data(folder):
         whole = json.loads(json.dumps(run.report().to_dict()))
         assert whole["steps"] == list(range(6))
         assert whole["names"]["h.2"]["grad.rms"] == {"first": 1.0, "last": 1e4, "min": 1.0, "max": 1e4}
-        assert [one["kind"] for one in whole["alerts"]] == ["nonfinite"]
-        assert whole["alerts"][0]["step"] == 5
+        assert [one["kind"] for one in whole["alerts"]] == ["zero_gradients", "nonfinite"]
+        assert [one["step"] for one in whole["alerts"]] == [4, 5]
         name = run.report(name="h.2").to_dict()
         assert name["fields"]["grad.rms"][-1] is None
         assert name["fields"]["grad.nan"] == [0, 0, 0, 0, 0, 2]

@@ -18,7 +18,7 @@ import backprobe as bp
 from asked import message
 from backprobe.record.exponents import exponents
 from backprobe.storage.runs import layout
-from commands import forked, printed, python
+from commands import forked, printed, unmeasured
 from written_runs import fill, matrix, rows, step, writer
 
 KILLED = str(Path(__file__).parent / "killed_writers.py")
@@ -124,7 +124,7 @@ def test_a_folder_that_nothing_can_be_written_in_is_read(public, how):
         one.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copytree(public / "run", copy, ignore=shutil.ignore_patterns("*-shm"))
     copy.chmod(0o555)
-    assert printed(python("-c", READING.format(folder=str(copy)), cwd="/")) == f"{how} 20\n"
+    assert printed(unmeasured("-c", READING.format(folder=str(copy)), cwd="/")) == f"{how} 20\n"
     copy.chmod(0o755)
     one.abandon()
 

@@ -9,9 +9,6 @@ import jsonschema
 import pytest
 
 import backprobe as bp
-from backprobe.findings.report import Finding, Report
-from backprobe.findings.sarif import sarif
-from backprobe.record.source import Source
 from commands import WRONG, in_folder, invoked, printed, refused
 
 OFFICIAL = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
@@ -113,7 +110,8 @@ def test_each_finding_is_at_its_line(folder, command, code, found):
 def test_the_message_is_what_is_printed(folder):
     out = invoked("explain", "f.py:ill", *GIVEN, "--sarif", "out.sarif")[1]
     said = run_of("out.sarif")["results"][0]["message"]["text"].splitlines()
-    assert said[0] in out and said[-1].startswith("next: leave out detach()") and said[1].startswith("seen: ")
+    assert said[0].startswith("`u.detach()` cuts ") and said[0].replace("()` ", "()` at f.py:17 ") in out
+    assert said[-1].startswith("next: leave out detach()") and said[1].startswith("seen: ")
 
 
 def test_the_chain_is_related(folder):
@@ -139,7 +137,7 @@ def test_a_finding_without_a_line_is_about_the_file(folder):
     code, out, _ = invoked("health", "f.py:flat", "x=[[1.0, 2.0], [3.0, 4.0]]", "w=2.0", "--sarif", "out.sarif")
     assert code == 1
     assert {address for _, _, address, _ in lines(run_of("out.sarif"))} == {"f.py"}
-    log = sarif(Report("one", (Finding("dead", "w", "one"),)), "health", "1", folder, "f.py")
+    log = bp.Report("one", (bp.Finding("dead", "w", "one"),)).to_sarif("f.py", root=folder, verb="health")
     assert log["runs"][0]["results"][0]["locations"] == [
         {"physicalLocation": {"artifactLocation": {"uri": "f.py", "uriBaseId": "%SRCROOT%"}}}
     ]
@@ -165,8 +163,8 @@ def test_a_saved_recording(folder):
 
 
 def test_a_file_elsewhere_has_its_whole_address(folder):
-    line = Source("/elsewhere/a file.py", 3, "x = 1", below=("+ 2",))
-    log = sarif(Report("one", (Finding("cut", "u", "u is cut", line),)), "explain", "1", folder, "f.py")
+    line = bp.Source("/elsewhere/a file.py", 3, "x = 1", below=("+ 2",))
+    log = bp.Report("one", (bp.Finding("cut", "u", "u is cut", line),)).to_sarif("f.py", root=folder, verb="explain")
     assert [*VALIDATOR.iter_errors(log)] == []
     (location,) = log["runs"][0]["results"][0]["locations"]
     assert location["physicalLocation"] == {
@@ -176,16 +174,18 @@ def test_a_file_elsewhere_has_its_whole_address(folder):
 
 
 def test_a_program_at_the_root_of_a_file_system():
-    line = Source("/app/f.py", 3, "x = 1")
-    log = sarif(Report("one", (Finding("cut", "u", "u is cut", line),)), "explain", "1", Path("/"), "app/f.py")
+    line = bp.Source("/app/f.py", 3, "x = 1")
+    log = bp.Report("one", (bp.Finding("cut", "u", "u is cut", line),)).to_sarif(
+        "app/f.py", root=Path("/"), verb="explain"
+    )
     assert [*VALIDATOR.iter_errors(log)] == []
     assert log["runs"][0]["originalUriBaseIds"]["%SRCROOT%"]["uri"] == "file:///"
     assert log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "app/f.py"
 
 
 def test_code_that_is_in_no_file_is_about_the_program(folder):
-    line = Source("<string>", 3, "x = 1")
-    log = sarif(Report("one", (Finding("cut", "u", "u is cut", line),)), "explain", "1", folder, "f.py")
+    line = bp.Source("<string>", 3, "x = 1")
+    log = bp.Report("one", (bp.Finding("cut", "u", "u is cut", line),)).to_sarif("f.py", root=folder, verb="explain")
     assert log["runs"][0]["results"][0]["locations"][0]["physicalLocation"] == {
         "artifactLocation": {"uri": "f.py", "uriBaseId": "%SRCROOT%"}
     }
@@ -194,7 +194,7 @@ def test_code_that_is_in_no_file_is_about_the_program(folder):
 def test_remarks_are_notifications(folder):
     printed(invoked("check", "f.py:well", *GIVEN, "--sarif", "out.sarif"))
     assert run_of("out.sarif")["invocations"][0]["toolExecutionNotifications"] == []
-    log = sarif(Report("none", (), ("not judged: this",), complete=False), "check", "1", folder, "f.py")
+    log = bp.Report("none", (), ("not judged: this",), complete=False).to_sarif("f.py", root=folder, verb="check")
     assert [*VALIDATOR.iter_errors(log)] == []
     (note,) = log["runs"][0]["invocations"][0]["toolExecutionNotifications"]
     assert note["message"]["text"] == "not judged: this"
@@ -222,6 +222,21 @@ def test_a_file_that_cannot_be_written_is_said_after_what_was_found(folder):
     assert code == 2 and "detach()" in out
     assert err.startswith("BadOption: the SARIF file cannot be written to ") and "  next:  a shorter name" in err
     assert not [*folder.glob(".backprobe-*")]
+
+
+def test_a_report_of_the_current_folder_needs_no_argument(folder):
+    line = bp.Source(str(folder / "f.py"), 3, "u = x.detach()")
+    log = bp.Report(
+        "one", (bp.Finding("cut_off", "u", "u is cut", line), bp.Finding("dead", "w", "w is dead"))
+    ).to_sarif()
+    VALIDATOR.validate(json.loads(json.dumps(log)))
+    (run,) = log["runs"]
+    assert run["tool"]["driver"]["version"] == bp.__version__
+    assert [rule["shortDescription"]["text"] for rule in run["tool"]["driver"]["rules"]] == ["cut off", "dead"]
+    first, second = (one["locations"][0]["physicalLocation"] for one in run["results"])
+    assert (first["artifactLocation"]["uri"], first["region"]["startLine"]) == ("f.py", 3)
+    assert second["artifactLocation"]["uri"] == folder.as_uri()
+    assert run["invocations"][0]["executionSuccessful"] is True
 
 
 def test_commands_without_lines_have_no_sarif(folder):

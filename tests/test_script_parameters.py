@@ -5,10 +5,8 @@ import sys
 import textwrap
 
 import pytest
-from click.testing import CliRunner
 
-from backprobe.cli import main
-from commands import printed
+from commands import invoked, printed
 
 HEAD = """\
 import numpy as np
@@ -56,8 +54,7 @@ def script(tmp_path, monkeypatch):
 
     def explain(text, status):
         (tmp_path / "train.py").write_text(text)
-        result = CliRunner().invoke(main, ["explain", "train.py"])
-        return printed((result.exit_code, result.stdout, result.stderr), status)
+        return printed(invoked("explain", "train.py"), status)
 
     return explain
 
@@ -79,7 +76,7 @@ CUTS = {
     "detach at the end of it": ("h = torch.relu(self.enc(x)).detach() * self.scale\nreturn self.head(self.mid(h))",
                                       [ENC], "cuts 'h' off from `self.enc(x)`"),
     "no_grad around a call": ("with torch.no_grad():\n    h = self.enc(x)\nreturn self.head(self.mid(h * self.scale))",
-                              [ENC], "`self.enc(x)` runs under torch.no_grad()"),
+                              [ENC], "`self.enc(x)` at train.py:15 runs under torch.no_grad(): 2"),
     "data": ("h = self.enc(x).data\nreturn self.head(self.mid(h * self.scale))", [ENC], "`self.enc(x).data`"),
     "through numpy": ("h = torch.from_numpy(self.enc(x).detach().numpy())\nreturn self.head(self.mid(h * self.scale))",
                       [ENC], "takes `self.enc(x)` out of the framework"),
@@ -90,19 +87,19 @@ CUTS = {
     "a parameter that is not mentioned": ("return self.head(self.mid(self.enc(x)))", [SCALE],
                                           "'net.scale' is not mentioned in the forward() of 'net'"),
     "a parameter that is detached": ("return self.head(self.mid(self.enc(x) * self.scale.detach()))", [SCALE],
-                                     "`self.scale.detach()` cuts the result off from `self.scale`"),
+                                     "`self.scale.detach()` at train.py:14 cuts the result off from `self.scale`"),
     "all in one line": ("return self.head(self.scale * torch.relu(self.mid(self.enc(x).detach())))", [ENC],
                         "`self.enc(x).detach()`"),
     "positions": ("h = self.mid(self.enc(x))\nreturn self.head(self.scale * F.one_hot(h.argmax(1), 8).float())",
-                  [ENC + MID], "`h.argmax(1)` gives positions"),
+                  [ENC + MID], "`h.argmax(1)` at train.py:15 gives positions"),
     "two lines": ("h = self.enc(x).detach()\nh = (self.mid(h) * self.scale > 0).float()\nreturn self.head(h)",
                   [ENC, MID + SCALE], "is true or false"),
     "a name in between": ("h = self.enc(x)\nb = h.detach()\nreturn self.head(self.mid(b * self.scale))", [ENC],
-                          "`h.detach()` cuts '/train/Net:b' off from '/train/Net:h'"),
+                          "`h.detach()` at train.py:15 cuts '/train/Net:b' off from '/train/Net:h'"),
     "a result that is not used": ("h = self.enc(x) * self.scale\naux = self.mid(h)\nreturn self.head(h)", [MID],
                                   "'/train/Net:aux' is computed, and nothing that was recorded leads from it"),
     "a result that is thrown away": ("h = self.enc(x) * self.scale\nself.mid(h)\nreturn self.head(h)", [MID],
-                                     "the result of `self.mid(h)` is not used"),
+                                     "the result of `self.mid(h)` (train.py:15) is not used"),
 }  # fmt: skip
 
 
@@ -118,7 +115,7 @@ def test_what_keeps_gradients_from_parameters_is_found(script, case):
 
 def test_the_line_of_a_chain_over_several_lines_is_that_of_the_cut(script, tmp_path):
     body = "return self.head(\n    self.scale * self.mid(\n        self.enc(x)\n        .detach()\n    )\n)"
-    assert "train.py:17\n             .detach()" in script(with_forward(body), 1)
+    assert "(train.py:17): 2 parameters" in script(with_forward(body), 1)
 
 
 def test_the_line_that_switched_gradients_off_is_named(script, tmp_path):

@@ -10,11 +10,10 @@ import torch
 import backprobe as bp
 from backprobe.explain.nonfinite import text as nonfinite
 from backprobe.explain.text import SENTENCES
-from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from field.asking import answered, asked, programs
-from proofs import ADVICE, HEALTH, NUMBERS, OF_ERRORS, OF_GRAPHS, OF_TAPES, PARTS, PROOFS, Said
-from test_codes import PROGRAMS
+from proofs import ADVICE, HEALTH, NUMBERS, OF_ERRORS, OF_EXPERIMENTS, OF_GRAPHS, OF_TAPES, PARTS, PROOFS, Said
+from test_codes import PROGRAMS, TRIED
 from threads import pytorch_missing, pytorch_numbers
 
 explain_module = sys.modules["backprobe.explain"]  # the name in the package is the function
@@ -75,7 +74,8 @@ def test_what_is_said_of_a_recording_is_proven_by_it(program, monkeypatch):
     monkeypatch.setattr(reasons, "render", heard.render)
     rec = RECORDED[program]()
     names = [None, *(name for name, entry in rec.items() if entry.status != "not_tensor")]
-    reports = [bp.explain(rec) if name is None else bp.explain(rec, name) for name in names]
+    reports = [bp.explain(rec) if name is None else bp.explain(rec, name, experiments=at <= TRIED)
+               for at, name in enumerate(names)]  # fmt: skip
     wrong = [
         (name, *one) for name, report in zip(names, reports, strict=True) for one in unproven(rec, heard, report, name)
     ]
@@ -88,8 +88,8 @@ def test_what_is_said_of_a_recording_is_proven_by_it(program, monkeypatch):
 def test_what_is_said_of_a_script_is_proven_by_its_recording(path, tmp_path, monkeypatch):
     heard, reports, explained = Heard(), [], explain_module._explain_recording
 
-    def kept(recording, name):
-        reports.append((recording, explained(recording, name)))
+    def kept(recording, *rest):
+        reports.append((recording, explained(recording, *rest)))
         return reports[-1][1]
 
     monkeypatch.setattr(reasons, "render", heard.render)
@@ -101,7 +101,7 @@ def test_what_is_said_of_a_script_is_proven_by_its_recording(path, tmp_path, mon
 
 
 def test_every_sentence_has_a_proof_or_states_nothing_of_a_recording():
-    others = ADVICE | PARTS | OF_ERRORS | OF_GRAPHS | OF_TAPES
+    others = ADVICE | PARTS | OF_ERRORS | OF_GRAPHS | OF_TAPES | OF_EXPERIMENTS
     codes = {code for code in (*SENTENCES, *nonfinite.SENTENCES) if not code.endswith("_next")}
     assert sorted(codes - others - PROOFS.keys() - NUMBERS.keys()) == []
     assert sorted((others | PROOFS.keys() | NUMBERS.keys()) - codes) == []
@@ -149,6 +149,12 @@ def half(x):
     return (u.float() * 1e-7).sum()
 
 
+def partly(x):
+    """Six of eight units are 0 for all rows, and one gradient is large."""
+    off = torch.relu(x @ torch.ones(4, 8) - torch.tensor([100.0] * 6 + [0.0, 0.0]))
+    return (off * 3).sum() + (x * 1e9).sum()
+
+
 class Branched(torch.nn.Module):
     """Two layers, of which one is cut off, or not called."""
 
@@ -170,6 +176,7 @@ def trained(is_called):
 ROWS = torch.linspace(-3.0, 3.0, 64).reshape(16, 4)
 HEALTHS = {
     "sick": lambda: bp.probe(sick)(ROWS), "flat": lambda: bp.probe(flat, partials="full")(-ROWS.abs()[0] - 1),
+    "partly": lambda: bp.probe(partly)(ROWS),
     "half": lambda: bp.probe(half)(ROWS.half()), "cut": lambda: trained(True), "idle": lambda: trained(False),
     **{name: make for name, make in PROGRAMS.items() if not name.startswith("NaN")},
 }  # fmt: skip
@@ -188,19 +195,22 @@ def test_what_health_finds_is_proven_by_the_recording(program):
 def test_every_kind_of_health_is_met_and_has_a_proof():
     told = set(re.findall(r"``(\w+)``", bp.health.__doc__.partition("Kinds of findings:")[2].partition(". Each")[0]))
     assert told == HEALTH.keys()
-    met = {one.kind for name in ("sick", "flat", "half", "cut", "idle") for one in bp.health(HEALTHS[name]()).findings}
+    met = {one.kind for name in HEALTHS if name not in PROGRAMS for one in bp.health(HEALTHS[name]()).findings}
     assert met == told, told - met
 
 
 @pytest.mark.parametrize("kind", HEALTH)
 def test_a_proof_of_health_says_no_of_what_is_well(kind):
     rec = bp.probe(lambda x, w: (x * w).sum(), partials=True)(ROWS, ROWS.flip(0) + 1)
-    headline = {"dead": "3 of 4 units of 'x' are dead"}.get(kind, "")
-    sizes = {"vanishing": "2 at 'x', 1 at 'w'", "exploding": "1 at 'x', 2 at 'w'"}.get(kind, "")
+    headline = {
+        "dead": "'x' is dead: a share of 1 of what it returns is 0", "dead_units": "3 of 4 units of 'x' are dead",
+        "large_gradients": "the gradients of 'x' are large: rms 2e+04 at 'x'",
+    }.get(kind, "")  # fmt: skip
+    sizes = {"vanishing": "2, 1", "exploding": "1, 2"}.get(kind, "")
     lacking = ("without a gradient: x",) if kind in ("missing", "never_called") else ()
-    facts = (f"rms of the gradient: {sizes}",) if sizes else lacking
+    facts = (f"3 layers, from 'x' to 'w'; norms of the gradient there: {sizes}",) if sizes else lacking
     name = "return" if kind == "zero_derivative" else "x"
-    one = Finding(kind, name, headline, facts=facts)
+    one = bp.Finding(kind, name, headline, facts=facts)
     if kind == "underflow":
         rec = bp.probe(lambda x: (x * 2).sum())(ROWS.half())
     assert not HEALTH[kind](Said(rec, kind, {}, one))

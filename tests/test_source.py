@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from backprobe.errors import NoSource, StaleSource
+import backprobe as bp
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.locate import locate
 from backprobe.source.reporting import reporting
@@ -406,10 +406,10 @@ if sys.version_info >= (3, 12):
 def test_what_has_no_source():
     space = {}
     exec("def f(x):\n    return x", space)
-    with pytest.raises(NoSource, match="there is no source text for f"):
+    with pytest.raises(bp.NoSource, match="there is no source text for f"):
         locate(space["f"].__code__)
     for target in (len, int, functools.lru_cache(decorated), object()):
-        with pytest.raises(NoSource, match="has no Python source to read names from"):
+        with pytest.raises(bp.NoSource, match="has no Python source to read names from"):
             reporting(target, opener([], False))
 
 
@@ -420,7 +420,7 @@ def test_a_stale_file(tmp_path):
     space = {}
     exec(compile(text, str(file), "exec"), space)
     file.write_text("\n" + text)
-    with pytest.raises(StaleSource, match="the source of f has changed"):
+    with pytest.raises(bp.StaleSource, match="the source of f has changed"):
         locate(space["f"].__code__)
 
 

@@ -18,7 +18,7 @@ from types import CodeType
 
 import pytest
 
-from backprobe.errors import NoSource, StaleSource
+import backprobe as bp
 from backprobe.source import locate as locating
 from backprobe.source.bytecode import is_class, is_module
 from backprobe.source.locate import locate, locate_class, locate_module
@@ -226,10 +226,10 @@ def test_a_file_that_has_changed_since(mode, compiled, tmp_path):
     changed(code.co_filename, after)
     if compiled:
         py_compile.compile(code.co_filename, invalidation_mode=mode)
-    with pytest.raises(StaleSource):
+    with pytest.raises(bp.StaleSource):
         locate(code)
     changed(code.co_filename, "def f(x:\n")
-    with pytest.raises(NoSource, match="does not parse"):
+    with pytest.raises(bp.NoSource, match="does not parse"):
         locate(code)
     changed(code.co_filename, before)
     assert described(locate(code))[1:] == ((), tuple(before.splitlines(True)))
@@ -240,7 +240,7 @@ def test_lines_that_are_not_the_files_are_compared_by_themselves(tmp_path, monke
     (code,) = functions(imported(tmp_path, "def f(x):\n    y = x\n    return y\n"))
     other = "def f(x):\n    z = x\n    return z\n"
     monkeypatch.setitem(linecache.cache, code.co_filename, (len(other), None, other.splitlines(True), code.co_filename))
-    with pytest.raises(StaleSource):
+    with pytest.raises(bp.StaleSource):
         locate(code)
     own = next(functions(compile(other, code.co_filename, "exec")))
     assert locate(own).is_shared

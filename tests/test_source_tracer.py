@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from backprobe.errors import NoSource
+import backprobe as bp
 from backprobe.source.bytecode import events
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.marks import Does
@@ -257,7 +257,7 @@ def test_code_without_source():
     space = {}
     exec("def made(a):\n    b = a\n    return b\n", space)
     code = space["made"].__code__
-    with pytest.raises(NoSource):
+    with pytest.raises(bp.NoSource):
         events(code, code, code.co_filename)
 
 

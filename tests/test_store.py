@@ -14,7 +14,6 @@ import backprobe as bp
 from asked import Parts, message, round_trip
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Note, Reason
-from backprobe.recording import Recording
 from stored import BIG, BYTES, DATA, VALUES, check_entries, everything, holding, same, save_in, toy
 
 
@@ -269,7 +268,7 @@ def test_other_results_are_not_saved_and_say_so(made, tmp_path):
 
 
 def test_a_result_that_is_none_is_saved(tmp_path):
-    record = Recording(toy().record, None)
+    record = bp.Recording(toy().record, None)
     assert round_trip(record, tmp_path).result is None
 
 
@@ -335,7 +334,7 @@ def test_reasons_of_missing_gradients_and_lost_values_come_back(tmp_path):
         entries=(*before.entries[:3], lost, *before.entries[4:]),
         notes=(ODD, Note("tracer_replaced", about="ü")),
     )
-    after = round_trip(Recording(noted), tmp_path)
+    after = round_trip(bp.Recording(noted), tmp_path)
     assert after.record.notes == (ODD, Note("tracer_replaced", about="ü"))
     assert after.notes[0] == "one – ü was not followed: two\nlines"
     with pytest.raises(bp.Overwritten, match="a call that backprobe cannot see into"):
@@ -369,7 +368,7 @@ def test_partials_come_back(tmp_path):
     record = replace(
         before, entries=(replace(before.entries[0], inputs=(edge, bp.Edge(1, name="w"))), *before.entries[1:])
     )
-    after = round_trip(Recording(record), tmp_path)
+    after = round_trip(bp.Recording(record), tmp_path)
     assert list(after["x"].partials) == ["x"]
     assert same(after["x"].partials["x"], edge.partial)
 
@@ -394,7 +393,7 @@ def test_a_stamp_cannot_be_changed_through_another():
 
 def test_texts_that_are_not_unicode_are_saved(tmp_path):
     """A file name of undecodable bytes reaches Python with lone surrogates."""
-    before = Recording(replace(toy().record, notes=(Note("already_probed", {"name": "\udcff.py"}),)), "\ud800")
+    before = bp.Recording(replace(toy().record, notes=(Note("already_probed", {"name": "\udcff.py"}),)), "\ud800")
     after = round_trip(before, tmp_path)
     assert (after.record.notes[0].fields["name"], after.result) == ("\udcff.py", "\ud800")
 

@@ -148,11 +148,13 @@ def f(x):
 rec = bp.probe(f)(torch.zeros(100_000))
 if sys.argv[2] == "overwrite":
     bp.probe(f)(1.0).save(folder / "rec")
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # a disk with no room left
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))  # a disk with no room left
 try:
     rec.save(folder / "rec", overwrite=True)
 except bp.BadOption as error:
     print(error.found, error.next, sorted(each.name for each in folder.iterdir()), sep="; ")
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 """
 
 

@@ -13,6 +13,7 @@ from torch import nn
 import backprobe as bp
 from asked import message
 from backprobe.sweep.result import Replaced
+from outside import note, noted
 
 
 def toy(x, w):
@@ -231,7 +232,7 @@ def test_a_table_of_many_is_shortened():
         ({"select": None}, bp.BadOption, "a sweep is about named values"),
         ({"select": 3}, bp.BadOption, "select is a text or a list of texts"),
         ({"replace": 3.0}, bp.BadOption, "replace is a function of each value, or a recording that has them"),
-        ({"replace": {"u": X}}, bp.BadOption, "not a dict"),
+        ({"replace": {"u": X}}, bp.BadOption, "replace is a function of each value"),
         ({"replace": lambda u: u.sum()}, bp.BadOption, "what replaces 'u' has another shape"),
         ({"replace": lambda u: u.sum(), "axis": 0}, bp.BadOption, "what replaces 'u' has another shape"),
         ({"axis": 1}, bp.BadOption, "'u' does not have these axes\n  asked: axis=1\n  found: shape \\(2,\\)"),
@@ -249,17 +250,15 @@ def test_what_cannot_be_swept(options, kind, said):
 
 
 def test_a_recording_that_does_not_fit_is_refused_before_anything_is_replaced():
-    ran = []
-
     def counted(x, w):
-        ran.append(x)
+        note()
         return toy(x, w)
 
     def refused(clean):
-        ran.clear()
+        noted()
         with pytest.raises(bp.BadOption) as caught:
             swept("/toy:u", clean, counted)
-        assert len(ran) == 1
+        assert len(noted()) == 1
         return str(caught.value)
 
     lacking = refused(bp.probe(counted, "/toy:v")(CLEAN, W))

@@ -26,7 +26,6 @@ from backprobe.backends.discover import load_arrays
 from backprobe.record.brief import SMALL
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Note, Reason
-from backprobe.recording import Recording
 from backprobe.show.text import describe
 
 ESCAPE = "\x1b"
@@ -225,7 +224,7 @@ def test_a_module_that_did_not_run_and_a_value_that_is_lost():
     assert re.search(r"^idle +not_executed: no call of it was seen$", str(bp.probe(model)(torch.ones(1))), re.M)
     record = bp.probe(toy)(3.0, 2.0, 1.0).record
     lost = replace(record.entries[3], held_value=Lost(Reason("overwritten_unseen")))
-    shown = lines_of(Recording(replace(record, entries=(*record.entries[:3], lost, *record.entries[4:]))))
+    shown = lines_of(bp.Recording(replace(record, entries=(*record.entries[:3], lost, *record.entries[4:]))))
     assert shown["u"].split()[:3] == ["u", "overwritten", "1"]
 
 
@@ -284,7 +283,7 @@ def test_many_aliases_are_counted():
 
 def test_notes_are_shown():
     record = replace(bp.probe(toy)(3.0, 2.0, 1.0).record, notes=("h was not followed: no source", "two\nlines"))
-    assert str(Recording(record)).splitlines()[-2:] == ["note: h was not followed: no source", "note: two\\nlines"]
+    assert str(bp.Recording(record)).splitlines()[-2:] == ["note: h was not followed: no source", "note: two\\nlines"]
 
 
 def with_text(text):
@@ -292,7 +291,7 @@ def with_text(text):
     record = bp.probe(toy)(3.0, 2.0, 1.0).record
     source = replace(record.entries[3].source, text=text)
     entries = (*record.entries[:3], replace(record.entries[3], source=source), *record.entries[4:])
-    return Recording(replace(record, entries=entries))
+    return bp.Recording(replace(record, entries=entries))
 
 
 def test_characters_that_would_break_the_table_are_written_out():
@@ -542,7 +541,7 @@ def test_html_escapes_notes_plain_values_reasons_and_aliases():
     )
     plain = replace(record.entries[0], status=bp.GradStatus.NOT_TENSOR, held_value=evil)
     entries = (plain, *record.entries[1:3], entry, *record.entries[4:])
-    found = parsed(Recording(replace(record, entries=entries, notes=(Note("already_probed", {"name": evil}),))))
+    found = parsed(bp.Recording(replace(record, entries=entries, notes=(Note("already_probed", {"name": evil}),))))
     assert "img" not in found.tags
     assert f"{evil}\n= {evil}2" in found.cells
     assert f"opaque: it is {evil}" in found.cells

@@ -10,7 +10,6 @@ from torch import nn
 
 import backprobe as bp
 from backprobe.backends.discover import load_arrays
-from backprobe.errors import BadOption
 from backprobe.show.columns import elided
 
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?")
@@ -147,7 +146,7 @@ def test_few_rows_are_all_printed():
 
 @pytest.mark.parametrize("rows", [0, -3, "all", 2.5])
 def test_a_number_of_rows(rows):
-    with pytest.raises(BadOption, match="rows is a whole number from 1 on"):
+    with pytest.raises(bp.BadOption, match="rows is a whole number from 1 on"):
         many(1).show(rows=rows)
 
 

@@ -197,6 +197,20 @@ HEALTHY = {
         torch.relu_(h)
         loss = F.cross_entropy(h, t)
         """),
+    "two terms that pull on a scale": looped("""\
+        mean, raw = nn.Linear(8, 1), nn.Parameter(torch.zeros(()))
+        opt = torch.optim.Adam([*mean.parameters(), raw], 1e-2)
+        """, """\
+        sigma = raw.exp()
+        loss = (((mean(x)[:, 0] - y) / sigma) ** 2 / 2 + sigma.log()).mean()
+        """),
+    "two terms that pull on a scale of each sample": looped("""\
+        mean, raw = nn.Linear(8, 1), nn.Linear(8, 1)
+        opt = torch.optim.Adam([*mean.parameters(), *raw.parameters()], 1e-2)
+        """, """\
+        sigma = raw(x)[:, 0].exp()
+        loss = (((mean(x)[:, 0] - y) / sigma) ** 2 / 2 + sigma.log()).mean()
+        """),
     "words that carry on a state, updated by hand": BEGIN + textwrap.dedent("""\
         rnn, head, h = nn.GRU(4, 8), nn.Linear(8, 3), torch.zeros(1, 2, 8)
         for step in range(3):
@@ -365,6 +379,45 @@ def test_a_useless_gradient_is_found_at_its_line(case, tmp_path, monkeypatch):
 @pytest.mark.parametrize("case", HEALTHY)
 def test_nothing_is_said_of_a_healthy_training(case, tmp_path, monkeypatch):
     code, findings, _ = explained(HEALTHY[case], tmp_path, monkeypatch)
+    assert (code, findings) == (0, [])
+
+
+def in_dtype(text, dtype):
+    """A program whose numbers have another dtype, and whose steps are above or below the rounding of that as before."""
+    for method in ("bfloat16()", "float()"):
+        text = text.replace(f".{method}", f".to(torch.{dtype})")
+    text = text.replace(BEGIN, f"{BEGIN}torch.set_default_dtype(torch.{dtype})\n")
+    steps = {"1e-6": "1e-20", "1e-12": "1e-22"} if dtype == "float64" else {"1e-2)": "1e-1)"}
+    for before, after in steps.items():
+        text = text.replace(before, after)
+    return text
+
+
+@pytest.fixture
+def default_dtype():
+    """It is as it was, also where a script that sets another was stopped."""
+    before = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.usefixtures("default_dtype")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("case", FAULTY)
+def test_a_useless_gradient_is_found_in_other_dtypes(case, dtype, tmp_path, monkeypatch):
+    kind, text = FAULTY[case]
+    text = in_dtype(text, dtype)
+    code, findings, _ = explained(text, tmp_path, monkeypatch)
+    line = next(at for at, one in enumerate(text.splitlines(), 1) if one.endswith("# <- here"))
+    assert code == 1
+    assert {(one["kind"], one["source"]["line"]) for one in findings} == {(kind, line)}, findings
+
+
+@pytest.mark.usefixtures("default_dtype")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("case", ["two terms that pull on a scale", "two terms that pull on a scale of each sample"])
+def test_nothing_is_said_of_a_healthy_training_in_other_dtypes(case, dtype, tmp_path, monkeypatch):
+    code, findings, _ = explained(in_dtype(HEALTHY[case], dtype), tmp_path, monkeypatch)
     assert (code, findings) == (0, [])
 
 

@@ -8,7 +8,9 @@ import pytest
 from commands import in_folder, invoked
 
 PAGE = (Path(__file__).parent.parent / "docs" / "useless.md").read_text()
-PROGRAMS = re.findall(r"^## (.+?)\n\n```python\n(.+?)```\n\n```text\n(.+?)```", PAGE, re.MULTILINE | re.DOTALL)
+SHOWN = r"```python\n(.+?)```\n\n```text\n(.+?)```"
+PROGRAMS = re.findall(rf"^## ([^\n]+)\n\n{SHOWN}", PAGE, re.MULTILINE | re.DOTALL)
+RECORDED = re.findall(SHOWN, PAGE.partition("## Of a function or a model")[2], re.DOTALL)
 
 
 @pytest.mark.parametrize("text, shown", [pytest.param(*each, id=name) for name, *each in PROGRAMS])
@@ -20,3 +22,15 @@ def test_a_program_is_explained_as_the_page_shows(text, shown, tmp_path, monkeyp
 
 def test_each_fact_has_a_program():
     assert len(PROGRAMS) == 8
+
+
+@pytest.mark.parametrize("text, shown", RECORDED)
+def test_a_recording_is_explained_as_the_page_shows(text, shown, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("toy.py").write_text(text)
+    exec(compile(text, str(tmp_path / "toy.py"), "exec"), {"__name__": "toy"})
+    assert capsys.readouterr().out.rstrip() == shown.rstrip()
+
+
+def test_there_are_two_of_them():
+    assert len(RECORDED) == 2

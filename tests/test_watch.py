@@ -313,7 +313,7 @@ def test_what_cannot_be_watched_is_refused(model, tmp_path):
     for folder in (file, file / "run"):
         assert f"found: {file} is a file" in refused(bp.BadOption, model, folder)
     file.unlink()
-    assert "optimizer= takes an optimizer" in refused(bp.BadOption, model, tmp_path, optimizer="sgd")
+    assert "optimizer is an optimizer, or several" in refused(bp.BadOption, model, tmp_path, optimizer="sgd")
     assert "every is a whole number from 1 on" in refused(bp.BadOption, model, tmp_path, every=0)
     assert "bp.watch takes a model" in refused(bp.BadOption, 3, tmp_path)
     assert "Net is a class" in refused(bp.BadOption, Net, tmp_path)

@@ -10,7 +10,7 @@ import torch
 
 import backprobe as bp
 import prepared
-from commands import DISTRIBUTED, in_folder, invoked, python, refused
+from commands import DISTRIBUTED, forked, in_folder, invoked, python, refused
 
 KINDS = ("--what", "value", "--what", "grad", "--what", "param", "--what", "update")
 TRAIN = """\
@@ -170,6 +170,15 @@ def test_a_script_that_compiles_its_model(folder, compiling):
         for step in range(5):
             assert run.at(step)["0"]["value.count"] == run.at(step)["0"]["grad.count"] == 32
         assert {"0", "1", "2", "return"} <= set(run.names)
+
+
+def test_a_script_s_variables_are_there_until_python_ends(folder):
+    """As by itself: dropped earlier, a model in DistributedDataParallel may wait for ever for a thread of gloo."""
+    says = "type('Says', (), {'__del__': functools.partial(print, 'dropped')})()"
+    text = f"import atexit, functools\n{TRAIN}atexit.register(print, 'at exit')\nit = {says}\n"
+    (folder / "held.py").write_text(text)
+    code, out, err = forked("-m", "backprobe", "watch", "held.py")
+    assert (code, out.splitlines()[1]) == (0, "at exit"), (out, err)
 
 
 def test_nothing_is_left_behind(folder):

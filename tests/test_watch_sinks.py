@@ -146,13 +146,13 @@ def test_what_is_no_sink_is_refused(model, tmp_path):
         return lambda: bp.watch(model, tmp_path, sinks=sinks)
 
     assert message(bp.BadOption, entered([print])) == (
-        "sinks= takes sinks\n  asked: bp.watch(..., sinks=[...])\n  found: a function\n"
+        "sinks is a list of sinks\n  asked: bp.watch(..., sinks=[...])\n  found: a function\n"
         "  why:   a sink is of a class of backprobe.integrations, or of a subclass of its Sink\n"
         "  next:  sinks=[TensorBoardSink('tb')], after from backprobe.integrations.tensorboard import TensorBoardSink"
     )
     assert "'grad.mode' is not a field of a run" in message(
         bp.BadOption, lambda: Kept(fields=["grad.rms", "grad.mode"])
     )
-    assert "fields= takes a list of fields" in message(bp.BadOption, lambda: Kept(fields="grad.rms"))
+    assert "fields is a list of fields of a run" in message(bp.BadOption, lambda: Kept(fields="grad.rms"))
     assert "every is a whole number from 1 on" in message(bp.BadOption, lambda: Kept(every=0))
     assert "is not a valid regular expression" in message(bp.BadName, lambda: Kept(select="re:("))

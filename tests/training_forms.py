@@ -19,12 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from click.testing import CliRunner
 from torch.utils.hooks import RemovableHandle
 
 import backprobe as bp
 from asked import same
-from backprobe.cli import main
+from commands import invoked
 
 HERE = Path(__file__).parent / "training"
 STEP = re.compile(r"^( *).*  # each step: (.*)$")
@@ -117,8 +116,8 @@ def explained(text: str, path: Path, *words: str) -> tuple[Ran, int]:
     path.write_text(text + "import training_forms\ntraining_forms.LEFT.append(training_forms.state(globals()))\n")
     LEFT.clear()
     seed()
-    result = CliRunner().invoke(main, ["explain", *words, str(path)], catch_exceptions=False)
-    return Ran(LEFT[0] if LEFT else {}, result.stdout), result.exit_code
+    status, out, _ = invoked("explain", *words, str(path))
+    return Ran(LEFT[0] if LEFT else {}, out), status
 
 
 LEFT: list[dict[str, object]] = []

@@ -22,6 +22,9 @@ assert_type(bp.noise_floor(loss, runs=2)(x, w), bp.NoiseFloor)
 assert_type(bp.diff_live(loss, loss, backend=("torch", "jax"))(x, w), bp.DiffReport)
 assert_type(bp.provoke(loss, bounds=(0.0, 1.0), seed=1)(x, w), bp.Provocations)
 assert_type(bp.provoke(loss)(x, w).findings[0].broken == "result", bool)
+assert_type(bp.replay("bad-step", nn.Linear(3, 1)), bp.ReplayReport)
+assert_type(bp.replay("bad-step", nn.Linear(3, 1)).bitwise, bool)
+assert_type(bp.guard(nn.Linear(3, 1), capture="bad-step"), bp.Guard)
 assert_type(bp.jacobian(loss, "u")(x, w), Any)
 assert_type(bp.hvp(loss, "u", [1.0])(x, w), Any)
 waiting: Callable[[Tensor, Tensor], bp.CheckReport] = bp.check(loss)
@@ -36,6 +39,8 @@ bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
 bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]
 bp.provoke(loss, tries="many")  # type: ignore[arg-type]
 bp.provoke(loss)(x, "w")  # type: ignore[arg-type]
+bp.replay(3, nn.Linear(3, 1))  # type: ignore[arg-type]
+bp.guard(nn.Linear(3, 1), capture=3)  # type: ignore[arg-type]
 bp.jacobian(loss, "u")(x)  # type: ignore[call-arg]
 bp.hvp(loss, "u", [1.0])("x", w)  # type: ignore[arg-type]
 

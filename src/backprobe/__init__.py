@@ -3,7 +3,6 @@
 import sys
 import typing
 
-from backprobe.alerts import Alert, Gap
 from backprobe.charts.report import RunReport
 from backprobe.check import CheckReport, WrongDerivative, check
 from backprobe.conflicts import Conflict, Conflicts
@@ -53,6 +52,8 @@ from backprobe.record.passes import Pass
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording, load
+from backprobe.replay import ReplayReport, replay
+from backprobe.rules import Alert, Gap
 from backprobe.runs import Histogram, Run, Step, open_run
 from backprobe.sweep import Sweep, sweep
 from backprobe.watch import Pace, Watch, watch, watch_function
@@ -106,6 +107,7 @@ __all__ = [
     "Read",
     "Recording",
     "RemovedName",
+    "ReplayReport",
     "Report",
     "Run",
     "RunDiffReport",
@@ -139,6 +141,7 @@ __all__ = [
     "open_run",
     "probe",
     "provoke",
+    "replay",
     "stamp",
     "sweep",
     "watch",

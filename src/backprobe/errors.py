@@ -131,7 +131,13 @@ class NoBackend(BackprobeError, TypeError):
 
 
 class NothingToDifferentiate(BackprobeError, TypeError):
-    """No argument is floating point, or the output does not depend on any that is differentiated."""
+    """No argument is floating point, or the output does not depend on any that is differentiated.
+
+    Where a function or a model has computed values with a history, and its output has none, ``recording`` has what was
+    recorded: ``bp.explain(error.recording)`` says what cuts them off. Otherwise it is None.
+    """
+
+    recording: Any = None
 
 
 class NotFinite(BackprobeError, FloatingPointError):

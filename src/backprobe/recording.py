@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, Sequence, ValuesView
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from backprobe.backends.discover import BackendName
@@ -23,7 +22,7 @@ from backprobe.findings.phrasing import listed
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
-from backprobe.record.lookup import Lookup
+from backprobe.record.lookup import Index
 from backprobe.record.names import nearest, of_graph, split, strip
 from backprobe.record.options import Option, check_folder
 from backprobe.record.passes import Pass
@@ -43,23 +42,6 @@ NOT_KEPT = object()
 Entry._presenting = presenter
 
 
-class Index:
-    """A record's entries by their printed names, and its names as people write them."""
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copied or pickled without the index of its names, which is made again."""
-        return {"record": self.record, "entries": self.entries}
-
-    @cached_property
-    def names(self) -> Lookup:
-        entries = self.record.entries
-        return Lookup(self.record.names, lambda at: entries[at].status not in NOT_DIFFERENTIABLE)
-
-
 class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     """Every value that a probe recorded, by name.
 
@@ -71,6 +53,9 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     >>> list(rec), rec["x"].grad
     (['x', 'return'], tensor(3.))
     """
+
+    _rerun: Any = None
+    """By what the program can be run once more; not saved, nor pickled."""
 
     def __init__(self, record: Record | Run, result: Any = NOT_KEPT) -> None:
         self._known: Record | Run | Index = record
@@ -92,7 +77,7 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or pickled: the record, and not what it would be made of."""
         self._known = self._index
-        return vars(self)
+        return {name: held for name, held in vars(self).items() if name != "_rerun"}
 
     @property
     def result(self) -> R:
@@ -412,9 +397,6 @@ def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str)
                 f"the gradients of {key} are of many cotangents at once, and {why}", asked=asked,
                 next=f"rec.of({key!r}), for these alone",
             )  # fmt: skip
-
-
-NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
 def _selecting(pattern: str | None) -> str:

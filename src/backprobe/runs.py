@@ -73,7 +73,7 @@ class Run:
     def skipped(self) -> Any:
         """The steps that a ``GradScaler`` skipped."""
         info = self._reader.info()
-        return info["step"][info["skipped"] > 0]
+        return info["step"][info["skipped"] == 1]
 
     @property
     def names(self) -> list[str]:
@@ -167,7 +167,7 @@ class Run:
         A report, each of whose findings is an ``Alert``: it has its step, its number, and the threshold that this
         passed, with where that comes from. It is computed from what is on disk at this moment.
         """
-        from backprobe.alerts import alerts
+        from backprobe.rules import alerts
 
         return alerts(self._reader)
 
@@ -178,7 +178,7 @@ class Run:
         A report, each of whose findings is a ``Gap``: it has the ``name``, the ``steps``, the ``kinds`` of numbers that
         are missing, and the reason as a code, ``kind``. Steps that ``every=`` leaves out are no gaps.
         """
-        from backprobe.alerts.gaps import gaps
+        from backprobe.rules.gaps import gaps
 
         return gaps(self._reader)
 
@@ -449,7 +449,7 @@ class Step(Mapping[str, Mapping[str, float]]):
         """When it ended, in seconds since 1970."""
         self.backwards = int(info["backwards"])
         """How many calls of ``backward()`` were measured in it: micro-batches, or those of a closure."""
-        self.skipped = bool(info["skipped"])
+        self.skipped = bool(info["skipped"] == 1)
         """Did a ``GradScaler`` skip it?"""
         self.attempt = attempt
         """The start of the training that made it, counted from 0."""

@@ -6,7 +6,8 @@ The comment lines at the head of a program say so, a key and a value each:
     # ask: explain --nonfinite  the words of the command, PROGRAM in the place of the file (at the end if it is not
                                 there); `python` runs the program by itself, which then asserts what is right
     # exit: 1                   the status; 0 if it is not said
-    # says: a pattern           which the answer has (`re.search`, white space joined to single spaces); may come often
+    # says: a pattern           which the answer has (`re.search`, white space joined to single spaces), as it is
+                                printed or without the lines that headlines name; may come often
     # never: a pattern          which the answer does not have; may come often
 
 The answer is standard output and standard error. A comment `# <- here` at the end of a line of the program marks a
@@ -32,6 +33,7 @@ from commands import in_folder, invoked
 
 HERE = Path(__file__).parent
 KEY = re.compile(r"# (from|ask|exit|says|never): (.*)")
+PLACE = re.compile(r" (?:at [\w./-]+\.py:\d+(?=[ :;])|\([\w./-]+\.py:\d+\))")
 MARK = re.compile(r"#\s*<- here\b")
 
 
@@ -94,11 +96,16 @@ def _alone(name):
 
 def faults(path, tmp_path, monkeypatch, in_process=True):
     """What is wrong with the answer to a program: nothing, if it is right."""
+    return wrong_in(path, *answered(path, asked(path).ask, tmp_path, monkeypatch, in_process))
+
+
+def wrong_in(path, code, out):
+    """What is wrong with a status and what was printed: nothing, if it is right."""
     one = asked(path)
-    code, out = answered(path, one.ask, tmp_path, monkeypatch, in_process)
     joined = " ".join(out.split())
+    both = (joined, PLACE.sub("", joined))
     wrong = [f"status {code}, not {one.exit}"] if code != one.exit else []
-    wrong += [f"does not say {part}" for part in one.says if not re.search(part, joined)]
-    wrong += [f"says {part}" for part in one.never if re.search(part, joined)]
+    wrong += [f"does not say {part}" for part in one.says if not any(re.search(part, each) for each in both)]
+    wrong += [f"says {part}" for part in one.never if any(re.search(part, each) for each in both)]
     wrong += [f"does not name line {line}" for line in one.lines if f"{path.name}:{line}" not in joined]
     return [*wrong, out] if wrong else []

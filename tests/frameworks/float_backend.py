@@ -10,12 +10,11 @@ import floats
 import numpy
 from floats import Scalar
 
+import backprobe as bp
 from backprobe.backends.facts import Around, Backward, Description, Options, Outcome, Ran, Root
 from backprobe.backends.numpy import HostArrays
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.record.containers import exchanged
-from backprobe.record.entries import GradStatus
-from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 SCALAR = Description((), "float64", "cpu")
@@ -26,7 +25,7 @@ class Capture:
     """A scalar with a name, and why it has no gradient if it has none."""
 
     scalar: Scalar
-    status: GradStatus
+    status: bp.GradStatus
     why: Reason | None
 
 
@@ -68,13 +67,13 @@ class FloatTape(Tape):
 
     def capture(self, tensor: Scalar, around: Callable[[], Around]) -> Capture:
         if tensor.is_differentiated:
-            return Capture(tensor, GradStatus.OK, None)
+            return Capture(tensor, bp.GradStatus.OK, None)
         reads, unrecorded = around()
-        if unrecorded or any(read.status is GradStatus.OK for read in reads):
-            return Capture(tensor, GradStatus.DETACHED, Reason("no_history"))
-        if any(read.status is GradStatus.DETACHED for read in reads):
-            return Capture(tensor, GradStatus.DETACHED, Reason("inherited", {"status": "detached"}))
-        return Capture(tensor, GradStatus.FROZEN, Reason("frozen"))
+        if unrecorded or any(read.status is bp.GradStatus.OK for read in reads):
+            return Capture(tensor, bp.GradStatus.DETACHED, Reason("no_history"))
+        if any(read.status is bp.GradStatus.DETACHED for read in reads):
+            return Capture(tensor, bp.GradStatus.DETACHED, Reason("inherited", {"status": "detached"}))
+        return Capture(tensor, bp.GradStatus.FROZEN, Reason("frozen"))
 
     def run(
         self,
@@ -106,12 +105,12 @@ def differentiate(root: Root, captures: Sequence[Capture]) -> Backward:
 
 
 def _outcome(capture: Capture, gradient: float | None, position: Mapping[int, int]) -> Outcome:
-    edges = tuple(Edge(at) for at in _sources(capture.scalar, position))
-    if capture.status is not GradStatus.OK:
+    edges = tuple(bp.Edge(at) for at in _sources(capture.scalar, position))
+    if capture.status is not bp.GradStatus.OK:
         return Outcome(capture.status, capture.why, capture.scalar)
     if gradient is None:
-        return Outcome(GradStatus.NOT_CONNECTED, Reason("no_path"), capture.scalar, inputs=edges)
-    return Outcome(GradStatus.OK, None, capture.scalar, Scalar(gradient), edges)
+        return Outcome(bp.GradStatus.NOT_CONNECTED, Reason("no_path"), capture.scalar, inputs=edges)
+    return Outcome(bp.GradStatus.OK, None, capture.scalar, Scalar(gradient), edges)
 
 
 def _sources(scalar: Scalar, position: Mapping[int, int]) -> list[int]:

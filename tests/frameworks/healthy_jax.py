@@ -648,5 +648,308 @@ HEALTHY = {
             return ((o - y[:, 0]) ** 2).mean()
         train(f, ps, numbers)
         """,
+    # steps that look as if they changed nothing; half of them rebuilt from examples of Optax
+    "accumulated by MultiSteps": """
+        # https://optax.readthedocs.io/en/latest/_collections/examples/gradient_accumulation.html
+        tx, p = optax.MultiSteps(optax.sgd(0.1), every_k_schedule=4), layers(k[0], 4, 8, 1)
+        state = tx.init(p)
+        for i in range(6):
+            g = jax.grad(lambda p, x, y: ((run(p, x) - y) ** 2).mean())(p, *numbers(i))
+            updates, state = tx.update(g, state, p)
+            p = optax.apply_updates(p, updates)
+        """,
+    "a warm-up of a thousand steps": """
+        # https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
+        rate = optax.warmup_cosine_decay_schedule(0.0, 1e-3, 50_000, 100_000)
+        tx, p = optax.adamw(rate), jax.tree.map(lambda one: one + 3.0, layers(k[0], 4, 8, 1))
+        state = tx.init(p)
+        for i in range(6):
+            g = jax.grad(lambda p, x, y: ((run(p, x) - y) ** 2).mean())(p, *numbers(i))
+            updates, state = tx.update(g, state, p)
+            p = optax.apply_updates(p, updates)
+        """,
+    "a part without steps": """
+        # https://github.com/google-deepmind/optax/issues/159
+        p = {'body': layers(k[0], 4, 8, 8), 'head': layers(k[1], 8, 1)}
+        tx = optax.multi_transform({'on': optax.adam(1e-2), 'off': optax.set_to_zero()}, {'body': 'off', 'head': 'on'})
+        state = tx.init(p)
+        for i in range(5):
+            g = jax.grad(lambda p, x, y: ((run(p['head'], run(p['body'], x)) - y) ** 2).mean())(p, *numbers(i))
+            updates, state = tx.update(g, state, p)
+            p = optax.apply_updates(p, updates)
+        """,
+    "applied if finite": """
+        # https://optax.readthedocs.io/en/latest/api/transformations.html
+        tx, p = optax.apply_if_finite(optax.sgd(0.1), 5), layers(k[0], 4, 8, 1)
+        state = tx.init(p)
+        for i in range(5):
+            x, y = numbers(i)
+            g = jax.grad(lambda p, x, y: ((run(p, x) - y) ** 2).mean())(p, x, y)
+            if i < 2: g = jax.tree.map(lambda one: one * jnp.inf, g)
+            updates, state = tx.update(g, state, p)
+            p = optax.apply_updates(p, updates)
+        """,
+    "slow and fast weights": """
+        # https://optax.readthedocs.io/en/latest/_collections/examples/lookahead_mnist.html
+        tx = optax.lookahead(optax.sgd(0.05), sync_period=2, slow_step_size=0.5)
+        p = optax.LookaheadParams.init_synced(layers(k[0], 4, 8, 1))
+        state = tx.init(p)
+        for i in range(6):
+            g = jax.grad(lambda p, x, y: ((run(p, x) - y) ** 2).mean())(p.fast, *numbers(i))
+            updates, state = tx.update(g, state, p)
+            p = optax.apply_updates(p, updates)
+        """,
+    "projected onto a box": """
+        # https://optax.readthedocs.io/en/latest/api/projections.html
+        p = jnp.ones((4, 1))
+        for i in range(5):
+            g = jax.grad(lambda p, x, y: ((x @ p - 9 * y) ** 2).mean())(p, *numbers(i))
+            p = optax.projections.projection_hypercube(p - 0.05 * g)
+        """,
+    "clipped to positive numbers": """
+        p = jnp.zeros(4)
+        for i in range(5):
+            g = jax.grad(lambda p, x, y: ((x @ p) * x[:, 0]).mean() + 10 * p.sum())(p, *numbers(i))
+            p = jnp.maximum(p - 1e-3 * g, 0.0)
+        """,
+    "float32 weights of bfloat16 numbers": """
+        # https://github.com/google-deepmind/jmp
+        master = jax.tree.map(lambda one: one + 1.0, layers(k[0], 4, 8, 1))
+        for i in range(6):
+            half = jax.tree.map(lambda one: one.astype(jnp.bfloat16), master)
+            g = jax.grad(lambda p, x, y: ((run(p, x.astype(jnp.bfloat16)) - y) ** 2).mean())(half, *numbers(i))
+            master = jax.tree.map(lambda a, b: a - 1e-5 * b.astype(jnp.float32), master, g)
+        """,
+    "compensated sums in bfloat16": """
+        # https://arxiv.org/abs/2010.06192
+        p = jax.tree.map(lambda one: (one + 1.0).astype(jnp.bfloat16), layers(k[0], 4, 1))
+        lost = jax.tree.map(jnp.zeros_like, p)
+        for i in range(6):
+            g = jax.grad(lambda p, x, y: ((run(p, x.astype(jnp.bfloat16)) - y) ** 2).mean())(p, *numbers(i))
+            more = jax.tree.map(lambda b, c: -1e-4 * b - c, g, lost)
+            new = jax.tree.map(lambda a, b: a + b, p, more)
+            lost = jax.tree.map(lambda n, a, b: (n - a) - b, new, p, more)
+            p = new
+        """,
+    "accumulated by hand": """
+        p = layers(k[0], 4, 8, 1)
+        total = jax.tree.map(jnp.zeros_like, p)
+        for i in range(8):
+            g = jax.grad(lambda p, x, y: ((run(p, x) - y) ** 2).mean())(p, *numbers(i))
+            total = jax.tree.map(jnp.add, total, g)
+            if i % 4 == 3:
+                p = jax.tree.map(lambda a, b: a - 0.1 * b / 4, p, total)
+                total = jax.tree.map(jnp.zeros_like, p)
+        """,
+    "two networks in turn": """
+        make, judge = layers(k[0], 2, 8, 4), layers(k[1], 4, 8, 1)
+        def of_judge(judge, make, x, z): return run(judge, run(make, z)).mean() - run(judge, x).mean()
+        def of_make(make, judge, z): return -run(judge, run(make, z)).mean()
+        for i in range(8):
+            x, z = numbers(i)[0], N(keys(i)[2], (16, 2))
+            g = jax.grad(of_judge)(judge, make, x, z)
+            judge = jax.tree.map(lambda a, b: jnp.clip(a - 1e-2 * b, -0.5, 0.5), judge, g)
+            if i % 4 == 3:
+                make = jax.tree.map(lambda a, b: a - 1e-2 * b, make, jax.grad(of_make)(make, judge, z))
+        """,
+    # scores that are picked and are no log-probabilities
+    "preds of a normalised network": """
+        # https://docs.jax.dev/en/latest/notebooks/neural_network_and_data_loading.html
+        def f(p, x, y):
+            logits = run(p, x)
+            preds = logits - jax.nn.logsumexp(logits, 1, keepdims=True)
+            return -jnp.mean(preds * jax.nn.one_hot(y, 3))
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "q of the action": """
+        # https://github.com/google-deepmind/rlax/blob/master/examples/simple_dqn.py
+        def f(p, x, y):
+            def one(s, a):
+                q = run(p, s)
+                return (1.0 + 0.9 * jax.lax.stop_gradient(q.max()) - q[a]) ** 2
+            return jax.vmap(one)(x, y).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "surrogate of a policy": """
+        # https://github.com/luchris429/purejaxrl/blob/main/purejaxrl/ppo.py
+        old = layers(k[2], 4, 8, 3)
+        def f(p, x, y):
+            chosen = jax.nn.log_softmax(run(p, x))[jnp.arange(16), y]
+            before = jax.nn.log_softmax(run(old, x))[jnp.arange(16), y]
+            ratio, gain = jnp.exp(chosen - before), x[:, 0] - x[:, 0].mean()
+            return -jnp.minimum(ratio * gain, jnp.clip(ratio, 0.8, 1.2) * gain).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "margin between classes": """
+        # https://jaxopt.github.io/stable/auto_examples/deep_learning/index.html
+        def f(p, x, y):
+            s = run(p, x)
+            right = s[jnp.arange(16), y]
+            return (jnp.max(s + 1 - jax.nn.one_hot(y, 3), -1) - right).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "logit loss of an attack": """
+        # https://github.com/ZhengyuZhao/Targeted-Transfer
+        net, (x, y) = layers(k[0], 4, 8, 3), classes(0)
+        at = x
+        for i in range(4):
+            g = jax.grad(lambda at: -run(net, at)[jnp.arange(16), y].mean())(at)
+            at = jnp.clip(at - 0.01 * jnp.sign(g), x - 0.1, x + 0.1)
+        """,
+    "scores of a judge of classes": """
+        judge = layers(k[1], 4, 8, 3)
+        def f(p, x, y):
+            made = jnp.tanh(run(p, jnp.concatenate([x[:, :2], jax.nn.one_hot(y, 3)], 1)))
+            return -run(judge, made)[jnp.arange(16), y].mean()
+        train(f, layers(k[0], 5, 8, 4), classes)
+        """,
+    "energies": """
+        def f(p, x, y):
+            s = run(p, x)
+            return -s[jnp.arange(16), y].mean() + jax.nn.logsumexp(s, -1).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "probabilities, then logarithms": """
+        def f(p, x, y):
+            return -jnp.log(jax.nn.softmax(run(p, x))[jnp.arange(16), y]).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "scores that are pulled to 1": """
+        def f(p, x, y):
+            picked = (run(p, x) * jax.nn.one_hot(y, 3)).sum(-1)
+            return ((1 - picked) ** 2).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "a maximum of each row": """
+        def f(p, x, y):
+            return -run(p, x).max(-1).mean() + (run(p, x) ** 2).mean()
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    "tokens with weights": """
+        # https://github.com/google/flax/blob/main/examples/lm1b/train.py
+        def f(p, x, y):
+            logits = run(p, x.reshape(4, 4, 4)); targets = jax.nn.one_hot(y.reshape(4, 4), 3)
+            weights = (y.reshape(4, 4) > 0).astype(jnp.float32)
+            each = -jnp.sum(targets * jax.nn.log_softmax(logits), axis=-1)
+            return (each * weights).sum() / (weights.sum() + 1e-6)
+        train(f, layers(k[0], 4, 8, 3), classes)
+        """,
+    # results that nothing uses, on purpose
+    "printed within": """
+        # https://docs.jax.dev/en/latest/debugging/print_breakpoint.html
+        def f(p, x, y):
+            loss = ((run(p, x) - y) ** 2).mean()
+            jax.debug.print("{}", loss + 1)
+            jax.debug.callback(lambda one: None, jnp.abs(loss))
+            return loss
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "shapes that are looked at": """
+        # https://docs.kidger.site/equinox/api/pretty-printing/
+        import equinox as eqx
+        def f(p, x, y):
+            out = run(p, x)
+            eqx.tree_pformat(out); jax.tree.map(jnp.shape, p); jax.eval_shape(jnp.tanh, out)
+            return ((out - y) ** 2).mean()
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "a module that counts": """
+        # https://flax.readthedocs.io/en/latest/nnx_basics.html
+        from flax import nnx
+        class Net(nnx.Module):
+            def __init__(self, rngs):
+                self.a, self.seen = nnx.Linear(4, 1, rngs=rngs), nnx.Variable(jnp.zeros(()))
+            def __call__(self, x):
+                out = self.a(x)
+                self.seen.set_value(self.seen.get_value() + 1)
+                return out
+        net = Net(nnx.Rngs(0))
+        for i in range(3):
+            g = nnx.grad(lambda net, x, y: ((net(x) - y) ** 2).mean())(net, *numbers(i))
+        """,
+    "a module that is called to be made": """
+        # https://flax.readthedocs.io/en/latest/guides/flax_fundamentals/flax_basics.html
+        import flax.linen as nn
+        class Net(nn.Module):
+            @nn.compact
+            def __call__(self, x):
+                h = nn.Dense(4)(x)
+                self.sow("intermediates", "h", h)
+                nn.Dense(2, name="other")(h)
+                return nn.Dense(1)(h)
+        net = Net()
+        p = net.init(k[0], jnp.ones((1, 4)))
+        p = {"params": {name: one for name, one in p["params"].items()}}
+        def f(p, x, y):
+            out, _ = net.apply(p, x, mutable=["intermediates"])
+            return ((out - y) ** 2).mean() + 1e-3 * sum((one ** 2).sum() for one in jax.tree.leaves(p))
+        train(f, p, numbers)
+        """,
+    "checked to be finite": """
+        # https://docs.jax.dev/en/latest/debugging/checkify_guide.html
+        from jax.experimental import checkify
+        def f(p, x, y):
+            out = run(p, x)
+            checkify.check(jnp.isfinite(out).all(), "not finite")
+            return ((out - y) ** 2).mean()
+        def checked(p, x, y):
+            err, loss = checkify.checkify(f)(p, x, y)
+            return loss
+        train(checked, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "statistics that a function keeps": """
+        seen = []
+        def keep(one):
+            seen.append(one.shape)
+            return one * 2
+        def f(p, x, y):
+            out = run(p, x)
+            keep(out)
+            [keep(out) for _ in range(2)]
+            return ((out - y) ** 2).mean()
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "a value beside the loss": """
+        # https://docs.jax.dev/en/latest/_autosummary/jax.value_and_grad.html
+        def f(p, x, y):
+            out = run(p, x)
+            _ = jnp.abs(out).max()
+            error, unused = jnp.square(out - y), jnp.abs(out - y)
+            return error.mean()
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "a constraint that passes on": """
+        # https://docs.jax.dev/en/latest/_autosummary/jax.lax.stop_gradient.html
+        def f(p, x, y):
+            out = run(p, x)
+            jax.lax.stop_gradient(out); jnp.asarray(out); jnp.reshape(out, (16, 1)); out.shape; out.astype(out.dtype)
+            return ((out - y) ** 2).mean()
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "a text of what is done": """
+        def f(p, x, y):
+            "The mean of squares."
+            out = run(p, x)
+            x.mean()
+            jnp.argmax(out, -1)
+            return ((out - y) ** 2).mean()
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "a loop for its list": """
+        def f(p, x, y):
+            h, kept = x, []
+            for one in p[:-1]:
+                h = jax.nn.relu(h @ one["w"] + one["b"])
+                kept.append(h.mean())
+            return ((h @ p[-1]["w"] + p[-1]["b"] - y) ** 2).mean() + 0.0 * sum(kept)
+        train(f, layers(k[0], 4, 8, 1), numbers)
+        """,
+    "two terms that pull on a scale in bfloat16": """
+        def f(p, x, y):
+            sigma = jnp.exp(p['raw'])
+            x, y = x.astype(jnp.bfloat16), y.astype(jnp.bfloat16)
+            return (((x @ p['w'] - y) / sigma) ** 2 / 2 + jnp.log(sigma)).mean()
+        train(f, {'w': N(k[0], (4, 1)).astype(jnp.bfloat16), 'raw': jnp.zeros((), jnp.bfloat16)}, numbers)
+        """,
 }  # fmt: skip
 """By what they are about."""

@@ -279,11 +279,11 @@ def test_a_variable_that_cannot_be_differentiated():
         n = tf.cast(tf.argmax(x), tf.float32)
     why, report = cannot_be_differentiated(rec)
     assert why == "no variable of the block holds a value that can be differentiated"
+    line = report.findings[0].source
     assert str(report) == (
         f"0 of 2 values with a gradient\n"
-        f"  1. `tf.argmax(x)` gives positions, which have no derivative\n"
-        f"       at:    {relpath(report.findings[0].source.file)}:{report.findings[0].source.line}\n"
-        f"                n = tf.cast(tf.argmax(x), tf.float32)\n"
+        f"  1. `tf.argmax(x)` at test_blocks.py:{line.line} gives positions, which have no derivative\n"
+        f"       line:  {relpath(line.file)}:{line.line}: n = tf.cast(tf.argmax(x), tf.float32)\n"
         f"       path:  x -> n\n"
         f"       seen:  they jump or stay the same as 'x' changes\n"
         f"       seen:  'x' is differentiated, 'n' is detached\n"

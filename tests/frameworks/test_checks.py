@@ -192,7 +192,7 @@ def test_what_tensorflow_draws_at_random_is_not_judged_and_not_drawn_again():
         call(tf.constant(ROWS))
         return tf.random.normal((3,)).numpy().tolist()
 
-    assert after(f) == after(lambda x: check(f)(x))
+    assert after(lambda x: None) == after(lambda x: check(f)(x))
     report = check(f)(tf.constant(ROWS))
     assert "it draws random numbers, and TensorFlow would draw others each time" in report.unjudged[0]
 
@@ -207,7 +207,7 @@ def test_variables_are_inputs_and_stay_as_they_are():
 
     report = check(f)(tf.constant(ROWS))
     assert [finding.input for finding in report.findings] == ["weight.value()"]
-    assert float(count.numpy()) == 1.0
+    assert float(count.numpy()) == 0.0
     assert np.array_equal(weight.numpy(), ROWS.T)
 
 
@@ -339,7 +339,8 @@ def test_models_that_are_pytrees():
 
 
 @supports("models, which are left unchanged", on="jax")
-def test_models_of_nnx_and_what_a_call_changes_in_them():
+@pytest.mark.sweep
+def test_models_of_nnx_are_as_before():
     class Layer(flax.nnx.Module):
         def __init__(self, rngs):
             self.linear, self.norm = flax.nnx.Linear(4, 2, rngs=rngs), flax.nnx.BatchNorm(2, rngs=rngs)
@@ -352,7 +353,6 @@ def test_models_of_nnx_and_what_a_call_changes_in_them():
     report = check_jax(model)(jnp.asarray(ROWS))
     assert [finding.source.line for finding in report.findings] == [line("in the nnx module")]
     assert report.judged == 3
-    twin(jnp.asarray(ROWS))
     after, expected = (
         jax.tree.leaves(flax.nnx.state(one, flax.nnx.BatchStat, flax.nnx.Param)) for one in (model, twin)
     )
@@ -466,7 +466,7 @@ def test_second_derivatives_in_tensorflow(second):
     assert report.ok is (second == 1), report
     lines = [line("twice in TensorFlow")] if second < 1 else []
     assert [one.source.line for one in report.findings] == lines
-    assert all("the second derivative of cube(x)" in one.headline for one in report.findings)
+    assert all("the second derivative of `cube(x)`" in one.headline for one in report.findings)
 
 
 @supports("third derivatives", on="tensorflow", answer="said not to be checked")
@@ -551,7 +551,7 @@ def test_a_model_in_pytorch():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
     before = model[0].weight.clone()
     bp.check(model)(torch.tensor(ROWS)).assert_ok(strict=True)
-    assert torch.equal(model[0].weight, before) and int(model[1].num_batches_tracked) == 1
+    assert torch.equal(model[0].weight, before) and int(model[1].num_batches_tracked) == 0
 
 
 @supports("complex numbers", on="torch")

@@ -91,7 +91,7 @@ def test_counts(framework, tmp_path):
     rec = bp.probe(zero_over_zero(framework.ops), nonfinite=True)(framework.tensor([0.0, 1.0]))
     assert rec["y"].finiteness.value == bp.Nonfinite(1, 0, 2)
     assert rec["x"].finiteness.grad.nan == 1
-    assert str(bp.explain(round_trip(rec, tmp_path, to="numpy"))) == str(bp.explain(rec))
+    assert str(bp.explain(round_trip(rec, tmp_path, to="numpy"))) == str(bp.explain(rec, experiments=False))
 
 
 def dead(ops):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import backprobe.backends
+import backprobe
 
-PACKAGE = Path(backprobe.backends.__file__).parent
+PACKAGE = Path(backprobe.__file__).parent / "backends"
 MODULES = [
     ".".join(("backprobe.backends", *file.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
     for folder in ("jax", "tensorflow") for file in sorted((PACKAGE / folder).rglob("*.py"))

@@ -49,7 +49,7 @@ def test_a_scan_that_explodes():
 
     report = bp.health(bp.probe(f)(jnp.eye(4) * 5.0, X))
     assert "exploding" in kinds(report)
-    assert "over 8 steps, from '/step:h#1 in step 7' to '/step:h#1 in step 0'" in report.findings[0].headline
+    assert "8 layers, from '/step:h#1 in step 0' to '/step:h#1 in step 7'" in report.findings[0].facts[1]
 
 
 def test_a_scan_over_samples_has_no_depth():

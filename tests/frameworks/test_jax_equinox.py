@@ -230,3 +230,28 @@ def test_an_error_inside_a_wrapper_is_the_programs_own():
 
     with pytest.raises(ValueError, match=r"of \(3,\)"):
         bp.probe(lambda x: eqx.filter_vmap(wrong)(x).sum())(X)
+
+
+def test_a_model_that_a_function_of_jax_maps_over_is_data_for_it():
+    """Though it can be called: exchanged for a function, it would be a single leaf, and its weights not frozen."""
+
+    class Model(eqx.Module):
+        layer: eqx.nn.Linear
+        bias: jax.Array
+
+        def __call__(self, x):
+            return jnp.tanh(self.layer(x))
+
+    model = Model(eqx.nn.Linear(X.size, 1, key=jax.random.key(0)), jnp.ones(2))
+
+    def frozen(tree):
+        return jax.tree_util.tree_map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
+
+    def loss_of(model, x):
+        return jax.vmap(frozen(model))(x).sum() + (model.bias**2).sum()
+
+    rec = bp.probe(loss_of, wrt="model")(model, X.reshape(1, -1))
+    plain = eqx.filter_grad(loss_of)(model, X.reshape(1, -1))
+    assert np.array_equal(rec["model.bias"].grad, plain.bias)
+    assert rec["model.layer.weight"].grad_or_none is None
+    assert not plain.layer.weight.any()

@@ -186,7 +186,9 @@ def test_a_probe_inside_jit():
 
 
 @supports("a probe inside `jax.grad`, `vmap`, `lax.scan`, `lax.map`")
-@pytest.mark.parametrize("wrap", [lambda g: g, jax.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(
+    "wrap", [pytest.param(lambda g: g, id="eager"), pytest.param(jax.jit, id="jit", marks=pytest.mark.sweep)]
+)
 def test_a_probe_inside_other_transformations(wrap):
     xs = jnp.asarray([0.6, 0.7, 1.5])
     gradient = lambda x: bp.probe(within)(x, W)["x"].grad

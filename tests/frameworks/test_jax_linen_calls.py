@@ -83,7 +83,10 @@ def differentiated(params, x):
     return sum(jnp.sum(grad**2) for grad in jax.tree.leaves(grads))
 
 
-@pytest.mark.parametrize("program", [applied, without_dropout, in_a_jit, twice, differentiated])
+COMPILED = [pytest.param(program, marks=pytest.mark.sweep) for program in (in_a_jit, differentiated)]
+
+
+@pytest.mark.parametrize("program", [applied, without_dropout, twice, *COMPILED])
 def test_nothing_changes(program):
     rec = bp.probe(program)(PARAMETERS, X)
     assert np.array_equal(rec.result, program(PARAMETERS, X))

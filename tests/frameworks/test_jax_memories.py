@@ -1,5 +1,7 @@
 """What one program has shown of a type says nothing false of the next: each is probed as in a process of its own."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,8 @@ from flax import nnx
 import backprobe as bp
 
 X = jnp.array([1.0, 2.0])
+
+BORN = re.compile(r"NaN is born at 'y' \(test_jax_memories\.py:\d+\): log of a number below 0")
 
 
 def plain(x):
@@ -86,7 +90,7 @@ def test_it_leaves_the_place_where_nan_is_born(other):
     bp.probe(other, nonfinite=True)(X)
     found = str(bp.explain(bp.probe(bad, nonfinite=True)(X)))
 
-    assert "NaN is born at 'y': log of a number below 0" in found
+    assert BORN.search(found)
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=lambda one: one.__name__)
@@ -99,7 +103,7 @@ def test_it_leaves_the_cause_that_a_guard_gives(other):
     with pytest.raises(bp.NotFinite) as caught, bp.guard():
         jax.value_and_grad(bad)(X)
 
-    assert "NaN is born at 'y': log of a number below 0" in str(caught.value)
+    assert BORN.search(str(caught.value))
 
 
 class Box(nnx.Module):

@@ -146,6 +146,7 @@ def test_the_locals_of_linen_modules():
 
 
 @supports("Flax linen: `nn.scan`, `nn.remat`, `nn.vmap`, `nn.jit`")
+@pytest.mark.sweep
 def test_lifted_transformations_of_linen():
     model = Lifted()
     variables = model.init(KEY, X)
@@ -388,6 +389,7 @@ class Stateful(eqx.Module):
 
 
 @supports("Equinox: state, BatchNorm and Dropout")
+@pytest.mark.sweep
 def test_the_state_of_an_equinox_model():
     def make():
         return Stateful(eqx.nn.BatchNorm(4, "batch", mode="batch"), eqx.nn.Linear(3, 4, key=KEY), eqx.nn.Dropout(0.5))

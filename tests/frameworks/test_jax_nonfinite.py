@@ -172,7 +172,7 @@ def test_a_line_of_several_operations_of_which_none_has_an_entry():
     rec = bp.probe(Scaled(jnp.zeros(3)), nonfinite=True)(jnp.ones((4, 3)))
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'h': the derivative of sqrt is infinite at 0"
-    assert found.facts[0] == "its backward was given a finite gradient and made Inf"
+    assert "its backward was given a finite gradient and made Inf" in found.facts
     rec = bp.probe(Scaled(jnp.zeros(3)), ["**", ":*", ":*()"], nonfinite=True)(jnp.ones((4, 3)))
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'sqrt()': the derivative of sqrt is infinite at 0"

@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from jax import lax
 
 import backprobe as bp
-from backprobe.cli import main
+from commands import invoked, printed
 
 X = jnp.array([1.0, 2.0])
 
@@ -126,9 +125,8 @@ def test_a_script_that_runs_uncompiled_alone(name, tmp_path, monkeypatch):
         f"import jax, jax.numpy as jnp\nfrom jax import lax\n\n{text}\n\nprint(jax.grad(loss)(jnp.ones(2)))\n"
     )
     monkeypatch.chdir(tmp_path)
-    ran = CliRunner().invoke(main, ["explain", "train.py"])
-    assert ran.exit_code == 1, ran.output
-    assert said in ran.output and line in ran.output.split("at:")[1].split("seen:")[0]
+    out = printed(invoked("explain", "train.py"), 1)
+    assert said in out and line in out.split("line:")[1].split("seen:")[0]
 
 
 def test_an_error_that_does_not_come_from_tracing_is_not_said_to(tmp_path, monkeypatch):
@@ -137,5 +135,5 @@ def test_an_error_that_does_not_come_from_tracing_is_not_said_to(tmp_path, monke
         "print(jax.grad(loss)(jnp.ones(2)))\n"
     )
     monkeypatch.chdir(tmp_path)
-    ran = CliRunner().invoke(main, ["explain", "train.py"])
-    assert "could not be taken again: StopIteration" in ran.output and "traces this line" not in ran.output
+    _, out, err = invoked("explain", "train.py")
+    assert "could not be taken again: StopIteration" in out and "traces this line" not in out + err

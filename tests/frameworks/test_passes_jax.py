@@ -3,11 +3,10 @@
 import sys
 
 import pytest
-from click.testing import CliRunner
 
 import backprobe as bp
-from backprobe.cli import main
 from backprobe.source.derivative_calls import derivative_calls
+from commands import invoked, printed
 
 HEAD = """\
 import jax
@@ -41,8 +40,8 @@ def explain(tmp_path, monkeypatch):
 
     def run(text, *words):
         (tmp_path / "train.py").write_text(HEAD + text)
-        result = CliRunner().invoke(main, ["explain", *words, "train.py"])
-        return result.exit_code, result.output + str(result.exception or "")
+        status, out, err = invoked("explain", *words, "train.py")
+        return status, out + err
 
     return run
 
@@ -140,8 +139,7 @@ def test_derivatives_that_are_not_seen_are_named(call, explain):
 
 def test_what_to_type_can_be_typed(explain, tmp_path):
     explain("print(jax.jvp(rows, (2.0,), (1.0,)))\n")
-    shown = CliRunner().invoke(main, ["explain", "train.py:rows", "x=2.0"])
-    assert shown.exit_code == 0, shown.output
+    printed(invoked("explain", "train.py:rows", "x=2.0"))
 
 
 def test_a_block_names_the_call_and_the_probe_of_its_function(tmp_path):

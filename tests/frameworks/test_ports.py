@@ -12,7 +12,7 @@ STATISTICS = ("mean", "var", "moving_mean", "moving_variance")
 
 QUICK = (
     "equinox-mlp", "keras-mlp", "keras-cnn", "keras-batch-norm", "keras-attention", "linen-cnn", "linen-batch-norm",
-    "nnx-mlp", "nnx-one-projection", "nnx-packed",
+    "nnx-mlp", "nnx-packed",
 )  # fmt: skip
 """The others take seconds to compile, or are as these."""
 

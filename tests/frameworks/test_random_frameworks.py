@@ -12,7 +12,7 @@ from random_programs.compare import Tally
 from random_programs.drawn import check_many
 from sampled import count, drawn
 
-COUNT = int(os.environ.get("RANDOM_PROGRAMS", count(100)))
+COUNT = int(os.environ.get("RANDOM_PROGRAMS", count(100, 15)))
 
 
 @drawn

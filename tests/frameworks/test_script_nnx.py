@@ -6,11 +6,10 @@ import sys
 import jax
 import jax.numpy as jnp
 import pytest
-from click.testing import CliRunner
 from flax import nnx
 
 import backprobe as bp
-from backprobe.cli import main
+from commands import invoked, unplaced
 
 NET = """\
 import jax, jax.numpy as jnp
@@ -65,8 +64,8 @@ def script(tmp_path, monkeypatch):
 
     def explain(forward, step):
         (tmp_path / "train.py").write_text(NET.replace("FORWARD", forward) + step)
-        result = CliRunner().invoke(main, ["explain", "train.py"])
-        return result.exit_code, result.stdout + result.stderr
+        status, out, err = invoked("explain", "train.py")
+        return status, out + err
 
     return explain
 
@@ -77,7 +76,7 @@ def test_what_is_cut_off_and_what_is_not_used_have_their_paths(script, step, nam
     assert status == 1, out
     assert out.startswith("4 of 10 parameters got no gradient\n"), out
     assert f": 2 parameters get no gradient ({name}.spare.bias, {name}.spare.kernel)\n" in out
-    assert re.search(r"`jax\.lax\.stop_gradient\(nnx\.relu\(self\.enc\(x\)\)\)` cuts \S+ off from ", out)
+    assert re.search(r"`jax\.lax\.stop_gradient\(nnx\.relu\(self\.enc\(x\)\)\)` cuts \S+ off from ", unplaced(out))
     assert f"{name}.enc.bias, {name}.enc.kernel" in out
     assert "cut off inside" not in out
     assert out.count("next:") == 2, out

@@ -48,7 +48,7 @@ FIRST_LINES = {
     ),
     "a session that is none": (
         lambda a, _: bp.probe(a, session="s")({"x": 3.0}), bp.BadOption,
-        "session is a tf.compat.v1.Session, not a str",
+        "session is a tf.compat.v1.Session",
     ),
     "a number": (lambda *_: bp.probe(7)({"x": 3.0}), bp.BadOption, "an int is neither a function nor a model"),
     "a fed tensor of another graph": (

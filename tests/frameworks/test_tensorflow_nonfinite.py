@@ -141,7 +141,7 @@ def test_a_line_of_several_operations_of_which_none_has_an_entry():
         loss = tf.reduce_sum(h)
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'h': the derivative of sqrt is infinite at 0"
-    assert found.facts[0] == "its backward was given a finite gradient and made Inf"
+    assert "its backward was given a finite gradient and made Inf" in found.facts
     assert rec.outputs[0].value == loss
 
 

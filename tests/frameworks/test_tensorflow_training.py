@@ -7,11 +7,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 
 import backprobe as bp
 from asked import well
-from backprobe.cli import main
+from commands import invoked
 
 X = np.random.RandomState(0).randn(8, 4).astype("float32")
 Y = np.random.RandomState(1).randint(0, 2, (8, 1)).astype("float32")
@@ -190,8 +189,8 @@ def explained(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     (tmp_path / "train.py").write_text(text)
-    result = CliRunner().invoke(main, ["explain", "train.py"])
-    return result.exit_code, result.stdout + result.stderr
+    status, out, err = invoked("explain", "train.py")
+    return status, out + err
 
 
 def test_clipped_gradients_and_a_table_in_a_script(tmp_path, monkeypatch):

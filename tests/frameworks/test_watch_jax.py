@@ -112,7 +112,7 @@ AS_FOR_USERS = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitter
     "function, dtype",
     [
         (loss_fn, jnp.float32),
-        (normed, jnp.float32),
+        pytest.param(normed, jnp.float32, marks=pytest.mark.sweep),
         pytest.param(normed, jnp.bfloat16, marks=pytest.mark.sweep),
         (looped, jnp.float32),
     ],

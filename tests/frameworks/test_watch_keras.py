@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     model, optimizer = made(), keras.optimizers.SGD(0.1)
     watch = lambda **options: message(bp.BackprobeError, bp.watch(model, tmp_path, **options).__enter__)
     assert "optimizer=model.optimizer" in watch()
-    assert "takes an optimizer of Keras" in watch(optimizer=1)
+    assert "optimizer is an optimizer of Keras, or several" in watch(optimizer=1)
     assert "matches nothing in Sequential's modules" in watch(optimizer=optimizer, select="hiden")
     assert "pace=bp.Pace(histogram=...) is for PyTorch" in watch(optimizer=optimizer, pace=bp.Pace(histogram=1))
     assert "scales the loss" in watch(optimizer=keras.optimizers.LossScaleOptimizer(optimizer))

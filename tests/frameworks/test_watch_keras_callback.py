@@ -16,9 +16,10 @@ from sampled import without
 X = np.random.default_rng(0).normal(size=(32, 3)).astype("float32")
 Y = X.sum(1, keepdims=True)
 EAGER, GRAPH, XLA = {"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}
-BY_CALL = [pytest.param(EAGER, id="eager"), pytest.param(GRAPH, id="graph")]
-MODES = pytest.mark.parametrize("compiled", [*BY_CALL, pytest.param(XLA, id="xla")])
-MODES_SAMPLED = pytest.mark.parametrize("compiled", [*BY_CALL, pytest.param(XLA, id="xla", marks=pytest.mark.sweep)])
+MODES = pytest.mark.parametrize(
+    "compiled", [pytest.param(EAGER, id="eager"), pytest.param(GRAPH, id="graph"),
+                 pytest.param(XLA, id="xla", marks=pytest.mark.sweep)],
+)  # fmt: skip
 
 
 class TwoOptimizers(keras.Sequential):
@@ -80,7 +81,7 @@ def test_rows_are_those_of_a_loop(tmp_path, compiled):
     assert found.series("loss", "logged")[1][-1] == pytest.approx(plain.history["loss"][0])
 
 
-@MODES_SAMPLED
+@MODES
 def test_what_fit_can_be_asked(tmp_path, compiled):
     """Validation, an evaluation in a callback, early stopping, and ``fit`` twice with one callback."""
     asked = {"validation_data": (X, Y), "epochs": 4, "class_weight": {0: 1.0}, "data": (X, Y > 0)}
@@ -101,7 +102,7 @@ def test_what_fit_can_be_asked(tmp_path, compiled):
     assert run.series("val_loss", "logged")[0].tolist() == [3, 7]
 
 
-@MODES_SAMPLED
+@MODES
 def test_several_optimizers_in_a_train_step_of_ones_own(tmp_path, compiled):
     bare, model = made(TwoOptimizers, **compiled), made(TwoOptimizers, **compiled)
     fit(bare)
@@ -112,7 +113,7 @@ def test_several_optimizers_in_a_train_step_of_ones_own(tmp_path, compiled):
         assert run.series(name, "update.rms")[0].tolist() == [0, 1, 2, 3]
 
 
-@MODES_SAMPLED
+@MODES
 def test_gradients_that_accumulate_are_one_step(tmp_path, compiled):
     """``grad`` is what the optimizer uses: the mean of the batches of a step, clipped."""
 
@@ -161,12 +162,12 @@ def batches(fails):
     return tf.data.Dataset.from_generator(made, output_signature=signature)
 
 
-@MODES_SAMPLED
+@MODES
 @pytest.mark.parametrize("way", without(["callback", "interrupt", "data"], "interrupt", "data"))
 def test_a_fit_that_fails_leaves_the_model_as_it_was(tmp_path, compiled, way):
     error = {"callback": RuntimeError("no more"), "interrupt": KeyboardInterrupt(), "data": None}[way]
     models, call = (made(**compiled), made(**compiled)), vars(keras.layers.Layer)["__call__"]
-    callback = WatchCallback(tmp_path / "run")
+    callback = WatchCallback(tmp_path / "run", select="hidden")
     for model, own in zip(models, ([], [callback]), strict=True):
         with pytest.raises((RuntimeError, KeyboardInterrupt, tf.errors.InvalidArgumentError)):
             if way == "data":
@@ -197,12 +198,12 @@ def test_terminate_on_nan(tmp_path):
 
 def test_what_a_failed_fit_leaves_open_ends_with_its_callback(tmp_path):
     model = made(**GRAPH)
-    callback = WatchCallback(tmp_path)
+    callback = WatchCallback(tmp_path, select="hidden")
     with pytest.raises(RuntimeError):
         fit(model, callback, Failing(RuntimeError("no more")))
     del callback
     gc.collect()
-    fit(model, WatchCallback(tmp_path))  # the folder is free
+    fit(model, WatchCallback(tmp_path, select="hidden"))  # the folder is free
     assert bp.open_run(tmp_path).steps.tolist() == [0, 1, 2, 3, 4, 5]
 
 
@@ -214,7 +215,7 @@ def test_a_training_function_that_is_made_anew_by_a_callback(tmp_path):
 
     models = made(**GRAPH), made(**GRAPH)
     fit(models[0], Anew())
-    fit(models[1], WatchCallback(tmp_path), Anew())
+    fit(models[1], WatchCallback(tmp_path, select="hidden"), Anew())
     assert same(*models)
     assert bp.open_run(tmp_path).series("hidden", "grad.rms")[0].tolist() == [0, 1, 2, 3]
 

@@ -3,7 +3,9 @@
 import pytest
 import torch
 from recipes import EVERY, ByHand, Recipe, same, same_weights
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+import backprobe as bp
 
 LAYERS = ["transformer.h.0.mlp", "transformer.h.1.attn"]
 WEIGHT = "transformer.h.0.mlp.c_fc.weight"
@@ -54,3 +56,21 @@ def test_two_layers_every_tenth_step(tmp_path, capsys, accumulated, options):
         assert same(recipe.gradients(name), by_hand.at(name, lambda batch: batch // accumulated % EVERY == 0)), name
     assert all(rec.notes == () for _, rec in recipe.seen)
     assert "step 10\nname " in capsys.readouterr().out
+
+
+def test_a_cache_of_keys_is_as_long_after_a_verb_as_it_was():
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=20, n_positions=32)).eval()
+    cache, x = DynamicCache(), torch.rand(1, 4, 8)
+    with torch.no_grad():
+        model(inputs_embeds=x, past_key_values=cache)
+
+    def loss(x):
+        h = x * 2
+        return model(inputs_embeds=h, past_key_values=cache).logits.square().mean()
+
+    before = cache.layers[0].keys
+    bp.noise_floor(loss, runs=2)(x)
+    bp.sweep(loss, "h", replace=lambda value: value * 0)(x)
+    assert cache.layers[0].keys is before
+    assert cache.get_seq_length() == 4

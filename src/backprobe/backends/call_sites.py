@@ -85,12 +85,18 @@ def switch(instructions: Sequence[Instruction]) -> Source | None:
 
 def switch_around(line: Source) -> Source | None:
     """The nearest line around the statement that begins at a line, that may have switched gradients off."""
+    site = statement_at(line)
+    return None if site is None else _switch(line.file, site)
+
+
+def statement_at(line: Source) -> Site | None:
+    """The statement that begins at a line, as long as the file still has that line."""
     known = _parsed("".join(linecache.getlines(line.file)))
     if known is None or linecache.getline(line.file, line.line).strip() != line.text:  # the file is another since
         return None
     begun = (node for node in ast.walk(known.tree) if isinstance(node, ast.stmt) and node.lineno == line.line)
     found = next(begun, None)
-    return None if found is None else _switch(line.file, Site(found, found, known.above))
+    return None if found is None else Site(found, found, known.above)
 
 
 def _switch(file: str, site: Site) -> Source | None:

@@ -10,6 +10,8 @@ Of a ``Backend``:
 - ``function_watches``: so can a loss function, which is given its parameters
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
+- ``bridged``: a value can get the history of another one (experiments of ``bp.explain``), and ``bridges``: so it can
+  in a program that takes gradients by itself
 - ``errors``: it knows more about the framework's errors than they say
 - ``useless``: it knows facts about gradients that are there, and useless (``bp.explain`` of a script)
 - ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
@@ -247,6 +249,10 @@ class Replaces(ABC):
     @abstractmethod
     def with_numbers(self, new: Any, original: Any) -> Any:
         """A tensor that has no name, with these numbers and the history of the original: gradients flow on to that."""
+
+    @abstractmethod
+    def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
+        """What ``Backend.bridged`` makes of a value, with the history of all these sources as well."""
 
     @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:

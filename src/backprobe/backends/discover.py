@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 from backprobe.backends.capabilities import Program
 from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
-from backprobe.errors import BadOption, NoBackend
-from backprobe.record.brief import kind, written
+from backprobe.errors import NoBackend
+from backprobe.record.options import Option
 from backprobe.source.user_code import innermost
 
 BackendName = Literal["torch", "tensorflow", "jax"]
@@ -22,6 +22,7 @@ BackendName = Literal["torch", "tensorflow", "jax"]
 BACKENDS = {name: f"backprobe.backends.{name}" for name in get_args(BackendName)}
 """The modules of the backends, by the module of their framework; each has a ``BACKEND``."""
 
+BACKEND = Option("backend", str, None, '"torch"', says="a name")
 IMPORT = "IMPORT_NAME"
 
 ALONE = {"numpy": "backprobe.backends.numpy"}
@@ -99,10 +100,7 @@ def find_backend(
     frame among them mentions, that a frame is about to import, or that the module it stands in mentions.
     """
     if name is not None:
-        if not isinstance(name, str):
-            raise BadOption(
-                f"backend is a name, not {kind(name)}", asked=f"backend={written(name)}", next='backend="torch"'
-            )
+        BACKEND.check(name)
         return load_backend(name)
     imported = imported_backends()
     values = list(values)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.record.entries import GradStatus, NoneGiven, NoneRead
+from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge, PathSums
+from backprobe.record.none_gradients import NoneGiven, NoneRead
 from backprobe.record.nonfinite import BackwardOp, Update
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source

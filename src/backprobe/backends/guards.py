@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from backprobe.backends.replay import HasState, Replay
 from backprobe.backends.useless import Observed
 from backprobe.record.nonfinite import Nonfinite, Update
-from backprobe.record.reasons import Reason
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 
 Found = Mapping[str, Nonfinite]
@@ -53,17 +54,33 @@ class Repeating:
 class Repeatable(Protocol):
     """What the program has run, and can be run again as it was."""
 
+    @property
+    @abstractmethod
+    def target(self) -> Any:
+        """The model or function that has run."""
+
     @abstractmethod
     def why_not_again(self) -> Reason | None:
         """Why it cannot be run again; None where it can."""
 
     @abstractmethod
     def restored(self) -> AbstractContextManager[object]:
-        """Within this context buffers, random state and modes are those that it began with."""
+        """Within this context buffers, random state and modes are those that it began with.
+
+        Not put back after it are those that a ``Replay`` puts back: see ``again``.
+        """
 
     @abstractmethod
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Its arguments, as leaves of their own."""
+
+
+@contextmanager
+def again(backend: HasState, failed: Repeatable) -> Iterator[None]:
+    """Within this context what failed can be run as it ran, and after it everything is as it was."""
+    args, kwargs = failed.arguments()
+    with Replay(backend, failed.target, args, kwargs, draws_anew=False).run(), failed.restored():
+        yield
 
 
 class GuardedCall(Repeatable, Protocol):
@@ -71,6 +88,10 @@ class GuardedCall(Repeatable, Protocol):
 
     module: Any
     """What was called."""
+
+    @property
+    def target(self) -> Any:
+        return self.module
 
     path: str
     """Where it is in the model."""
@@ -102,9 +123,12 @@ class PassedCall(GuardedCall, Protocol):
     gradients: dict[str, Any]
     """What the pass that runs has brought to its outputs, by their paths."""
 
+    without: Collection[str] = ()
+    """Outputs whose gradients are left out as it is made again."""
+
     def outputs_and_gradients(self, outputs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """Those of the call's outputs that a gradient has come to, and these."""
-        paths = [path for path in self.gradients if path in outputs]
+        paths = [path for path in self.gradients if path in outputs and path not in self.without]
         return [outputs[path] for path in paths], [self.gradients[path] for path in paths]
 
     @abstractmethod
@@ -121,6 +145,10 @@ class GuardedGradient(Repeatable, Protocol):
 
     function: Any
     """What is differentiated."""
+
+    @property
+    def target(self) -> Any:
+        return self.function
 
     wrt: frozenset[str]
     """The arguments with respect to which it is."""
@@ -157,6 +185,13 @@ class GuardedGradient(Repeatable, Protocol):
         Nothing where that is not known.
         """
 
+    is_undecided: bool = False
+    """Was one step made from the last gradient of the function to this one, and one that changes next to nothing?"""
+
+    def still(self) -> Sequence[Note]:
+        """The notes on steps from one gradient of the function to the next that change next to nothing."""
+        return ()
+
 
 def _nothing(*told: Any) -> None: ...
 
@@ -176,6 +211,9 @@ class GuardListener:
 
     gradient: Callable[[GuardedGradient, Found, bool], None] = _nothing
     """(a gradient that was asked for; what is not finite; is that the value of the function, and not its gradient?)"""
+
+    captures: bool = False
+    """May a call become a file? Then it is known what it was given before it ran, and what it returned."""
 
     every: bool = False
     """Is ``gradient`` to be called of each gradient, also of one that is finite?"""

@@ -1,28 +1,113 @@
-"""Values that a program holds: what it closes over, and what it finds among its globals."""
+"""Values that a program holds: what its functions close over and name, and what the objects among these have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 from backprobe.backends.pure_calls import closed_over
-from backprobe.record.containers import leaves
-from backprobe.source.user_code import innermost
+from backprobe.record.containers import SIMPLE, children
+from backprobe.source.user_code import innermost, package
 
-DEEPEST = 4  # functions that call functions
+DEEPEST = 8  # functions that call functions, and objects in objects
+MOST = 20_000
+NOT_OPENED = (ModuleType, type, FunctionType, BuiltinFunctionType)
 
 
-def held_by(target: Any) -> Iterator[Any]:
-    """The target, and what it and the functions that it calls close over and find among their globals."""
-    waiting, seen = [(target, 0)], set[int]()
-    while waiting:
+def held_by(*values: Any) -> Iterator[Any]:
+    """These values, and what is reached from them, each once and as far as it can be found without running any code.
+
+    Of a function that is what it closes over and the globals that it names; of a method also its object; of a container
+    its items; of an object of the program's own classes its attributes, and the same of a library's object that is held
+    directly by these.
+
+    >>> inner = {3, 4}
+    >>> any(one is inner for one in held_by(lambda: inner))
+    True
+    """
+    waiting = [(one, 0) for one in reversed(values)]
+    seen: dict[int, Any] = {}
+    while waiting and len(seen) < MOST:
         value, depth = waiting.pop()
-        if id(value) in seen or depth > DEEPEST:
+        if type(value) in SIMPLE or id(value) in seen or depth > DEEPEST:
             continue
-        seen.add(id(value))
+        seen[id(value)] = value
         yield value
-        function = innermost(value)
-        if function is not None:
-            known = [function.__globals__.get(name) for name in function.__code__.co_names]
-            found = [leaf for one in (*closed_over(value), *known) for _, leaf in leaves(one)]
-            waiting += [(one, depth + 1) for one in found]
+        waiting += [(one, depth + 1) for one in directly(value)]
+
+
+def directly(value: Any) -> Iterable[Any]:
+    """What a value holds itself."""
+    inside = children(value)
+    if inside is not None:
+        return [item for _, item in inside]
+    if issubclass(type(value), Set | Mapping):
+        return _items(value)
+    function = innermost(value)
+    if function is None:
+        return () if isinstance(value, NOT_OPENED) else attributes(value)
+    named = list(_named(function))
+    own = [value.__self__] if isinstance(value, MethodType) else []
+    own += [function] if function is not value else []
+    return [*closed_over(value), *own, *named]
+
+
+def _named(function: FunctionType) -> Iterator[Any]:
+    # The globals that a function and those in it name, and of modules and classes among them what they are asked for.
+    names = dict.fromkeys(name for code in codes_of(function.__code__) for name in code.co_names)
+    for one in [function.__globals__[name] for name in names if name in function.__globals__]:
+        if not isinstance(one, ModuleType | type):
+            yield one
+        elif _is_written_here(one):
+            yield from (vars(one)[name] for name in names if name in vars(one))
+
+
+def codes_of(code: CodeType) -> list[CodeType]:
+    """A code object and those in it, as of inner functions and comprehensions."""
+    codes = [code]
+    for one in codes:
+        codes += [inner for inner in one.co_consts if isinstance(inner, CodeType)]
+    return codes
+
+
+def _is_written_here(owner: ModuleType | type) -> bool:
+    # Is it a module or class of no installed package?
+    file = getattr(owner if isinstance(owner, ModuleType) else sys.modules.get(owner.__module__), "__file__", None)
+    return file is not None and package(file) is None
+
+
+def _items(value: Any) -> list[Any]:
+    # Those of a set or mapping of Python's own: others may run code when they are read.
+    if type(value).__module__ not in ("builtins", "collections", "types"):
+        return []
+    return list(value.values()) if isinstance(value, Mapping) else list(value)
+
+
+def attributes(value: Any) -> list[Any]:
+    """What an object of one of the program's own classes has as attributes, in its dictionary or in slots.
+
+    Of any other those that are functions: it may be what a decorator has made of one.
+    """
+    try:
+        found = list(object.__getattribute__(value, "__dict__").values())
+    except (AttributeError, TypeError):
+        found = []
+    if not is_of_program(type(value)):
+        return [one for one in found if isinstance(one, FunctionType | MethodType | partial)]
+    for base in type(value).__mro__:
+        for slot in [one for one in vars(base).values() if isinstance(one, MemberDescriptorType)]:
+            try:
+                found.append(slot.__get__(value))
+            except AttributeError:  # it is empty
+                continue
+    return found
+
+
+def is_of_program(kind: type) -> bool:
+    """Is it a class that stands in no installed package?"""
+    home = sys.modules.get(kind.__module__)
+    file = getattr(home, "__file__", None)
+    return home is not None and kind.__module__ != "builtins" and (file is None or package(file) is None)

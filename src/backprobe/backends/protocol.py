@@ -18,16 +18,19 @@ from contextlib import AbstractContextManager, nullcontext
 from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
+from backprobe.backends.bridging import Bridges
 from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver, Program
+from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
+from backprobe.backends.replay import State
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
-from backprobe.backends.useless import UselessGradients
+from backprobe.backends.useless import Call, UselessGradients
 from backprobe.backends.variations import Variations
 from backprobe.backends.watches import FunctionWatches, Watches
-from backprobe.record.reasons import Reason
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.followed_calls import Callables
 
@@ -175,6 +178,11 @@ class Blocks(Protocol):
     takes_gradients: Collection[str] = frozenset()
     """Names that code mentions which takes gradients itself, where that is false: a cell of such code is a block."""
 
+    @property
+    def captures(self) -> Captures | None:
+        """The same of it."""
+        return None
+
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:
         """Raises Unsupported for options that this framework does not have."""
@@ -214,11 +222,23 @@ class Backend(Protocol):
     graphs: Callable[[Any, Any], Program | None] | None = None
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
+    state: type[State] = State
+    """What a program of this framework changes beside its results: see ``backprobe.backends.replay``."""
+
     guards: Guards | None = None
     function_watches: FunctionWatches | None = None
 
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
+
+    bridged: Callable[[Any, Any], Any | None] | None = None
+    """(value, source) -> the value with the history of others as well: of a tensor, or of those in a container.
+
+    Its numbers stay. None where it has no floating tensor that could get a history, as for a number or integers.
+    """
+
+    bridges: Callable[[], Bridges] | None = None
+    """Makes what builds such bridges in a whole program, and says which gradients arrive by them."""
 
     uncompiled: Callable[[], AbstractContextManager[object]] | None = None
     """Within its context what the program compiles runs as Python runs it, and can be observed."""
@@ -238,6 +258,12 @@ class Backend(Protocol):
     useless: Callable[[], UselessGradients] | None = None
     """Makes what observes the iterations of a program for gradients that are there, and useless."""
 
+    useless_in_call: Callable[[Call], Sequence[Note]] | None = None
+    """What of this is found in one call of a function or model, which is made once or twice for that.
+
+    Raises what the program raises.
+    """
+
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None
     """(output, tensor) -> what the graph alone says of them."""
 
@@ -254,9 +280,25 @@ class Backend(Protocol):
     instead: Mapping[str, str] = MappingProxyType({})
     """What to write instead of a capability that is None, where this framework has a way of its own."""
 
+    edits: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """What may stand in the place of what cuts, so that gradients come through: data for ``backprobe.remedies``.
+
+    What is replaced is a method or attribute by its name (``.detach()``, ``.data``), a function by where it is found
+    (``jax.lax.stop_gradient``; ``numpy.*`` is any of that module), or with ``with`` before it a context manager or
+    decorator. In its place comes the owner (``{0}``), the first argument (``{1}``), the same call of another method
+    (``{0}.rsample()``), the same call of another function or with
+    one more keyword (``create_graph=True``), or for a context manager another one. Of several the first
+    that works is taken: each is tried.
+    """
+
     @property
     def watches(self) -> Watches | None:
         """A property, since what it needs may take long to import."""
+        return None
+
+    @property
+    def captures(self) -> Captures | None:
+        """The same of it."""
         return None
 
     @abstractmethod

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy
 
-from backprobe.backends.held_values import held_by
-from backprobe.record.containers import leaves
+from backprobe.backends.patching import listening
 
 GENERATORS = (numpy.random.Generator, numpy.random.RandomState, random.Random)
 RandomState = tuple[Callable[[], Any], Callable[[Any], Any]]
@@ -20,11 +19,28 @@ OF_PYTHON: tuple[RandomState, ...] = (
 )  # fmt: skip
 
 
-def generators_of_numpy(target: Any, given: Any) -> list[RandomState]:
-    """The states of generators of NumPy, and of Python, that a target holds, finds, or is given."""
-    found = {id(one): one for one in held_by(target) if isinstance(one, GENERATORS)}
-    found |= {id(leaf): leaf for _, leaf in leaves(given) if isinstance(leaf, GENERATORS)}
-    return [_state(one) for one in found.values()]
+def generators_of_numpy(held: Iterable[Any]) -> list[RandomState]:
+    """The states of generators of NumPy, and of Python, among what a program holds."""
+    return [_state(one) for one in {id(one): one for one in held if isinstance(one, GENERATORS)}.values()]
+
+
+@contextmanager
+def hearing_generators(made: Callable[[RandomState], None]) -> Iterator[None]:
+    """Within this context ``made`` is given the state of each generator that NumPy makes, before it has drawn."""
+
+    def make(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        generator = following(*args, **kwargs)
+        made(_state(generator))
+        return generator
+
+    with listening(numpy.random, "default_rng", make):
+        yield
+
+
+def seed_python(seed: int) -> None:
+    """Random numbers of Python and NumPy begin anew."""
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
 
 
 def _state(generator: Any) -> RandomState:
@@ -36,27 +52,23 @@ def _state(generator: Any) -> RandomState:
     )  # fmt: skip
 
 
-class Kept:
+class RandomNumbers:
     """Random states as they are when this is made, for a call that is made again.
 
-    >>> kept = Kept(OF_PYTHON)
+    >>> numbers = RandomNumbers(OF_PYTHON)
     >>> first = random.random()
-    >>> with kept.restored():
-    ...     again = random.random()
-    >>> first == again
+    >>> numbers.restore()
+    >>> first == random.random()
     True
     """
 
     def __init__(self, states: Sequence[RandomState]) -> None:
-        self.states, self.numbers = states, [read() for read, _ in states]
+        self.states = [(write, read()) for read, write in states]
 
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Within this context random numbers come as they did then; after it as if none had been drawn in it."""
-        with put_back(self.states):
-            for (_, write), numbers in zip(self.states, self.numbers, strict=True):
-                write(numbers)
-            yield
+    def restore(self) -> None:
+        """From now on random numbers come as they did then."""
+        for write, state in self.states:
+            write(state)
 
 
 @contextmanager

@@ -70,7 +70,10 @@ def dropping(code: CodeType) -> frozenset[int]:
     if package(code.co_filename) is not None:
         return frozenset()
     pairs = pairwise(dis.get_instructions(code))
-    return frozenset({one.offset for one, after in pairs if after.opname == "POP_TOP"})
+    return frozenset({
+        offset for one, after in pairs if after.opname == "POP_TOP"
+        for offset in range(one.offset, after.offset, 2)  # while a function of Python runs, a call is at its end
+    })  # fmt: skip
 
 
 def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:
@@ -123,15 +126,15 @@ class _Ways:
         return any(self._is_over(statement) for statement in statements)
 
     def _is_over(self, statement: ast.AST) -> bool:
-        if isinstance(statement, ast.stmt) and self.name in _read(statement):
+        if isinstance(statement, ast.stmt) and self.name in names_in(statement):
             ends = _ends(self.file, statement, self.name, self.above, self.most)
             self.is_open |= ends is None
             self.ends += ends or ()
-        inside = _statements(statement, "body")
+        inside = statements_of(statement, "body")
         if isinstance(statement, ast.With):
             return self.through(inside)
         if inside:  # which runs or not: the text does not tell
-            self.is_open |= any(self.name in _read(one) for one in ast.walk(statement) if isinstance(one, ast.stmt))
+            self.is_open |= any(self.name in names_in(one) for one in ast.walk(statement) if isinstance(one, ast.stmt))
         return isinstance(statement, ast.stmt) and _bound(statement) == self.name
 
 
@@ -185,7 +188,7 @@ def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Se
         if isinstance(node, LOOPS | ast.Try | ast.ClassDef):
             return None
         for block in BLOCKS:
-            statements = _statements(node, block)
+            statements = statements_of(node, block)
             if child in statements:
                 found.append(statements[statements.index(child) + 1 :])
     is_shared = any(
@@ -199,14 +202,15 @@ def _is_read_inside(function: ast.AST, name: str) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(function))
 
 
-def _read(statement: ast.stmt) -> set[str]:
-    # The names that a statement itself reads, what stands in its body left out.
-    nested = {id(inner) for block in BLOCKS for one in _statements(statement, block) for inner in ast.walk(one)}
+def names_in(statement: ast.stmt) -> set[str]:
+    """The names that a statement itself reads, what stands in its body left out."""
+    nested = {id(inner) for block in BLOCKS for one in statements_of(statement, block) for inner in ast.walk(one)}
     nodes = [node for node in ast.walk(statement) if id(node) not in nested and isinstance(node, ast.Name)]
     updated = isinstance(statement, ast.AugAssign)
     return {node.id for node in nodes if isinstance(node.ctx, ast.Load) or updated}
 
 
-def _statements(statement: ast.AST, block: str) -> Sequence[ast.AST]:
+def statements_of(statement: ast.AST, block: str) -> Sequence[ast.AST]:
+    """The statements in a block of a compound statement, as its ``body``."""
     found = getattr(statement, block, None)
     return found if isinstance(found, list) else ()

@@ -1,15 +1,9 @@
-"""The protocol of trials: a program runs again and again on other numbers, as the framework alone runs it.
-
-Each run begins alike: with random numbers from one seed, and with the state of modules that the first one began with.
-When the trials are over, the program's random states and its modules are as they were before.
-"""
+"""The protocol of trials: a program runs on other numbers, as the framework alone runs it."""
 
 from __future__ import annotations
 
-import random
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,15 +45,3 @@ class Trials(Protocol):
 
         Differentiated are its floating arguments, and the parameters of the models that it calls.
         """
-
-    @abstractmethod
-    def alike_each_time(self, target: Any, given: Any, seed: int) -> AbstractContextManager[Callable[[], None]]:
-        """Within this context, a call of what it gives makes the next run begin as the first one did."""
-
-
-def seed_python(seed: int) -> None:
-    """Random numbers of Python and NumPy begin anew."""
-    import numpy  # here, because importing backprobe shall not import it
-
-    random.seed(seed)
-    numpy.random.seed(seed % 2**32)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -40,18 +39,6 @@ class Variations(Protocol):
         ``number`` tells it from others that are varied with the same seed. Where it is the value itself that varies,
         ``undo`` gets what puts it back.
         """
-
-    @contextmanager
-    def same_numbers(self, target: Any = None, given: Any = ()) -> Iterator[None]:
-        """After this context random numbers come as if none had been drawn in it.
-
-        The generators of a target and among what it is given count too, as far as they are found: what it holds,
-        closes over, or finds among its globals.
-        """
-        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy, put_back  # which import NumPy
-
-        with put_back((*OF_PYTHON, *generators_of_numpy(target, given))):
-            yield
 
 
 @dataclass(frozen=True)

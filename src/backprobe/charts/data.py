@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.alerts.alert import Alert
 from backprobe.charts.single import FIELDS, fields_of
 from backprobe.charts.spark import ends
 from backprobe.findings.report import Report
+from backprobe.rules.alert import Alert
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 

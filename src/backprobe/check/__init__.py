@@ -8,12 +8,14 @@ from typing import Any
 
 from backprobe.backends.discover import BackendName
 from backprobe.check.report import CheckReport, WrongDerivative
-from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 from backprobe.probe.request import name_of
 from backprobe.probe.waiting import Waiting
-from backprobe.record.brief import kind
+from backprobe.record.options import Option
 from backprobe.record.typed import P
+
+SKIP = Option("skip", list | tuple, None, "[Round], with class Round(torch.autograd.Function)",
+              says="a list of functions and classes")  # fmt: skip
 
 __all__ = ["CheckReport", "WrongDerivative", "check"]
 
@@ -27,9 +29,9 @@ def check(
     operators, of custom derivatives, of modules. Each of these is repeated on detached copies of its arguments, in
     double precision, and its vector-Jacobian product for a random cotangent is compared with finite differences of its
     outputs along one random direction for each input. A difference larger than the error of the finite differences is
-    located, element by element, and described. A call that might change the program's state is not repeated:
-    afterwards parameters, buffers, random states and objects are as after one bare call. Only custom functions, and
-    functions given to a transform or a checkpoint, run again as they are.
+    located, element by element, and described. A call that might change the program's own objects is not repeated. Only
+    custom functions, and functions given to a transform or a checkpoint, run again as they are. Afterwards parameters,
+    buffers, modes, gradients and random states are as before, as after each verb that runs a program again.
 
     >>> import torch, backprobe as bp
     >>> class Square(torch.autograd.Function):
@@ -49,23 +51,21 @@ def check(
     >>> report.ok, report.judged, report.findings[0].name, report.findings[0].input
     (False, 3, 'y', 'u')
 
-    ``skip`` lists functions whose derivative is intended to be another, as that of a straight-through estimator: each
-    as the program calls it, or the class of an ``autograd.Function``.
+    - ``target`` is the function or model.
+    - ``skip`` lists functions whose derivative is intended to be another, as that of a straight-through estimator: each
+      as the program calls it, or the class of an ``autograd.Function``.
+    - ``backend`` is needed only where the framework cannot be inferred from the arguments.
 
     >>> bp.check(f, skip=[Square])(torch.tensor([1.0, 2.0]), 3.0).ok
     True
 
-    ``backend`` is needed only where the framework cannot be inferred from the arguments. Raises BadOption, NoBackend,
-    NothingToDifferentiate and Unsupported; the program's own errors are re-raised unchanged, with a note added.
+    Raises BadOption, NoBackend, NothingToDifferentiate and Unsupported; the program's own errors are re-raised
+    unchanged, with a note added.
 
     Differences are extrapolated by the method of C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75; its
     error estimate is the threshold of each comparison.
     """
-    if not isinstance(skip, Sequence) or isinstance(skip, str):
-        raise BadOption(
-            "skip is a list of functions and classes", asked=f"skip={skip!r}", found=kind(skip),
-            next="skip=[Round], with class Round(torch.autograd.Function)",
-        )  # fmt: skip
+    SKIP.check(skip)
     return Check(target, backend, tuple(skip))
 
 

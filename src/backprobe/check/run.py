@@ -9,6 +9,7 @@ from typing import Any
 from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
 from backprobe.check.listener import CheckedProgram
 from backprobe.check.report import CheckReport
 from backprobe.check.results import CheckResults
@@ -35,8 +36,10 @@ def run_check(
     results = CheckResults()
     program = CheckedProgram(calls, results, within, calls.paths(target), skip)
     undo: list[Callable[[], None]] = []
+    given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
     try:
-        calls.run(program.run, target, {str(at): value for at, value in enumerate(args)} | dict(kwargs), undo)
+        with Replay(backend, target, args, kwargs, draws_anew=False).run():
+            calls.run(program.run, target, given, undo)
     except BackprobeError:
         raise
     except BaseException as error:

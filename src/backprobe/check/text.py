@@ -29,7 +29,6 @@ SENTENCES = {
         "one of its arguments is an object of type {kind}, and calling it again might change that object"
     ),
     "not_followed": "it is your function but could not be followed, and calling it again might do more than compute",
-    "module_not_copied": "the module cannot be copied: {error}",
     "initialises_parameters": "it has parameters that this call initialises",
     "layer_not_built": "it is a layer that has no Variables yet",
     "bound_module": "it is a module bound to variables that are not among its arguments",
@@ -151,9 +150,9 @@ def _more(places: Sequence[str]) -> str:
 
 
 def wrong_derivative(call: str, input: str, error: float, *, is_second: bool = False) -> str:
-    wrt = input if input.startswith(OF_OUTPUT) else f"its input {input}"
+    wrt = input if input.startswith(OF_OUTPUT) else f"its input `{input}`"
     of = f" with respect to {wrt}" if input else ""
-    return f"the {'second ' * is_second}derivative of {shorten(call)}{of} is wrong{relative_error(error)}"
+    return f"the {'second ' * is_second}derivative of `{shorten(call)}`{of} is wrong{relative_error(error)}"
 
 
 def facts(wrong: Wrong, like: str | None) -> list[str]:

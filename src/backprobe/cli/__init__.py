@@ -15,10 +15,13 @@ from backprobe.backends.discover import load_arrays
 from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
+from backprobe.cli.declared import declared
 from backprobe.cli.output import is_asked, show, tell, to_sarif
+from backprobe.cli.patched import refuse_patch, write_patch
 from backprobe.cli.placement import ScriptVerb
 from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
+from backprobe.cli.replayed import replayed
 from backprobe.cli.watched import the_run, watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
@@ -51,9 +54,9 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
     for option in [
         BACKEND,
         click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),
-        click.option("--values", metavar="HOW", help='"copy" copies every value at once; the default is "alias".'),
-        click.option("--strategy", metavar="NAME", help="edges (the default), retain_grad, hooks or separate."),
-        click.option("--partials", metavar="WHICH", help='"true" adds local partials, "full" their whole matrices.'),
+        declared("values", '"copy" copies every value at once; the default is "alias".', metavar="HOW"),
+        declared("strategy", "How gradients are caught: {}; the default is edges.", metavar="NAME"),
+        declared("partials", '"true" adds local partials, "full" their whole matrices.', metavar="WHICH"),
         click.option("--cotangent", metavar="VALUE", help="The vector of the vector-Jacobian product, if the output "
                      "is not a scalar."),
         click.option("--wrt", metavar="NAME", multiple=True, help="Differentiate with respect to this argument only; "
@@ -102,9 +105,14 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
 @click.argument("program", metavar="PROGRAM")
 @to_sarif
 @probing
-@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Of a script: look at N iterations, up to the "
-              "first with something missing or an error; 2 by default.")  # fmt: skip
-def explain(program: str, words: tuple[str, ...], steps: int | None, **options: Any) -> NoReturn:
+@declared("steps", "Of a script: look at N iterations (2 by default), up to the first with something missing or an "
+          "error.", metavar="N")  # fmt: skip
+@click.option("--patch", type=click.Path(dir_okay=False), metavar="FILE", help="Write the remedies that were tried, "
+              "and let gradients arrive, as a patch for git apply.")  # fmt: skip
+@click.option("--no-experiments", is_flag=True, help="Do not run the program again to try what is found.")
+def explain(
+    program: str, words: tuple[str, ...], steps: int | None, patch: str | None, no_experiments: bool, **options: Any
+) -> NoReturn:  # fmt: skip
     """Say why a gradient is missing, or where NaN was born.
 
     \b
@@ -112,6 +120,7 @@ def explain(program: str, words: tuple[str, ...], steps: int | None, **options: 
     backprobe explain toy.py:f u x=3 w=2 b=1      the value u alone
     backprobe explain toy.py:f x=0 --nonfinite    NaN and Inf
     backprobe explain toy.recording u             of a saved recording
+    backprobe explain toy.py:f x=3 w=2 b=1 --patch fix.diff
     backprobe explain train.py --lr 0.1           a whole script
     backprobe explain -m package.train --lr 0.1   a module, as python -m
 
@@ -122,10 +131,14 @@ def explain(program: str, words: tuple[str, ...], steps: int | None, **options: 
 
     The exit status is 1 if something was found.
     """
+    if patch is not None:
+        refuse_patch(program, words, patch)
     if programs.is_script(program):
-        _answer(script.judged(program, words, steps=steps, **options))
-    _refuse_steps(program, steps)
-    _answer(_explained(program, words, **options))
+        report = script.judged(program, words, steps=steps, experiments=not no_experiments, **options)
+    else:
+        _refuse_steps(program, steps)
+        report = _explained(program, words, not no_experiments, **options)
+    _answer(report, after=None if patch is None else lambda: write_patch(report, patch))
 
 
 def _refuse_steps(program: str, steps: int | None) -> None:
@@ -136,7 +149,7 @@ def _refuse_steps(program: str, steps: int | None) -> None:
         )  # fmt: skip
 
 
-def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Report:
+def _explained(program: str, words: tuple[str, ...], experiments: bool, **options: Any) -> bp.Report:
     named, words = _first_name(words)
     if named and options["nonfinite"]:
         raise BadOption(
@@ -146,11 +159,13 @@ def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Repor
     try:
         recording = recorded(program, words, **options)
     except NothingToDifferentiate as error:
+        if error.recording is not None:
+            return bp.explain(error.recording, *named, experiments=experiments)
         if not words:
             error.add_note(f"If the function calls backward() itself, run its file as a script: "
                            f"{programs.asked(program.rpartition(':')[0])}")  # fmt: skip
         raise
-    return bp.explain(recording, *named)
+    return bp.explain(recording, *named, experiments=experiments)
 
 
 @main.command()
@@ -177,8 +192,8 @@ def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: 
 @WORDS
 @click.option("--bounds", multiple=True, metavar="NAME=RANGE", help="The range of an argument, as x='(-1, 1)', or "
               "x=None to leave it as it is; may be repeated.")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="What random numbers begin from in each run.")
-@click.option("--tries", type=int, default=100, show_default=True, help="How many inputs are tried for an operand.")
+@declared("seed", "What random numbers begin from in each run.", default=0, show_default=True)
+@declared("tries", "How many inputs are tried for an operand.", default=100, show_default=True)
 @BACKEND
 def provoke(
     program: str, words: tuple[str, ...], bounds: tuple[str, ...], seed: int, tries: int, backend: str | None
@@ -216,14 +231,14 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
 @click.argument("program", metavar="PROGRAM")
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
-@click.option("--depth", type=int, metavar="N", help="Collapse modules and functions N deep; 1 is the outermost.")
+@declared("depth", "Collapse modules and functions N deep; 1 is the outermost.", metavar="N")
 @click.option("--open", multiple=True, metavar="NAME", help="Open this module or function all the same; may be "
               "repeated.")  # fmt: skip
 @click.option("--roll", is_flag=True, help="Draw repeated modules, and bindings of a loop, as one.")
 @click.option("--contributions", is_flag=True, help="Write upstream × local = contribution on the edges.")
-@click.option("--apart", type=int, metavar="N", default=12, show_default=True,
-              help="Name a value that flows into N others beside each of them instead.")  # fmt: skip
-@click.option("--direction", metavar="WAY", help="right or down: the way in which values flow.")
+@declared("apart", "Name a value that flows into N others beside each of them instead.", metavar="N", default=12,
+          show_default=True)  # fmt: skip
+@declared("direction", "{}: the way in which values flow.", metavar="WAY")
 def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> None:
     """Draw the circuit into PATH: .svg, .pdf, .png or .html.
 
@@ -241,7 +256,7 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
         )  # fmt: skip
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
-    recording = of_one(program, words, path, by_default="true", **options)
+    recording = of_one(program, words, path, by_default=True, **options)
     if drawn["contributions"]:
         programs.refuse_without_partials(program, recording)
     bp.draw(recording, path, **drawn)
@@ -271,7 +286,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
             next=programs.asked(program, name.partition("=")[0], name, *words),
         )  # fmt: skip
     of, words = ((), words) if programs.is_script(program) else _first_name(words)
-    recording = of_one(program, words, name, *of, by_default="true", **options)
+    recording = of_one(program, words, name, *of, by_default=True, **options)
     programs.refuse_without_partials(program, recording)
     derivation = bp.derive(recording, name, *of)
     value = plain_value(derivation.value, load_arrays(recording.record.backend))
@@ -288,8 +303,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
               "as in '**.kernel=T'; may be repeated.")  # fmt: skip
 @click.option("--noise", multiple=True, metavar="FOLDER", help="Another recording of A that is as right, to measure "
               "what rounding does; may be repeated.")  # fmt: skip
-@click.option("--convention", metavar="NAME", help="How B's parameters lie: pytorch, equinox, flax, keras or "
-              "haiku; by default their names tell.")  # fmt: skip
+@declared("convention", "How B's parameters lie: {}; by default their names tell.", metavar="NAME")
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
 def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **options: Any) -> NoReturn:
     """Compare a reference A with B: where they first disagree, forward and backward.
@@ -309,11 +323,11 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
 @main.command(cls=ScriptVerb, short_help="Run a script, and record what its models do.")
 @click.option("--folder", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
-@click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
+@declared("every", "Measure each N-th step.", default=1, show_default=True, metavar="N")
 @SELECT
-@click.option("--what", multiple=True, metavar="KIND", help="value, grad, param or update; may be repeated. The "
-              "default is all but update, which keeps a copy of the parameters.")  # fmt: skip
-@click.option("--histogram", type=int, default=0, metavar="N", help="Count magnitudes in each N-th step.")
+@declared("what", "{}; may be repeated. The default is all but update, which keeps a copy of the parameters.",
+          multiple=True, metavar="KIND")  # fmt: skip
+@declared("histogram", "Count magnitudes in each N-th step.", default=0, metavar="N")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool, **options: Any) -> NoReturn:
@@ -334,7 +348,7 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
 @main.command(short_help="Show the run of a watched training, and its alerts.")
 @click.argument("run", metavar="RUN")
 @click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
-@click.option("--step", type=int, metavar="N", help="All names at this step.")
+@declared("step", "All names at this step.", metavar="N")
 def report(run: str, name: str | None, step: int | None) -> NoReturn:
     """Show the run of a watched training: what goes wrong, and its modules over the steps.
 
@@ -351,6 +365,28 @@ def report(run: str, name: str | None, step: int | None) -> NoReturn:
         shown = opened.report(name, step)
         show(shown)
         sys.exit(int(not shown.ok))
+
+
+@main.command(short_help="Run a captured step again, and say where its NaN was born.")
+@click.argument("step", metavar="STEP")
+@click.argument("program", metavar="[FILE:FUNCTION]", default="")
+@WORDS
+@click.option("--model", "models", multiple=True, metavar="FILE:FUNCTION", help="Of a function of JAX: what makes a "
+              "model among its arguments; may be repeated.")  # fmt: skip
+def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, ...]) -> NoReturn:
+    """Run a captured step again, forward and backward, and say where its NaN was born.
+
+    \b
+    backprobe replay bad-step model.py:make_model
+    backprobe replay bad-step model.py:make_model width=64
+
+    STEP is the folder that bp.guard(model, capture=STEP) wrote, or bp.watch with guard=STEP. FILE:FUNCTION gives the
+    model: a function or class that makes it, of these arguments, or the model itself. For a captured gradient of JAX
+    it is the function that was differentiated.
+
+    The exit status is 1 if NaN or Inf came again.
+    """
+    _answer(replayed(step, program, words, models))
 
 
 @main.command()
@@ -372,9 +408,11 @@ def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
     return words[:count], words[count:]
 
 
-def _answer(report: bp.Report, strict: bool | None = None) -> NoReturn:
+def _answer(report: bp.Report, strict: bool | None = None, *, after: Callable[[], None] | None = None) -> NoReturn:
     # Print a report, and exit with whether something was found; None for ``strict`` where the command has no --strict.
     show(report)
+    if after is not None:
+        after()
     if report.ok and not report.complete and strict is False and INTERRUPTED not in click.get_current_context().meta:
         tell("not everything could be checked; with --strict the exit status would be 1")
     sys.exit(int(not report.ok or bool(strict and not report.complete)))

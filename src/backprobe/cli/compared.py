@@ -9,6 +9,7 @@ from typing import Any
 
 import backprobe as bp
 from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.backends.replay import Replay
 from backprobe.cli import program as programs
 from backprobe.errors import BadOption
 
@@ -45,8 +46,7 @@ def _same_numbers() -> Iterator[None]:
     # After this context random numbers come as if none had been drawn in it, in all frameworks that are imported.
     with ExitStack() as stack:
         for backend in [load_backend(name) for name in BACKENDS if name in sys.modules]:
-            if backend.variations is not None:
-                stack.enter_context(backend.variations().same_numbers())
+            stack.enter_context(Replay(backend, None).run())
         yield
 
 

@@ -15,7 +15,6 @@ import click
 import backprobe
 from backprobe.cli.stopping import number_of
 from backprobe.findings.report import Report
-from backprobe.findings.sarif import sarif
 from backprobe.record.disk import unwritable, write_whole
 from backprobe.show.plain import plain_record
 from backprobe.show.printing import echo
@@ -84,7 +83,7 @@ def _write(report: Report, path: Path, root: Path) -> None:
     context, ran = click.get_current_context(), sys.exc_info()[0] is None
     program = context.params["program"]
     place = context.meta.get(PLACE) or (program if (root / program).exists() else program.rpartition(":")[0])
-    log = sarif(report, str(context.info_name), backprobe.__version__, root, place, ran=ran)
+    log = report.to_sarif(place, root=root, verb=str(context.info_name), ran=ran)
     try:
         write_whole(path, json.dumps(log, indent=2).encode())
     except OSError as error:

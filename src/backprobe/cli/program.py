@@ -31,7 +31,6 @@ BESIDE = "backprobe.beside"
 """In a command's context: the programs before and behind the one that is at work, where it takes several."""
 MODULE = "backprobe.module"
 """In a command's context: the program, where it is a module that ``-m`` was given."""
-PARTIALS = {None: False, "true": True, "false": False}
 
 
 def is_saved(program: str) -> bool:
@@ -61,17 +60,16 @@ def refuse_without_partials(program: str, recording: bp.Recording) -> None:
 
 def probed(
     program: str, words: Sequence[str], *, select: Sequence[str], of: Sequence[str], wrt: Sequence[str],
-    cotangent: str | None, partials: str | None, **options: Any,
+    cotangent: str | None, partials: Any, **options: Any,
 ) -> bp.Recording:  # fmt: skip
     """The recording of a function. Raises BadOption, and what the function itself and ``probe`` raise."""
-    wanted: Any = PARTIALS.get(partials, partials)
     given = {name: value for name, value in options.items() if value is not None}
     if cotangent is not None:
         given["cotangent"] = literal("cotangent", cotangent)
     target = load(program)
     args, kwargs = called_with(target, words)
     outputs = of[0] if len(of) == 1 else list(of) or None
-    probe = bp.probe(target, select or None, of=outputs, wrt=wrt or None, partials=wanted, **given)
+    probe = bp.probe(target, select or None, of=outputs, wrt=wrt or None, partials=partials or False, **given)
     with progress(lambda: f"{program} runs"), _inferring(program, words), so_far(bp.Recording) as made:
         return probe(*args, **kwargs)
     return made[0]
@@ -137,8 +135,11 @@ def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options:
         )  # fmt: skip
 
 
-def load(program: str) -> Any:
-    """What ``FILE:FUNCTION`` names; the file is imported, with its own folder on the path. Raises BadOption."""
+def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = False) -> Any:
+    """What ``FILE:FUNCTION`` names; the file is imported, with its own folder on the path. Raises BadOption.
+
+    Messages have ``example`` for its arguments. A class is refused, unless ``classes`` are taken, too.
+    """
     text, colon, name = program.rpartition(":")
     file = Path(text)
     if not colon and Path(program).is_file() and program.endswith(".py"):
@@ -154,7 +155,7 @@ def load(program: str) -> Any:
         meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else spelled
         raise BadOption(
             f"{program!r} does not name a function in a file", asked=asked(program),
-            found="no colon" if not colon else f"no file {text!r}", next=asked(meant, "x=3"),
+            found="no colon" if not colon else f"no file {text!r}", next=asked(meant, *example),
         )  # fmt: skip
     module = _imported(text, program)
     found: Any = module
@@ -169,7 +170,7 @@ def load(program: str) -> Any:
                 next=asked(f"{text}:{close[0]}") if close else f"define a function in {text}",
             )  # fmt: skip
         found = getattr(found, step)
-    if isinstance(found, type):
+    if isinstance(found, type) and not classes:
         raise BadOption(
             f"{name} is a class, and what is probed is an object of it, or a function", asked=asked(program),
             found=f"class {name} in {text}",

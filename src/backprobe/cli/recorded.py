@@ -7,23 +7,23 @@ from typing import Any
 
 import backprobe as bp
 from backprobe.cli import script
-from backprobe.cli.program import PARTIALS, asked, is_module, is_saved, probed, refuse_beside_recording
+from backprobe.cli.program import asked, is_module, is_saved, probed, refuse_beside_recording
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 
 
-def recorded(program: str, words: Sequence[str], *, of: Sequence[str] = (), partials: str | None,
-             by_default: str = "false", **options: Any) -> bp.Recording:  # fmt: skip
+def recorded(program: str, words: Sequence[str], *, of: Sequence[str] = (), partials: Any,
+             by_default: bool = False, **options: Any) -> bp.Recording:  # fmt: skip
     """The recording. Raises BadOption, and what ``probed``, ``script.recorded`` and ``load`` raise.
 
     Of a function ``of`` says what to differentiate; of what has been differentiated, which output is meant.
     """
-    wanted = partials or by_default
+    wanted = by_default if partials is None else partials
     if is_saved(program):
         refuse_beside_recording([program], words, {**options, "partials": partials})
         return _of(bp.load(program, to="numpy"), of, program, words)
     if is_module(program) or (program.endswith(".py") and ":" not in program):
-        made = script.recorded(program, words, partials=PARTIALS.get(wanted, wanted), **options)
+        made = script.recorded(program, words, partials=wanted, **options)
         return _of(made, of, program, words)
     return probed(program, words, of=of, partials=wanted, **options)
 

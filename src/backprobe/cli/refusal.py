@@ -60,6 +60,8 @@ class Verb(click.Command):
             return super().parse_args(ctx, self.placed(ctx, args))
         except click.exceptions.NoArgsIsHelpError:
             raise
+        except BackprobeError as error:
+            raise self._refusal(ctx, error) from error
         except click.UsageError as error:
             headline, old = error.format_message().rstrip("."), str(getattr(error, "option_name", ""))
             if new := RENAMED_OPTIONS.get((str(self.name), old)):
@@ -79,11 +81,7 @@ class Verb(click.Command):
             with alone():
                 result = super().invoke(ctx)
         except BackprobeError as error:
-            if not _is_own(error):
-                error.asked = ctx.meta[TYPED]
-                if not error.next.startswith("backprobe "):
-                    error.next = for_shell(error.next)
-            raise Refusal(error) from error
+            raise self._refusal(ctx, error) from error
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt:
@@ -98,6 +96,14 @@ class Verb(click.Command):
         if INTERRUPTED in ctx.meta:
             raise SystemExit(STOPPED)
         return result
+
+    def _refusal(self, ctx: click.Context, error: BackprobeError) -> Refusal:
+        # Of an error of the API: what was typed, and what to type next.
+        if not _is_own(error):
+            error.asked = ctx.meta[TYPED]
+            if not error.next.startswith("backprobe "):
+                error.next = for_shell(error.next, self.params)
+        return Refusal(error)
 
 
 def _is_own(error: BackprobeError) -> bool:

@@ -26,13 +26,14 @@ from backprobe.explain.rebound import with_rebound
 from backprobe.health.missing import LACKING
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.script import USUAL, Script
+from backprobe.probe.script_experiments import Beginning
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
 
 
 def judged(
     program: str, words: Sequence[str], judge: Callable[[bp.Recording], bp.Report] = bp.explain, *, nonfinite: bool,
-    backend: str | None, steps: int | None = None, **options: Any,
+    backend: str | None, steps: int | None = None, experiments: bool = False, **options: Any,
 ) -> bp.Report:  # fmt: skip
     """The report on a script. Where it raises, or exits with a status, the report is printed before that comes out."""
     file, spec = main_program(program)
@@ -49,11 +50,13 @@ def judged(
     probe: Probe[..., Any] = Probe(None, options=Options(nonfinite=nonfinite), backend=backend)
     script = Script(probe, file, words, judge, steps or 1, spec, more)
     with _ending(script.report), progress(lambda: f"{program} runs, {script.iterations} iterations"):
+        beginning = Beginning()
         script.run()
     report = script.report()
     if report is None:
         raise no_gradient_seen(program, file)
-    return report
+    again = script.experiments(beginning) if experiments and not nonfinite else None
+    return report if again is None else again.with_tried(report)
 
 
 def healthy(recording: bp.Recording) -> bp.Report:

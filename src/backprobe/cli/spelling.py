@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 
-VALUED = "convention|of|wrt|strategy|values|backend|direction|depth|cotangent|seed|steps|tries"
+import click
+
+GIVEN = re.compile(r"(leave out )?\b(\w+)=(?:(['\"])([\w.#/:*\[\]-]+)\3|([\w.:/-]*+)(?![(\[{'\"]))")
+"""A keyword argument with its value, or one that is to be left out."""
 LAMBDA = re.compile(r",? or of=lambda .*")  # which no shell can give
+TENSOR = re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)")
 SPELLED = (
-    (re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)"), r"--cotangent 'ones(\1)'"),
-    (re.compile(r"leave out of="), "leave out --of"),
-    (re.compile(r"leave out wrt="), "leave out --wrt"),
-    (re.compile(r"\b(partials)=(True|False)"), lambda one: f"--partials {one[2].lower()}"),
-    (re.compile(r"\b(nonfinite|roll|contributions)=True"), r"--\1"),
-    (re.compile(r"\b(" + VALUED + r")=(['\"]?)([\w.#/:*\[\]-]+)\2"), lambda one: f"--{one[1]} {shlex.quote(one[3])}"),
     (re.compile(r"bp\.probe\(\w+, '([^']*)'\)"), lambda one: f"--select {shlex.quote(one[1])}"),
     (re.compile(r"bp\.probe\(\.\.\., \['([^']*)'\]\)"), lambda one: f"--select {shlex.quote(one[1])}"),
     (re.compile(r"bp\.probe\(f, (--[^()]*)\)"), r"\1"),
     (re.compile(r"bp\.probe\([\w<>]+\), for every name"), "leave out --select, for every name"),
     (re.compile(r"print\(rec\), for every name"), "backprobe probe, which prints every name"),
-    (re.compile(r"^run\.report\(name='([^']*)'\)$"), lambda one: f"--name {shlex.quote(one[1])}"),
+    (re.compile(r"^run\.report\((--[^()]*)\)$"), r"\1"),
     (re.compile(r"^bp\.open_run\('([^']*)'\)$"), lambda one: f"backprobe report {shlex.quote(one[1])}"),
     (re.compile(r"^run\.at\((\d+)\)$"), r"--step \1"),
     (re.compile(r"run\.names, for every name"), "leave out --name, for every name"),
@@ -46,15 +45,29 @@ SPELLED = (
 """Each with what stands there in Python."""
 
 
-def for_shell(text: str) -> str:
-    """What to type next, with options in the place of keyword arguments.
+def for_shell(text: str, params: Iterable[click.Parameter] = ()) -> str:
+    """What to type next, with the options of a command in the place of keyword arguments.
 
-    >>> for_shell("of='loss', or of='aux'"), for_shell("bp.probe(f, partials=True)")
+    >>> params = [click.Option(["--of"]), click.Option(["--partials"]), click.Option(["--roll"], is_flag=True)]
+    >>> for_shell("of='loss', or of='aux'", params), for_shell("bp.probe(f, partials=True)", params)
     ('--of loss, or --of aux', '--partials true')
-    >>> for_shell("cotangent=torch.ones((2, 3)), or of=lambda result: result[0]")
+    >>> for_shell("cotangent=torch.ones((2, 3)), or of=lambda result: result[0]", params)
     "--cotangent 'ones(2, 3)'"
+    >>> for_shell("leave out of=, or roll=True", params)
+    'leave out --of, or --roll'
     """
-    text = LAMBDA.sub("", text)
-    for pattern, spelled in SPELLED:
-        text = pattern.sub(spelled, text)
+    options = {str(one.name): one for one in params if isinstance(one, click.Option)}
+
+    def spelled(one: re.Match[str]) -> str:
+        option, value = options.get(one[2]), one[4] or one[5]
+        if option is None or (option.is_flag and value != "True"):
+            return one[0]
+        if one[1] or option.is_flag:
+            return f"{one[1] or ''}{option.opts[0]}"
+        return f"{option.opts[0]} {value.lower() if value in ('True', 'False') else shlex.quote(value)}"
+
+    text = TENSOR.sub(r"--cotangent 'ones(\1)'", LAMBDA.sub("", text))
+    text = GIVEN.sub(spelled, text)
+    for pattern, typed in SPELLED:
+        text = pattern.sub(typed, text)
     return text

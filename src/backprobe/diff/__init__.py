@@ -80,14 +80,18 @@ def diff(
     >>> report.ok, report.first.name, report.first.other
     (False, 'u', 'u')
 
-    ``a`` and ``b`` are recordings, or paths of saved ones, of any framework. Entries belong together if they have one
-    name; ``rename`` maps patterns of ``a``'s names to those of ``b``: ``{"h.*": "layers.*"}`` is about all names that
-    begin so. Then parameters are matched by the paths of their modules, and what is left by its shape, its operation
-    and what it is computed from, if only one entry fits; each pair says how it was matched. ``convention`` is the
-    library whose layers ``b`` has, ``"pytorch"``, ``"equinox"``, ``"flax"``, ``"keras"`` or ``"haiku"``, or one for
-    each; of recordings of two frameworks the names of parameters tell. ``layout`` is for weights that lie otherwise in
-    ``b`` than that says: by a pattern of names of either, ``"T"`` or the order of ``b``'s axes in which they are those
-    of ``a``.
+    - ``a`` and ``b`` are recordings, or paths of saved ones, of any framework; or two runs.
+    - ``rename`` maps patterns of ``a``'s names to those of ``b``: ``{"h.*": "layers.*"}`` is about all names that begin
+      so.
+    - ``layout`` is for weights that lie otherwise in ``b`` than ``convention`` says: by a pattern of names of either,
+      ``"T"`` or the order of ``b``'s axes in which they are those of ``a``.
+    - ``noise`` measures the floor of each value: a ``NoiseFloor``, or other recordings of ``a``.
+    - ``convention`` is the library whose layers ``b`` has, ``"pytorch"``, ``"equinox"``, ``"flax"``, ``"keras"`` or
+      ``"haiku"``, or one for each; of recordings of two frameworks the names of parameters tell.
+
+    Entries belong together if they have one name, or by ``rename``. Then parameters are matched by the paths of their
+    modules, and what is left by its shape, its operation and what it is computed from, if only one entry fits; each
+    pair says how it was matched.
 
     Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
     backward. NaN equals NaN. An error counts if its root mean square or its largest element is above the floor: the

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.errors import BadOption
-from backprobe.record.brief import written
+from backprobe.record.options import Option
 
 WEIGHT, BIAS, MEAN, VARIANCE = "weight", "bias", "mean", "variance"
 INPUT, STATE, PACKED = "input ", "state ", "packed "
@@ -63,6 +62,11 @@ CONVENTIONS = {one.name: one for one in (
     Convention("keras", frozenset({"kernel", "recurrent_kernel"}), is_channels_last=True),
     Convention("haiku", frozenset({"w"}), is_channels_last=True),
 )}  # fmt: skip
+CONVENTION = Option(
+    "convention", object, None, '"flax", or convention=("pytorch", "flax")',
+    says=f"one of {', '.join(CONVENTIONS)}, or one for each recording",
+    why="it says how the parameters of the second recording lie",
+)  # fmt: skip
 TELLING = (
     ("keras", {"gamma", "moving_mean", "recurrent_kernel"}), ("flax", {"kernel"}), ("haiku", {"w"}),
     ("keras", {"embeddings"}),  # which Haiku has too
@@ -84,7 +88,7 @@ def conventions_of(
         return inferred[0], _named(given, given)
     if isinstance(given, Sequence) and len(given) == 2:
         return _named(given[0], given), _named(given[1], given)
-    raise _refused(given)
+    raise CONVENTION.refused(given)
 
 
 def inferred_from(leaves: set[str]) -> Convention:
@@ -100,16 +104,8 @@ def inferred_from(leaves: set[str]) -> Convention:
 
 def _named(name: Any, given: Any) -> Convention:
     if not isinstance(name, str) or name not in CONVENTIONS:
-        raise _refused(given)
+        raise CONVENTION.refused(given)
     return CONVENTIONS[name]
-
-
-def _refused(given: Any) -> BadOption:
-    return BadOption(
-        f"convention is one of {', '.join(CONVENTIONS)}, or one for each recording",
-        asked=f"convention={written(given)}", why="it says how the parameters of the second recording lie",
-        next='convention="flax", or convention=("pytorch", "flax")',
-    )  # fmt: skip
 
 
 def role(leaf: str, beside: Iterable[str] = ()) -> str:

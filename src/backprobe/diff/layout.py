@@ -8,11 +8,14 @@ from typing import Any
 
 from backprobe.diff.arranging import Arrangement
 from backprobe.errors import BadOption
-from backprobe.record.brief import kind, sizes, written
+from backprobe.record.brief import sizes, written
 from backprobe.record.entries import Record
+from backprobe.record.options import Option
 from backprobe.record.patterns import Pattern, compile_pattern, refuse_unmatched
 
 TRANSPOSED = "T"
+LAYOUT = Option("layout", Mapping, lambda layout: all(isinstance(name, str) for name in layout),
+                '{"**.kernel": "T"}', says="a dict from patterns of names to axes")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,7 @@ def layouts_of(layout: Mapping[str, Any] | None, a: Record, b: Record) -> Layout
     """Read layouts. Raises BadOption, BadName, and NothingMatched for a pattern that matches no name of either."""
     if layout is None:
         return Layouts((), {})
-    if not isinstance(layout, Mapping) or not all(isinstance(name, str) for name in layout):
-        raise BadOption(
-            "layout maps patterns of names to axes", asked=f"layout={written(layout)}", found=kind(layout),
-            next='layout={"**.kernel": "T"}',
-        )  # fmt: skip
+    LAYOUT.check(layout)
     chosen: dict[str, Layout] = {}
     made = [
         Layout(compile_pattern(pattern, in_function=True), _axes(pattern, axes)) for pattern, axes in layout.items()

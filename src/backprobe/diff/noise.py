@@ -15,9 +15,13 @@ from backprobe.diff.measuring import measure
 from backprobe.diff.side import Side
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.options import Option
 from backprobe.recording import Recording, opened, refuse_several
+
+NOISE = Option("noise", object, None,
+               "[bp.probe(f)(x), bp.probe(f)(x)], run in other ways that are right as well",
+               says="recordings of the reference, or paths of saved ones")  # fmt: skip
 
 LARGE, SMALL = 4, 12
 """A floor is 4 times the largest error that was measured, and up to 16 times that of few elements: these vary more."""
@@ -87,11 +91,7 @@ def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
     given = list(noise) if several else [noise]
     others = [opened(one) if isinstance(one, str | os.PathLike) else one for one in given]
     if not others or not all(isinstance(one, Recording) for one in others):
-        raise BadOption(
-            "noise is recordings of the reference, or paths of saved ones",
-            asked=f"noise={written(noise)}", found=kind(noise),
-            next="noise=[bp.probe(f)(x), bp.probe(f)(x)], run in other ways that are right as well",
-        )  # fmt: skip
+        raise NOISE.refused(noise)
     for one in others:
         refuse_several(one, "noise=rec", "noise=rec.of({})")
     found = measured(reference.record, [one.record for one in others], f"{plural(len(others), 'other recording')}")

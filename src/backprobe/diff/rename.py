@@ -9,11 +9,14 @@ from itertools import combinations
 
 from backprobe.errors import BadName, BadOption, NothingMatched
 from backprobe.findings.phrasing import listed
-from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest, outside, split
+from backprobe.record.options import Option
 from backprobe.record.patterns import ACROSS_MODULES, GLOB, WITHIN
 
 MOST = 4  # renames of one name
+RENAME = Option("rename", Mapping, lambda rename: all(isinstance(one, str) for pair in rename.items() for one in pair),
+                '{"h.*": "layers.*"}',
+                says="a dict from patterns of the first's names to patterns of the second's")  # fmt: skip
 REST = r"(?P<rest>[./:].*)?"
 """A pattern names a whole name, or the beginning of it up to a boundary: the rest stays as it is."""
 
@@ -95,11 +98,7 @@ def renames_of(
     """
     if rename is None:
         return ()
-    if not isinstance(rename, Mapping) or not all(isinstance(one, str) for pair in rename.items() for one in pair):
-        raise BadOption(
-            f"rename maps patterns of the first {what}'s names to patterns of the second's",
-            asked=f"rename={written(rename)}", found=kind(rename), next='rename={"h.*": "layers.*"}',
-        )  # fmt: skip
+    RENAME.check(rename)
     made = [rename_of(pattern, replacement) for pattern, replacement in rename.items()]
     names, others = list(dict.fromkeys(names)), set(others)
     found = renamed(names, others, made)

@@ -17,11 +17,15 @@ from backprobe.diff.trainings_report import RunDiffReport, RunDivergence
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.record.brief import written
+from backprobe.record.options import Option
 from backprobe.runs import Run, open_run
 from backprobe.storage.runs.layout import FILE
 from backprobe.storage.runs.merged import LOGGED
 
 MOST = 4
+NOISE = Option("noise", object, None,
+               "['runs/a-again']: the first training run once more, in another way that is right",
+               says="other runs of the same training")  # fmt: skip
 WHAT = {
     "value": "what {} returns", "grad": "the gradient of {}",
     "grad_backward": "the gradient that backward() left in {}",
@@ -69,10 +73,7 @@ def _noise(noise: Any) -> Sequence[Any]:
         return ()
     several = list(noise) if isinstance(noise, Sequence) and not isinstance(noise, str) else [noise]
     if not several or not all(map(is_run, several)):
-        raise BadOption(
-            "the noise of a run is other runs of the same training", asked=f"noise={written(noise)}",
-            next="noise=['runs/a-again']: the first training run once more, in another way that is right",
-        )  # fmt: skip
+        raise NOISE.refused(noise)
     return several
 
 

@@ -43,16 +43,18 @@ def diff_live(
     >>> [finding.name for finding in report.findings]
     ['u', 'return']
 
-    ``reference`` and ``port`` are called with the same arguments; where they are of two frameworks, give arrays of
-    NumPy. ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``, for both; a pair as ``of`` or
-    ``backend`` has one for each. ``rename``, ``layout``, ``noise`` and ``convention`` are as in ``diff``.
+    - ``reference`` and ``port`` are called with the same arguments; where they are of two frameworks, give arrays of
+      NumPy.
+    - ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``, for both; a pair as ``of`` or
+      ``backend`` has one for each.
+    - ``rename``, ``layout``, ``noise`` and ``convention`` are as in ``diff``.
 
     Both run once, and are compared as ``diff`` compares them. If anything differs, the port runs once more, and each
     named value that differs goes on as the reference has it, and each gradient that differs flows on as the
     reference's. So what is found at a value is the mistake of the lines between it and the values before: none is
     passed on, and each mistake is found by itself.
 
-    Models are copied, or in TensorFlow put back; all runs draw the same random numbers.
+    All runs draw the same random numbers, and afterwards the state of both is as it was (docs/replay.md).
 
     Returns a ``DiffReport``. Raises what ``probe`` and ``diff`` raise.
     """

@@ -9,16 +9,23 @@ from typing import Any
 from backprobe.backends.discover import find_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
 from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff import DiffReport
-from backprobe.errors import BadOption
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of, names_in, refuse_class, spelled_as
-from backprobe.probe.waiting import Waiting
-from backprobe.record.brief import written
+from backprobe.probe.waiting import Waiting, refuse_used_up
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.options import Option, check_options
 from backprobe.recording import Recording
 from backprobe.tracing.exchanging import Exchange
+
+OPTIONS = (
+    Option("backend", object, lambda given: not isinstance(given, list | tuple) or len(given) == 2,
+           '("torch", "jax")', says="a name, or one for each program"),
+    Option("of", object, lambda given: not isinstance(given, tuple) or len(given) == 2,
+           "(first_loss, second_loss)", says="one output, or one for each program"),
+)  # fmt: skip
 
 One = str | int | Callable[[Any], Any] | None
 Of = One | tuple[One, One]
@@ -41,17 +48,7 @@ class DiffRuns(Waiting[..., DiffReport]):
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
-        is_pair = isinstance(self.backend, Sequence) and not isinstance(self.backend, str)
-        if is_pair and len(self.backend or ()) != 2:
-            raise BadOption(
-                "backend is a name, or one for each program", asked=f"backend={written(self.backend)}",
-                next='backend=("torch", "jax")',
-            )  # fmt: skip
-        if isinstance(self.of, tuple) and len(self.of) != 2:
-            raise BadOption(
-                "of is one output, or one for each program", asked=f"of={written(self.of)}",
-                next="of=(first_loss, second_loss)",
-            )  # fmt: skip
+        check_options(vars(self), OPTIONS)
         for which, (target, backend) in enumerate(zip(self._targets, self._backends, strict=True)):
             self._probe(which, target, backend)  # which refuses its own options
             refuse_class(target, "diff_live")
@@ -103,11 +100,13 @@ class DiffRuns(Waiting[..., DiffReport]):
         # The recording of one run of the first or second program, that leaves everything as it was.
         target, named = self._targets[which], self._backends[which]
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        for value in values:
+            refuse_used_up(value, f"{self._call})")
         backend = find_backend(named, [target, *values], spelled="bp.diff_live(f, g, {})")
         variations = (backend.variations or refuse(backend, "variations", f"{self._call})"))()
         undo: list[Callable[[], None]] = []
         try:
-            with variations.same_numbers():
+            with Replay(backend, target, args, kwargs).run():
                 call = varied_call(variations, _with_tensors(Call(target, args, kwargs), backend), Variation(), undo)
                 return self._probe(which, call.target, backend.name, exchange)(*call.args, **call.kwargs)
         finally:

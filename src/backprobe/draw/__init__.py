@@ -24,7 +24,7 @@ from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable, write_whole
 from backprobe.record.graph import Graph
-from backprobe.record.options import Option, check_options
+from backprobe.record.options import Option, check_folder, check_options
 from backprobe.record.several import of_output
 from backprobe.recording import Recording, refuse_several
 from backprobe.show.drawable import Drawable
@@ -49,8 +49,7 @@ def draw(
     apart: int = 12,
     direction: Literal["right", "down"] | None = None,
 ) -> Drawing:
-    """Draw a recording as a circuit; with ``path``, an ``.svg``, ``.pdf``, ``.png`` or ``.html``, write it there
-    too. It shows itself in a notebook.
+    """Draw a recording as a circuit, and with ``path`` write it there too. It shows itself in a notebook.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -69,12 +68,15 @@ def draw(
     dashed edge is a value that is read and carries no derivative. Without ``partials=True`` in the probe, edges carry
     no numbers.
 
-    ``depth`` collapses the boxes of modules and called functions that lie this deep, from 1 for the outermost; ``open``
-    is a pattern, or several, of boxes that are opened all the same: ``open="h.0"``; ``roll`` draws repeated modules and
-    the bindings of a loop, from three on, as one; ``contributions`` writes upstream × local = contribution on the
-    edges; a value that flows into ``apart`` others or more, such as a mask, is named beside each of them instead.
-    ``direction`` is ``"right"`` or ``"down"``. Where ``depth`` is not given, boxes are opened as far as fits a page,
-    and the drawing says how to open more.
+    - ``recording`` is a recording, or a report of ``bp.diff`` on two.
+    - ``path`` is the file to write: an ``.svg``, ``.pdf``, ``.png`` or ``.html``.
+    - ``depth`` collapses the boxes of modules and called functions that lie this deep, from 1 for the outermost. Where
+      it is not given, boxes are opened as far as fits a page, and the drawing says how to open more.
+    - ``open`` is a pattern, or several, of boxes that are opened all the same: ``open="h.0"``.
+    - ``roll`` draws repeated modules and the bindings of a loop, from three on, as one.
+    - ``contributions`` writes upstream × local = contribution on the edges.
+    - ``apart``: a value that flows into so many others or more, such as a mask, is named beside each of them instead.
+    - ``direction`` is ``"right"`` or ``"down"``.
 
     An ``.html`` is a page to explore: boxes open and close, and a click on a value shows its line of code, histograms,
     partials and the chain rule. It needs no Graphviz, has no most number of values, and of the options takes ``depth``.
@@ -192,9 +194,7 @@ def _captions(drawn: Any) -> Captions:
 
 def check_path(path: Any) -> None:
     """Raise BadOption where no drawing can be written: before anything is laid out."""
-    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
-        found = kind(path) if not isinstance(path, str) else "the character NUL in it"
-        raise BadOption("path is a text", asked=f"path={path!r}", found=found, next="path='circuit.svg'")
+    check_folder(path, "path is a text", f"path={path!r}", "path='circuit.svg'")
     target, ending = Path(path), _ending(path)
     if ending not in (".svg", ".pdf", ".png", ".html"):
         raise BadOption(

@@ -19,18 +19,22 @@ from backprobe.explain.own_rules import rules_of
 from backprobe.explain.present_gradient import explain_present, zero_by_rule
 from backprobe.explain.several_outputs import explain_in_each, explain_outputs
 from backprobe.explain.text import say
-from backprobe.explain.useless import with_useless
+from backprobe.explain.useless import with_useless, with_zeros_kept
 from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.limits import Limit
+from backprobe.record.options import EXPERIMENTS, check_options
 from backprobe.recording import Recording, entry_of
 from backprobe.source.frames import forget, variables_in
 
 __all__ = ["explain"]
 
 
-def explain(recording: Any, name: Any = None) -> Report:
+def explain(
+    recording: Any, name: Any = None, *, experiments: bool = True, seconds: float = 30.0, runs: int = 40
+) -> Report:
     """Why a value has no gradient, or what is notable about the one that it has: the lines, and what to write instead.
 
     >>> import torch, backprobe as bp
@@ -59,6 +63,15 @@ def explain(recording: Any, name: Any = None) -> Report:
     >>> report.findings[0].kind, report.findings[0].name, report.findings[0].headline
     ('born', 'y', "Inf is born at 'y': log(0)")
 
+    Of a function or model that was probed in this process, and no name, it runs the program once or twice more to look
+    for gradients that are there and useless (docs/useless.md). Random numbers, buffers, gradients and the rest of its
+    state are put back. It ends at the first side effect, as a file that is opened for writing, which a note says.
+
+    Parameters:
+        experiments: may the program run again?
+        seconds: not where the recorded run took longer than this.
+        runs: how often, at most.
+
     Of a loss and a tensor of PyTorch, without a recording, it says what the graph alone tells: no line of code.
 
     >>> w = torch.ones(3, requires_grad=True) * 0.1
@@ -71,8 +84,13 @@ def explain(recording: Any, name: Any = None) -> Report:
     Raises UnknownName and AmbiguousName as the recording does, BadOption for anything else than these, and Unsupported
     for tensors of TensorFlow and JAX without a recording.
     """
+    check_options({"experiments": experiments, "seconds": seconds, "runs": runs}, EXPERIMENTS)
     if isinstance(recording, Recording):
-        report = _with_lines(_explain_recording(recording, name), recording.record)
+        limit = Limit(seconds, runs if experiments else 0)
+        report = _explain_recording(recording, name, limit)
+        if recording._rerun is not None:
+            report = recording._rerun.tried(report, name, recording.record, limit)
+        report = _with_lines(report, recording.record)
     else:
         report = _explain_tensor(recording, name, sys._getframe(1))
     return replace(report, complete=report.complete and not report.of_kind("unknown"))
@@ -85,12 +103,18 @@ def _with_lines(report: Report, record: Record) -> Report:
     return replace(report, findings=tuple(found))
 
 
-def _explain_recording(recording: Recording, name: Any) -> Report:
+def _explain_recording(recording: Recording, name: Any, limit: Limit) -> Report:
     record = recording.record
     if name is None:
         is_about_numbers = any(entry.finiteness is not None for entry in record.entries)
         is_asked = bool(record.by_output) and is_about_numbers
+        if recording._rerun is not None and not is_about_numbers:
+            record = recording._rerun.observed(record, limit)
         report = explain_outputs(record) if record.is_of_several or is_asked else _explain_whole(record)
+        if recording._rerun is not None and not is_about_numbers:
+            report = recording._rerun.experimented(record, report, None, limit)
+        if type(recording) is Recording and recording._rerun is None and not (is_about_numbers or record.is_of_several):
+            report = with_zeros_kept(report, record, load_arrays(record.backend))
         if is_about_numbers or not record.none_reads:
             return report
         return opened_by_reads(record, report, load_arrays(record.backend))
@@ -102,7 +126,9 @@ def _explain_recording(recording: Recording, name: Any) -> Report:
     entry = entry_of(recording, name, "bp.explain(rec, {})")
     if record.by_output:
         return explain_in_each(record, entry.name, lambda one: _explain_entry(one, record.entries.index(entry)))
-    return _explain_entry(record, record.entries.index(entry))
+    at = record.entries.index(entry)
+    report = _explain_entry(record, at)
+    return report if recording._rerun is None else recording._rerun.experimented(record, report, at, limit)
 
 
 def _explain_entry(record: Record, at: int) -> Report:

@@ -40,6 +40,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not is_apart
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
+    code = "nothing_given" if entry.is_because("nothing_given") else code
     code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code
     code = "backward_not_run.raised" if entry.is_because("block_raised") else code
     code = "backward_not_run.late" if entry.is_because("named_late") else code

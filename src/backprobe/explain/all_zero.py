@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
 from backprobe.backends.zero_gradients import BEHIND, CODE
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import line_in
+from backprobe.explain.operands import look_at
 from backprobe.explain.text import finding, say
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus
@@ -20,8 +21,9 @@ def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     behind = tuple(finding(BEHIND, one.fields["name"], line_in(one.fields), flow.record.framework,
                            value=repr(one.fields["name"]), operations=one.fields["operations"])
                    for one in flow.record.notes if one.code == BEHIND)  # fmt: skip
-    if behind:
-        return Report(report.heading, (*behind, *report.findings), report.notes)
+    if behind:  # the others have numbers: the first line says so of these
+        zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
+        return Report(f"{report.heading}; {zero}", (*behind, *report.findings), report.notes)
     note = next((note for note in flow.record.notes if note.code == CODE), None)
     if note is None:
         return report
@@ -46,10 +48,10 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     at = next((flow.entries[each] for each in (*(begin or ())[:1], *reversed(record.outputs))), None)
     gradients = note.fields["gradients"]
     if at is None or at.source is None:
-        return finding(CODE, "", line_in(note.fields), record.framework, facts=facts, target="the loss",
-                       gradients=gradients)  # fmt: skip
-    return finding(CODE, at.name, at.source, record.framework, facts=facts, target=repr(at.name),
-                   gradients=gradients)  # fmt: skip
+        return finding(CODE, "", line_in(note.fields), record.framework, facts=facts, gradients=gradients,
+                       look=look_at(flow, None))  # fmt: skip
+    return finding(CODE, at.name, at.source, record.framework, facts=facts, gradients=gradients,
+                   look=look_at(flow, at.source))  # fmt: skip
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
@@ -59,6 +61,16 @@ def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:
     for at in reversed(range(len(entries))):
         if entries[at].status is GradStatus.OK and not zero[at]:
             yield from ((at, source) for source in sorted(flow.edges[at]) if zero[source])
+
+
+def gradients_of(names: Sequence[str], count: int = 0) -> str:
+    """How those of some values are called, of which there may be more than are named.
+
+    >>> gradients_of(["w"]), gradients_of(["w", "b"]), gradients_of(["w"], 3)
+    ("the gradient of 'w'", "the gradient of 'w' and 1 more", "the gradient of 'w' and 2 more")
+    """
+    more = (count or len(names)) - 1
+    return say("gradients_of" if more else "gradient_of", first=names[0], more=more)
 
 
 def is_zero(arrays: Arrays, gradient: object) -> bool:

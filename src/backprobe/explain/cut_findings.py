@@ -24,6 +24,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.source import Source
 from backprobe.record.training import HOOK
 
 NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
@@ -37,7 +38,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
     call, text = use.call or whole, use.text or whole
     flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
-    function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source
+    function, line = call.partition("(")[0] or "f", line_of_cut(flow, cut)
     facts = [*_facts(kind, cut, source, target), *(_switched(flow, cut) if kind == "no_grad" else ())]
     if kind == "no_derivative":
         text = use.flat
@@ -67,14 +68,12 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause = "no_grad.update"
     if kind == "sample" and (is_of_whole_numbers(target) or draws_whole_numbers(text)):
         cause = "sample.discrete"
-    if kind == "checkpoint":
-        line = target.cause or line
     by_hand = source.why.fields if kind == "silent" and source.why is not None else {}
     if "functions" in by_hand:
         cause = "silent.custom"
         defined = line_in(by_hand)
         facts += [] if defined is None else [say("backward_at", at=location(defined))]
-    if kind in ("checkpoint", "limited"):  # which are not part of the line that computes the value
+    if kind in ("checkpoint", "limited", "nothing_given"):  # which are not part of the line that computes the value
         text = "the checkpoint" if line is None else uncommented(line)
     found = about(
         flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
@@ -83,6 +82,14 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         own=own_name(source.name),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:
+    """The line of a cut, as its finding has it."""
+    target = flow.entries[cut.target]
+    line = cut.mention.place or target.cause or target.source
+    kind = _kind(cut, flow.entries[cut.mention.source], target, flow.record.framework)
+    return target.cause or line if kind in ("checkpoint", "nothing_given") else line
 
 
 def _is_update(source: Entry, target: Entry) -> bool:
@@ -182,7 +189,7 @@ def hooks(flow: Dataflow) -> str:
 
 def with_hooks(flow: Dataflow, found: Finding) -> Finding:
     """A finding that does not say what cuts, with the hooks that may."""
-    said = hooks(flow) if found.kind in ("cut_later", "not_in_loss") else ""
+    said = hooks(flow) if found.kind == "unknown" else ""
     remedy = f"{say('unknown.hook_next')};\nor {found.remedy}"
     return replace(found, facts=(*found.facts, said), remedy=remedy) if said else found
 
@@ -212,6 +219,8 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
     if target.is_because("reentrant_checkpoint"):
         return "checkpoint"
+    if target.is_because("nothing_given"):
+        return "nothing_given"
     if target.status is GradStatus.NO_GRAD and use.kind != "number" and not target.is_because("inherited"):
         return "no_grad"
     if use.kind:

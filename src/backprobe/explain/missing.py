@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from backprobe.backends.later_reads import passed_to
 from backprobe.cuts.cutting_operations import has_part, parsed, unread
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
@@ -29,7 +30,7 @@ from backprobe.explain.text import say
 from backprobe.explain.undifferentiated import CODE, last_cut
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, made_leaves, without_history
-from backprobe.findings.phrasing import listed, location, named
+from backprobe.findings.phrasing import listed, location, named, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
@@ -256,8 +257,21 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     if end != at and is_returned(flow, end) and not any(entry.source for entry in flow.entries):
         yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
     else:
-        code = "unknown.selection" if _is_partial(flow, end) else "unused"
-        yield about(flow, code, flow.entries[at], flow.entries[end].source, chain=chain, facts=facts)
+        yield _leading_nowhere(flow, at, end, chain, facts)
+
+
+def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:
+    # At the line that was given the last of what was recorded, and that passes nothing on, if there is one.
+    entry, last = flow.entries[at], flow.entries[end]
+    if _is_partial(flow, end):
+        return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)
+    name = own_name(last.name).partition(".")[0]
+    is_computed = last.source is not None and not last.is_leaf and end not in flow.record.outputs
+    reading = passed_to(last.source, name) if is_computed and last.source is not None else None
+    if reading is None or flow.consumers[end]:
+        return about(flow, "unused", entry, last.source, chain=chain, facts=facts)
+    return about(flow, "unused.passed", entry, reading, chain=chain, facts=facts, last=repr(last.name),
+                 text=f"`{uncommented(reading)}`", plain=name)  # fmt: skip
 
 
 def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:

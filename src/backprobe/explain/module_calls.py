@@ -14,13 +14,15 @@ from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
 from backprobe.record.source import Source
-from backprobe.record.training import CHECKPOINT, ModuleCall
+from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall
 
 
 def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
     """What the line of a call does with its result, which keeps the gradient from what has this name."""
     if call.mode == CHECKPOINT:
         return said(flow, "checkpoint", name, call)
+    if call.mode == APPLIED:
+        return said(flow, "nothing_given.module", name, call)
     if call.mode:
         facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []
         if not call.text.endswith(")"):  # a name that holds the result
@@ -28,9 +30,9 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
         return said(flow, "no_grad.call", name, call, facts, mode=f"under {call.mode}")
     use = None if call.is_unread else use_of(call.source.statement, call.text)
     if use is None:
-        return said(flow, "result_unused", name, call)
+        return said(flow, "dropped", name, call)
     if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
-        return _cut_of_result(flow, call) or said(flow, "cut_later", name, call)
+        return _cut_of_result(flow, call) or said(flow, "unknown.call", name, call)
     inside = converted(use.text) if use.kind == "number" else ""
     is_list = use.kind == "number" and gives_list(use.text)
     if use.kind == "sample" and draws_whole_numbers(use.text):

@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from backprobe.backends.tensors import Arrays
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import own_name
+from backprobe.explain.census import dropped_results
 from backprobe.explain.graph_errors import spelling
 from backprobe.explain.made_in_one_line import leaf_in, made_a_leaf
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.text import finding, say
-from backprobe.explain.untrained import dropped_results
 from backprobe.explain.without_history import without_history
 from backprobe.findings.phrasing import MOST, listed, location
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import SMALL, brief
-from backprobe.record.entries import Entry, GradStatus, NoneRead, Record, WhyEmpty
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
+from backprobe.record.none_gradients import NoneRead, WhyEmpty
 from backprobe.record.source import expression_of
 
 KEPT = ".grad"
@@ -234,6 +235,7 @@ def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[st
         found = [one for one in known if one.source is not None and any(map(names.search, one.facts))]
         return _as_reasons(found)
     flow, entry = Dataflow(record), read.entry
+    dropped: list[Finding] = []
     if read.one.why is WhyEmpty.FROZEN:
         found = without_history(flow, flow.position[entry.name])
     elif entry.status is GradStatus.OK:
@@ -243,9 +245,9 @@ def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[st
     else:
         training = record.training
         lost = () if training is None else training.untrained
-        found = [each for one in lost if one.own == flow.position[entry.name] for each in dropped_results(flow, one)]
-        found += explain_missing(flow, entry).findings
-    return _as_reasons([one for one in found if one.kind not in SAID.get(read.one.why, ())])
+        found = [*explain_missing(flow, entry).findings]
+        dropped = [each for one in lost if one.own == flow.position[entry.name] for each in dropped_results(flow, one)]
+    return _as_reasons([*dropped, *(one for one in found if one.kind not in SAID.get(read.one.why, ()))])
 
 
 def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:

@@ -20,14 +20,14 @@ from backprobe.explain.about_entries import (
     merged,
     with_fact,
 )  # fmt: skip
+from backprobe.explain.census import constants, dropped_beside, trained_leaves, with_parameters
+from backprobe.explain.census import heading as heading_of
 from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_line
 from backprobe.explain.loaded import loaded_steps
 from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.raised import raised
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
-from backprobe.explain.untrained import constants, dropped_beside, trained_leaves, with_parameters
-from backprobe.explain.untrained import heading as heading_of
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings.phrasing import MOST, listed, location, named
@@ -49,14 +49,10 @@ GUESSED = ("inside", "none_behind")
 SEEN_BY_TAPES = ("outside_tape", "own_gradient", "watched_late", "operation_dtype", "no_derivative")
 """Kinds that say by what, as a tape of the program's own saw it."""
 
-MEANT = ("detach", "stop_gradient", "index", "integer", "number", "assigned", "parameter")
-"""What a training that trains all of its parameters cuts off on purpose, as the targets of a value function."""
-
-
 OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
 """The reasons of what the program took as a derivative, or computed from such, and of what it asked no gradient of."""
 
-OPEN = ("cut_later", "not_in_loss")
+OPEN = ("unknown",)
 """Kinds of findings that do not know the line which cuts."""
 
 
@@ -206,9 +202,9 @@ def _is_of_gradients(flow: Dataflow, at: int) -> bool:
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
-    # Has each parameter of the optimizers that stepped got its gradient?
+    # Has each parameter of the optimizers that stepped got its gradient, and no tape a zero or None in its place?
     training = flow.record.training
-    return training is not None and training.stepped and _is_trained(flow.record)
+    return training is not None and training.stepped and _is_trained(flow.record) and not flow.record.none_given
 
 
 def _are_taken_for_themselves(flow: Dataflow, group: Sequence[Cut]) -> bool:
@@ -266,8 +262,7 @@ def _scope(flow: Dataflow, at: int) -> str:
 
 def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
     # Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?
-    is_usual = all(cut.mention.use.kind in (*MEANT, "") for cut in group)
-    return _are_leaves_reached(flow, lost) or (is_usual and _is_all_trained(flow))
+    return _are_leaves_reached(flow, lost) or _is_all_trained(flow)
 
 
 def _are_leaves_reached(flow: Dataflow, lost: set[int]) -> bool:
@@ -310,10 +305,6 @@ def _is_trained(record: Record) -> bool:
     return training is not None and not (training.untrained or training.cleared)
 
 
-OF_ITSELF = ("unused", "not_taken", "written_since", "other_call")
-"""Findings that say of a value what becomes of it, and no cause that another could have in common with it."""
-
-
 def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
     # Why leaves have no gradient that no cut explains; of what is computed from them that is not said again.
     def cause(one: tuple[int, Finding]) -> object:
@@ -325,9 +316,7 @@ def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
     explained = [(at, found) for at in sorted(lost) for found in not_connected(flow, at)]
     for group in grouped([one for one in explained if one[1].kind != DIFFERENTIATED], cause):
         names = [found.name for _, found in group]
-        others = {at for at, _ in group[1:]}
-        is_first = group[0][1].kind not in OF_ITSELF  # whose consequence names all
-        yield _inside(group[0][1], names, _names(flow, {at for at, _ in group} if others and is_first else others))
+        yield _inside(group[0][1], names, _names(flow, {at for at, _ in group}) if len(group) > 1 else "")
 
 
 def _is_of_library(line: Source | None) -> bool:
@@ -340,11 +329,7 @@ def _inside(found: Finding, names: Sequence[str], missing: str) -> Finding:
     common = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
     if common and _is_of_library(found.source):
         found = with_fact(found, say("inside_module", module=repr(".".join(common))))
-    if not missing:
-        return found
-    if found.kind in OF_ITSELF:
-        return with_fact(found, say("likewise", names=missing))
-    return replace(found, consequence=say("values_lost", names=missing))
+    return replace(found, consequence=say("values_lost", names=missing)) if missing else found
 
 
 def _is_leaf(flow: Dataflow, at: int) -> bool:
@@ -487,13 +472,12 @@ def _hidden(
     is_open = any(one.kind in OPEN for one in findings)
     if training is not None and training.untrained and not is_open:  # which says what lacks its gradient
         return
-    is_meant = MEANT if training is not None and training.stepped else ()
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
     losing = [
         (at, cuts) for at, found in hidden.items()
         if (cuts := [one for one in found
-                     if may_lose(one) and one.use.kind not in is_meant and _line(one.line) not in said])
+                     if may_lose(one) and _line(one.line) not in said])
     ]  # fmt: skip
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:

@@ -15,6 +15,7 @@ from functools import cache
 from string import Formatter
 
 from backprobe.cuts.operation_names import STEPS
+from backprobe.explain.error_text import ERRORS
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import joined, value_at
 from backprobe.findings.report import Finding
@@ -84,10 +85,12 @@ CAUSES = {
     "integer_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
     "not_float": "{target} has the dtype {dtype}: only floating-point and complex values have derivatives",
     "not_float_next": "keep a floating-point dtype between {value} and the output",
-    "no_grad": "{target} is computed from {value} {mode}, where no gradient history is recorded",
+    "no_grad": "{target} is computed from {value} {mode}",
+    "no_grad_why": "no gradient history is recorded there",
     "no_grad_next": "compute {target} outside that context, and gradients flow to {value};\n"
                     "or find a decorator, or an earlier line, that switched gradients off and never on again",
-    "no_grad.update": "{target} is computed from {value} {mode}: the new tensor is not a leaf that requires a gradient",
+    "no_grad.update": "{target} is computed from {value} {mode}",
+    "no_grad.update_why": "the new tensor is not a leaf that requires a gradient",
     "no_grad.update_next": "change the leaf itself, in that place: {plain} -= ...;\n"
                            "or make the new one a leaf: {plain} = (...).requires_grad_()",
     "sample": "{text} draws samples without gradient history, so {target} is disconnected from {value}",
@@ -100,6 +103,22 @@ CAUSES = {
     "differentiated_next": "if this is not intentional, use {value} itself as well, and gradients flow to it",
     "checkpoint": "no input of {text} requires a gradient, so this checkpoint records nothing, parameters included",
     "checkpoint_next": "use_reentrant=False; or requires_grad_() on one of its inputs, before the call",
+    "left_framework": "{target} changes with {value}, and holds plain numbers that no gradient leads back from",
+    "left_framework_next": "compute {target} from {value} with the framework's own operations, and gradients flow",
+    "discrete": "{target} changes with {value}, and is of dtype {dtype}, which has no derivative",
+    "discrete_next": "keep a floating-point dtype between {value} and the output, and operations that have a slope",
+    "same_numbers": "{target} has the numbers of {value} and not its history",
+    "same_numbers_next": "use {value} itself in the place of {target}, and gradients flow to it",
+    "new_numbers": "{target} changes with {value}, and no gradient leads back from it",
+    "new_numbers_next": "compute {target} with operations that have a derivative, or give the function that\n"
+                        "computes it one of your own",
+    "nothing_given": "{text} is given no tensor that requires a gradient, so autograd records nothing of it: it looks "
+                     "into no list and no object",
+    "nothing_given_next": "give {value} to apply() itself, as in apply(*parts), and have forward(ctx, *parts) take it",
+    "nothing_given.module": "{text} applies a function with a backward of its own, and autograd records nothing that "
+                            "runs in it",
+    "nothing_given.module_next": "call the module outside of it; or give its parameters to apply() as well, and return "
+                                 "a gradient for each",
     "inside": INSIDE,
     "inside_next": "look inside: bp.probe({function})(...) by itself records its lines",
     "inside.library": INSIDE,
@@ -134,6 +153,9 @@ CAUSES = {
     "unused": "nothing that was recorded leads from {value} to {outputs}",
     "unused_next": "use {value} itself in the computation, or ask for the value that is used;\n"
                    "in objects, closures and functions that are not followed, give it a name: uses are not seen there",
+    "unused.passed": "{text} is given {last}, and nothing that was recorded leads on from there to {outputs}",
+    "unused.passed_next": "compute {outputs} from {plain} itself: what that line makes of it is not used there, or has "
+                          "no history",
     "unknown.callers": "no path from {value} to {outputs} was recorded: it is not used there, or is cut off on the way",
     "unknown.callers_next": "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
     "unknown.selection": "nothing that was recorded leads from {value} to {outputs}, and not every name was selected",
@@ -176,17 +198,19 @@ CAUSES = {
     "zero_behind_stops_next": "leave it out of what is differentiated; or use a smooth function there, as sigmoid "
                               "for a step",
     "all_zero": "{gradients} exactly 0",
-    "all_zero_next": "print what {target} is computed from: a factor that is 0, a flat operation or terms that cancel "
-                     "give 0",
-    "zero_flat": "{operation} is flat there: {gradients} is exactly 0 in each iteration",
+    "all_zero_next": "{look}: a factor that is 0, a flat operation or terms that cancel give 0",
+    "zero_flat": "{operation} is flat there: {gradients} is exactly 0 {when}",
     "zero_flat_next": "{instead}",
-    "zero_times_zero": "{operation} multiplies by a 0 that is not trained: {gradients} is exactly 0 in each iteration",
-    "zero_times_zero_next": "print what {text} is computed from: a mask, a weight or an input there is 0 everywhere",
-    "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 in each iteration",
+    "zero_flat.constant": "{operation} gives the same whatever it is given: {gradients} is exactly 0",
+    "zero_flat.constant_next": "print the shape of what {operation} is given: along a dimension of size 1 there is\n"
+                               "nothing to compare",
+    "zero_times_zero": "{operation} multiplies by a 0 that is not trained: {gradients} is exactly 0 {when}",
+    "zero_times_zero_next": "{look}: a mask, a weight or an input there is 0 everywhere",
+    "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 {when}",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
     "cancels": "{names} goes into the loss only by ways that cancel: its gradient is rounding alone",
-    "cancels_next": "print what {text} is computed from: what is added and subtracted again, or divided by its own\n"
-                    "sum over a dimension of size 1, goes out again",
+    "cancels_next": "{look}: what is added and subtracted again, or divided by its own sum\n"
+                    "over a dimension of size 1, goes out again",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
     "outer_product_next": "give both one shape first: {squeeze} where it ends in 1, or [..., None] of the other",
     "result_dropped": "the result of {call} is dropped: it makes a new value and changes none",
@@ -203,6 +227,10 @@ CAUSES = {
                            "{share} % of the numbers that have a gradient",
     "step_without_effect_next": "a larger lr; or parameters in float32, {half}:\n"
                                 "a change below the rounding of a dtype is lost",
+    "step_without_effect.added": "the updates of {names} are below the rounding of {dtype}: they change {share} % of "
+                                 "the numbers that have a gradient",
+    "step_without_effect.added_next": "larger steps; or numbers in a wider dtype, or nearer to 0:\n"
+                                      "a change below the rounding of a dtype is lost",
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",
@@ -275,273 +303,63 @@ CAUSES = {
 SENTENCES = {
     **CAUSES,
     # causes of parameters without a gradient
-    "no_grad.call": "{call} runs {mode}, where no gradient history is recorded",
+    "no_grad.call": "{call} runs {mode}",
     "no_grad.call_next": "call it outside that context; if its parameters are to stay as they are, freeze them:\n"
                          "requires_grad_(False) for that module, whose parameters are then no finding",
-    "functional_call": "the model ran with other tensors in the place of these parameters, as with "
-                       "torch.func.functional_call",
-    "functional_call_next": "give the optimizer those tensors; or call the model itself, and its own parameters get "
-                            "gradients",
-    "never_called": "{module} ({kind}) was not called in what was recorded",
-    "never_called_next": "call it where its result goes into the loss;\n"
-                         "or leave it out of the model, or freeze it with {freeze}, if that is intended",
-    "never_read": "nothing is computed from {name}",
-    "never_read_next": "use it in what the loss is computed from; or, if that is intended, freeze it with {freeze}",
-    "never_read.several": "nothing is computed from these parameters",
-    "never_read.several_next": "use them in what the loss is computed from; or, if that is intended, freeze them with "
-                               "{freeze}",
-    "result_unused": "the result of {call} is not used",
-    "result_unused_next": "use it in what the loss is computed from",
-    "parameter_unused": "{name} is not mentioned in the forward() of {module}",
-    "parameter_unused_next": "use it there; or, if that is intended, freeze it with requires_grad_(False)",
-    "value_unused": "{value} is computed, and nothing that was recorded leads from it to {outputs}",
-    "value_unused_next": "use it in what the loss is computed from",
-    "cut_later": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
-    "cut_later_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is known",
-    "not_in_loss": "no path leads from {outputs} back to these parameters",
-    "not_in_loss_next": "use them in what the loss is computed from; or freeze them with {freeze}",
-    "not_in_model": "the optimizer has parameters of no model that ran",
-    "not_in_model_next": "make the optimizer after the last change of the model: it keeps the parameters it was given",
+    "replaced.call": "the model ran with other tensors in the place of these parameters, as with "
+                     "torch.func.functional_call",
+    "replaced.made": "the model ran with {value} in the place of its own parameters, and nothing leads back "
+                     "from it to them",
+    "replaced.made_next": "make it of the parameters themselves, as dict(model.named_parameters()) holds them",
+    "replaced.leaf": "the model ran with {value} in the place of its own parameters, and nothing leads back "
+                     "from it to them",
+    "replaced.leaf_next": "give the optimizer that tensor, if it is to be trained;\n"
+                          "or make it of the parameters in each step: torch.stack([one.weight for one in all])",
+    "replaced.call_next": "give the optimizer those tensors; or call the model itself, and its own parameters get "
+                          "gradients",
+    "not_executed.untrained": "{module} ({kind}) was not called in what was recorded",
+    "not_executed.untrained_next": "call it where its result goes into the loss;\n"
+                                   "or leave it out of the model, or freeze it with {freeze}, if that is intended",
+    "unused.parameter": "nothing is computed from {name}",
+    "unused.parameter_next": "use it in what the loss is computed from; or, if that is intended, freeze it with "
+                             "{freeze}",
+    "unused.parameters": "nothing is computed from these parameters",
+    "unused.parameters_next": "use them in what the loss is computed from; or, if that is intended, freeze them with "
+                              "{freeze}",
+    "dropped": "the result of {call} is not used",
+    "dropped_next": "use it in what the loss is computed from",
+    "unused.forward": "{name} is not mentioned in the forward() of {module}",
+    "unused.forward_next": "use it there; or, if that is intended, freeze it with requires_grad_(False)",
+    "unused.value": "{value} is computed, and nothing that was recorded leads from it to {outputs}",
+    "unused.value_next": "use it in what the loss is computed from",
+    "unknown.call": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
+    "unknown.call_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is "
+                         "known",
+    "unknown.parameters": "no path leads from {outputs} back to these parameters",
+    "unknown.parameters_next": "use them in what the loss is computed from; or freeze them with {freeze}",
+    "replaced.held": "the optimizer has parameters of no model that ran",
+    "replaced.held_next": "make the optimizer after the last change of the model: it keeps the parameters it was given",
     "cleared": "optimizer.step() found no gradient in {parameters}: they were cleared after backward()",
     "cleared_next": "call zero_grad() before backward() or after step(), and not between the two",
-    "unregistered": "{place} is a plain {kind}: its parameters get gradients, but no optimizer has them",
-    "all_frozen": "optimizer.step() ran, and no parameter that it has requires a gradient",
-    "all_frozen_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
-    "unregistered_next": "{instead}, and model.parameters() has them",
-    "unregistered.tensor": "{place} is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
-    "unregistered.tensor_next": "{plain} = nn.Parameter(...), and model.parameters() has it",
-    "unregistered.computed": "{place} is computed once, where it is assigned, from a leaf that gets gradients and that "
-                             "no optimizer has",
-    "unregistered.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
-                                  "has it",
+    "not_held.inside": "{place} is a plain {kind}: its parameters get gradients, but no optimizer has them",
+    "frozen.all": "optimizer.step() ran, and no parameter that it has requires a gradient",
+    "frozen.all_next": "requires_grad_(True) on what is to be trained, before the loss is computed",
+    "not_held.inside_next": "{instead}, and model.parameters() has them",
+    "not_held.tensor": "{place} is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
+    "not_held.tensor_next": "{plain} = nn.Parameter(...), and model.parameters() has it",
+    "not_held.computed": "{place} is computed once, where it is assigned, from a leaf that gets gradients and that "
+                         "no optimizer has",
+    "not_held.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
+                              "has it",
     "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
     "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
-    # errors, and causes that PyTorch's graph shows
-    "loaded": "{text} copies the values of {value} into a module, and no gradient flows through that",
-    "loaded_next": "torch.func.functional_call(module, {plain}, args) computes with them, and gradients flow",
-    "raised": "the program raised {error}",
-    "raised_next": "",
-    "raised.caught": "the program raised {error}, and caught it",
-    "raised.caught_next": "repair it, and leave out the try: nothing else says that these gradients were not computed",
-    "raised.cut_short": "a backward() raised an error, and the program caught it",
-    "raised.cut_short_next": "leave out the try around it: the error and its note say why",
-    "rebound": "{headline}",
-    "rebound_next": "{remedy}",
-    "rebound.since": "{name} is no longer {meant}: {taken} has taken its name",
-    "rebound.hidden": "{name} is not {meant} in {scope}: {taken} has that name there",
-    "rebound.local": "{name} is not {meant} anywhere in {scope}: {taken} makes the name a local one",
-    "rebound_raised": "the program raised {error} ({at})",
-    "rebound_defined": "it was defined at {at}",
-    "rebound_there": "or the name was taken at {at}",
-    "in_place": "backward needs {value} as it was, but the program modified it afterwards",
-    "in_place_next": "u = u * 2 instead of u.mul_(2); with bp.probe() as rec: around the program names both lines",
-    "freed": "this backward pass needs a part of the graph that an earlier {call} used and freed",
-    "freed_itself": "an earlier {call} has used and freed the graph behind {value}",
-    "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
-    "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
-                         "or sum the losses and call backward() once; or retain_graph=True in the first call",
-    "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
-                          "or use {detach}, if gradients need not flow behind it",
-    "freed_filled_next": "{detach} after each backward(),\n"
-                         "if gradients need not flow into the steps before",
-    "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
-    "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
-                          "or compute it again; or sum the losses and call backward() once",
-    "no_history": "{value} leads back to nothing that requires a gradient",
-    "no_history_next": "requires_grad_() on what should be differentiated; or leave out detach(), no_grad and the like",
-    "grad_none.computed": "{text} is None: {value} is not a leaf, and backward() sets the .grad of leaves only",
-    "grad_none.computed_next": "{name}.retain_grad() before backward(); or make it a leaf where it is made, with\n"
-                               ".detach().requires_grad_()",
-    "grad_none.again_next": "change the leaf itself: with torch.no_grad(): {name} -= ...;\n"
-                            "or make the new one a leaf: {name} = (...).detach().requires_grad_()",
-    "grad_none.frozen": "{text} is None: {value} does not require a gradient",
-    "grad_none.frozen_next": "{name}.requires_grad_() before it is used",
-    "grad_none.cleared": "{text} is None: backward() brought {value} a gradient, which was cleared since",
-    "grad_none.cleared_next": "read it between backward() and zero_grad()",
-    "grad_none.not_run": "{text} is None: no backward() has run since the recording began",
-    "grad_none.not_run_next": "call backward() before that line",
-    "grad_none.not_reached": "{text} is None: nothing that backward() ran from leads back to {value}",
-    "grad_none.not_reached_next": "bp.explain(rec, name) says why",
-    "grad_none.unknown": "{text} is None",
-    "grad_none.unknown_next": "",
-    # gradients that the program read, and that were None
-    "none_read": "the program read None: {texts}; {heading}",
-    "none_read_there": "the gradient of {value} exists: {read} is {gradient}",
-    "none_read_later": "the gradient of {value} came later: {read} is {gradient}",
-    "none_read_recorded": ";\nor with bp.probe() as rec: around it, and rec[{value}].grad",
-    "none_read_item": "{owner}.grad[{index}]",
-    "none_read_item_retained": "{owner}.retain_grad() before backward(), and {owner}.grad[{index}]",
-    "none_read_made": "{value} is computed at {at}",
-    "none_read_by.cleared": "cleared at {at}",
-    "none_read_by.retained_late": "cleared at {at}",
-    "none_read_by.limited": "it ran at {at}",
-    "none_read_wait": "read it after the backward() that comes to it",
-    "none_read_norm": "a {gradient}, of norm {norm}",
-    "none_read.computed": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of leaves only",
-    "none_read.computed_next": "{each} before backward(), and .grad is set{otherwise}",
-    "none_read.computed.because": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of "
-                                  "leaves only",
-    "none_read.computed.because_next": "{instead};\nand {each} before backward()",
-    "none_read.made_of_leaf": "{text} is None: {value} is not a leaf, but computed from one, `{leaf}`, which has no "
-                              "name; backward() sets the .grad of leaves only",
-    "none_read.made_of_leaf_next": "make the leaf of all of it: {plain} = {one_step}",
-    "none_read.rebound": "{text} is None: the name holds {value} now, computed from the leaf {before} that it held "
-                         "before, whose .grad backward() sets",
-    "none_read.rebound_next": "give another name to what that line computes ({line}),\n"
-                              "and {plain}.grad is that of the leaf",
-    "none_read.updated": "{text} is None: the name holds {value} now, which an update computed from the leaf {before}",
-    "none_read.updated_next": "change the leaf itself: with torch.no_grad(): {plain} -= ...;\n"
-                              "or make the new one a leaf: {plain} = (...).detach().requires_grad_()",
-    "none_read.other_leaf": "{text} is None: the name holds {value} now, and what backward() ran from was computed "
-                            "from {before}, which it held before",
-    "none_read.other_leaf_next": "make {value} before what is computed from it; or read the .grad of {before}, under "
-                                 "another name",
-    "none_read.frozen": "{text} is None: {values} {do} not require a gradient",
-    "none_read.frozen_next": "{differentiated} before it is used",
-    "none_read.frozen.because": "{text} is None: {values} {do} not require a gradient",
-    "none_read.frozen.because_next": "{instead}",
-    "none_read.not_run": "{text} is None: no backward() had run before that line, in what was recorded",
-    "none_read.not_run_next": "read it after backward()",
-    "none_read.gradients_returned": "{text} is None: torch.autograd.grad() returns gradients and sets no .grad, and no "
-                                    "backward() had run before that line, in what was recorded",
-    "none_read.gradients_returned_next": "use what torch.autograd.grad() returns; or call backward(), which sets .grad",
-    "none_read.cleared": "{text} is None: backward() brought {values} a gradient, which was cleared before that line",
-    "none_read.cleared_next": "read it between backward() and zero_grad()",
-    "none_read.retained_late": "{text} is None: retain_grad() on {values} came after backward(), or .grad was cleared "
-                               "since",
-    "none_read.retained_late_next": "{each} before backward(), and .grad is set{otherwise}",
-    "none_read.limited": "{text} is None: backward(inputs=...) sets the .grad of its inputs only",
-    "none_read.limited_next": "call backward() without inputs=, or with {name} among them",
-    "none_read.not_reached": "{text} is None: no path leads from {values} to what backward() had run from",
-    "none_read.not_reached_next": "use {values} in what backward() runs from, before that line",
-    "none_read.not_reached.because": "{text} is None: no path leads from {values} to what backward() had run from",
-    "none_read.not_reached.because_next": "{instead}",
-    "none_read.item": "{text} is None: an index gives another tensor each time, and backward() sets the .grad of "
-                      "leaves only",
-    "none_read.item_next": "{item}",
-    "none_read.given": "torch.autograd.grad(..., allow_unused=True) gave None for {values}: not used in what it "
-                       "differentiated, or no gradient comes back",
-    "none_read.given_next": "use {values} in what is differentiated; materialize_grads=True gives zeros in place of "
-                            "None",
-    "none_read.given.because": "torch.autograd.grad(..., allow_unused=True) gave None for {values}: not used in what "
-                               "it differentiated, or no gradient comes back",
-    "none_read.given.because_next": "{instead}",
-    "none_read.unknown": "{text} is None",
-    "none_read.unknown_next": "",
-    "not_scalar": "{value} is {described}, and only a single number has one gradient",
-    "not_scalar_next": "{name}.sum().backward() or .mean(); {name}.backward(v) for a vector v",
-    "no_rule": "{values} is computed by {operation}, which has no derivative in PyTorch",
-    "no_rule_next": "detach() what goes into it, and gradients flow by the other ways alone",
-    "not_in_graph": "nothing leads from the output back to {values}",
-    "not_in_graph_next": "use it in what is computed, or allow_unused=True, which gives None for it",
-    "leaf_written": "{value} is a leaf that requires a gradient, and must not be modified in place",
-    "leaf_written_next": "{name} = {name}.clone() first, for a new value; with torch.no_grad(): around an update",
-    "leaf_view_written": "{value} is a view of a leaf that requires a gradient, and must not be modified in place",
-    "leaf_view_written_next": "clone() the leaf before the view is made, for a new value;\n"
-                              "with torch.no_grad(): around an update",
-    "view_written": "{value} is a view that must not be modified in place",
-    "view_written_next": "{name} = {name}.clone() before the write, or an operation that makes a new tensor",
-    "view_written_next.item": "u = {name}.clone() before the write, and u in its place;\n"
-                              "or an operation that makes a new tensor",
-    "view_written.hook": "a module with a full backward hook gives views, which must not be modified in place",
-    "view_written.hook_next": "clone() what the module gives before the write; or take the hook away",
-    "write_of_module": "inplace=False in {module}",
-    "no_history_in_backward": "gradients are switched off inside a custom backward(): nothing there keeps a history",
-    "no_history_in_backward_next": "with torch.enable_grad(): around what it computes and differentiates,\n"
-                                   "from inputs with requires_grad_()",
-    "inference": "made under torch.inference_mode(): {values}",
-    "inference_next": "{name}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
-    "integer_leaf": "integers and truth values have no derivative",
-    "integer_leaf_next": "write floating-point numbers, torch.tensor([1.0, 2.0]), or dtype=torch.float32",
-    "not_float.leaf": "{name} is {tensor}: only floating-point and complex values have derivatives",
-    "not_float.leaf_next": "make it with a floating-point dtype, torch.tensor([1.0, 2.0])",
-    "made_leaf.loss": "{loss} is a leaf: backward() from it ends there at once",
-    "made_leaf.loss_next": "leave out requires_grad = True on results, and repair what cuts the graph",
-    "frozen.leaf": "{name} does not require a gradient: it was made so, or was cut off",
-    "frozen.leaf_next": "{name}.requires_grad_() before it is used; or leave out what cut it off, detach() or no_grad",
-    "not_retained": "{name} is not a leaf, so its .grad stays None: nothing is wrong",
-    "not_retained_next": "{name}.retain_grad() before backward(), or a probe around it;\n"
-                         "if it is meant to be trained, make it first: w = (torch.randn(3) * 0.1).requires_grad_()",
-    "unknown.reentrant": "{loss} was computed through a reentrant checkpoint, whose parameters are not in its graph",
-    "unknown.reentrant_next": "use_reentrant=False, and ask again; or run backward() and look",
-    "made_again.view": "{name} is a view, and {loss} was computed from another view of the same tensor",
-    "made_again.view_next": "use {name} itself there",
-    "shared": "{others} shares its memory with {name}, and is what {loss} leads back to",
-    "shared_next": "its .grad is filled; or use {name} itself",
-    "unused.tensor": "{loss} was not computed from {name}, or was cut off from it",
-    "unused.tensor_next": "use {name} itself in what {loss} is computed from",
-    # facts in the notes on errors
-    "saved_for": "{at}, for the derivative of {operations}",
-    "written_unseen": "at an unknown line: no recorded name was live there",
-    "by_module": "by the module {module}",
-    "write_of_modules": "inplace=False for the module {modules}",
-    "write_in_modules": "no write in place inside {modules}; bp.probe(model, ['**', '**:*']) names its lines",
-    "write_of_update": "update it after the last backward() through what was computed from it",
-    "write_of_carried": "{detach} before it is used again: backward() goes back into the step before,\n"
-                        "whose parameters were updated since",
-    "detach_kept": "detach() what is kept of {values}",
-    "write_in_call": "no write in place inside what this line calls: inplace=False where a module in it has that",
-    "write_unseen": "a new tensor instead of the write; with bp.probe(model, ['**', '**:*']) its line may be seen",
-    "write_unknown": "a new tensor instead of the write; of a parameter, an update after the last backward()",
-    "write_flag": "leave out inplace=True in {text}",
-    "write_of_view": "{base} = {base}.clone() before {name} is taken from it: what backward needs stays as it was",
-    "write": "a new tensor instead of {text}: {name} = ..., or torch.stack([...]) of its items",
-    "frozen_variables": "a floating-point Variable with trainable=True, tf.Variable([1.0, 2.0])",
-    "frozen_drawn": "{smooth}, if {drawn_from} is a distribution of what should be differentiated;\nor {otherwise}",
-    "frozen_leaves": "requires_grad_() on {names}, before it is used",
-    "all_none": "the tape gave None for every Variable that it was asked for",
-    "unfreeze": "requires_grad_() on the model, on those of its parameters that are to be trained, or on an input",
-    "none_requires": "nothing that was recorded requires a gradient: {names}",
-    "unconnected": "the result does not depend on any differentiated value",
-    "incomplete": "what had not arrived when it was raised is missing in the gradients",
-    "ends_here": "what comes after this line was not recorded, and gradients are those that had arrived by then",
-    # names that were rebound: what they meant, what took them, what to write
-    "meant": "what it was",
-    "meant.builtin": "Python's own {kind}",
-    "meant.import": "the imported {kind}",
-    "meant.function": "the function",
-    "meant.method": "the method",
-    "meant.class": "the class",
-    "meant.assigned": "what `{text}` gave",
-    "meant.written": "`{text}`",
-    "taken": "another line",
-    "taken.import": "an import",
-    "taken.function": "a function",
-    "taken.class": "a class",
-    "taken.assigned": "an assignment",
-    "taken.walrus": "an assignment (:=)",
-    "taken.loop": "a loop variable",
-    "taken.comprehension": "its own variable",
-    "taken.with": "the variable of a with statement",
-    "taken.except": "the variable of an except clause",
-    "taken.match": "the variable of a pattern",
-    "taken.argument": "an argument",
-    "rename": "another name than {name} there",
-    "rename.import": "import it under another name: `{line}`",
-    "rename.function": "another name for the function: `{line}`",
-    "rename.class": "another name for the class: `{line}`",
-    "rename.assigned": "another name for the result: `{line}`",
-    "rename.walrus": "another name for the result: `{line}`",
-    "rename.loop": "another name for the loop variable: `{line}`",
-    "rename.comprehension": "another name for the variable: `{line}`",
-    "rename.with": "another name for the variable: `{line}`",
-    "rename.except": "another name for the error: `{line}`",
-    "rename.match": "another name in the pattern: `{line}`",
-    "rename.argument": "another name for the argument: `{line}`",
-    "rename_reads": "\nand where that is read",
-    "rename_others": ",\nand so at {at}",
-    "rename_if": ",\nif {meant} is meant",
-    "give_function": "give {scope} a function for {name}",
-    "by_module_name": "{spelled}(...), which is still there",
-    "notebook_again": "then run {cell} again, for until then {name} stays what it is now",
-    "notebook_del": "then type del {name}, for until then it stays what it is now",
+    **ERRORS,
     # facts about a cut
     "states": "{value} is {state}, {target} is {other}",
     "cut_before": "{value} is already disconnected; this line would disconnect it again",
     "conditional": "this part of the line may not use the value: it is under a condition, or only an index or a shape",
     "backward_at": "its backward: {at}",
     "made_in": "its result is computed in {function}, {at}",
-    "likewise": "the same was seen of: {names}",
     "values_lost": "no gradient comes to {names}",
     "inside_module": "all of this is computed inside {module}: look at the line that calls it",
     "as_another": "the same line made {value}, which is cut off here; {limit}",
@@ -552,6 +370,9 @@ SENTENCES = {
     "hooks": "what a hook on the forward of a module returns takes the place of what it was given: {at}",
     # facts about what leads nowhere
     "nothing_from_it": "no recorded value was seen to be computed from {value}",
+    "called_at": "it ran in {text}, at {at}",
+    "look": "print({names}) in front of that line",
+    "look_whole": "print(rec) shows each value of one iteration, recorded by with bp.probe() as rec: around it",
     "ends_at": "what is computed from it ends there: {at}",
     "unseen_run": "calls of forward() itself, and calls inside what torch.compile made, are not seen here",
     "callers": "inputs and outputs of a module are recorded where its caller's locals are selected, as with ':*'",
@@ -567,7 +388,23 @@ SENTENCES = {
     "useless.distribution_twice": "softmax is applied twice",
     "useless.not_log_probabilities": "the loss takes other numbers for log-probabilities",
     "useless.step_without_effect": "the steps of {optimizer} change next to nothing",
-    "zero_once": "{gradients} is exactly 0 in the one iteration that was looked at, from {operation}{place} on",
+    "useless.step_without_effect.added": "the updates of {names} change next to nothing",
+    "zero_once": "{gradients} is exactly 0 {when}, from {operation}{place} on",
+    "when": "in each iteration",
+    "when.1": "in the one iteration that was looked at",
+    "when.call": "at these arguments",
+    "zero_everywhere": "{gradients} is 0 at all points that were tried",
+    "zero_everywhere.exactly": "{gradients} is exactly 0",
+    "zero_kept": "{gradients} is exactly 0 here; asked for by name, {first} shows where it becomes 0, as far as it was "
+                 "recorded",
+    "zero_here": "{gradients}, all exactly 0 at these arguments",
+    "zero_here.one": "{gradients}, exactly 0 at these arguments",
+    "bridged": "with this line bridged, {gradients}",
+    "bridged.several": "with this line and {lines} bridged, {gradients}",
+    "used_last": "{value} was given to something last in {text}",
+    "moved": "where other numbers go on in place of {value}, {target} changes; bridged, the gradient arrives",
+    "flat_everywhere": "the gradient of {name} is 0 at {times} other points as well, and the output changes",
+    "stays": "{target} stays the same at {times} other values of {value}: it may not be computed from it",
     "gradient_of": "the gradient of '{first}'",
     "gradients_of": "the gradient of '{first}' and {more} more",
     "not_flat": "use a smooth operation there, or keep what goes into it where it is not flat",
@@ -629,7 +466,7 @@ SENTENCES = {
     "of_some": "{value} has a gradient of {outputs}, and none of {others}",
     "of_none": "{value} has no gradient of any output: {others}",
     # notes
-    "dropped": "the result of {text} is not used ({at}), and no gradient comes to what it was given by that way",
+    "dropped_beside": "the result of {text} is not used ({at}), and no gradient comes to what it was given by that way",
     "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
     "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
                          "place of one would be",
@@ -703,7 +540,8 @@ def finding(
     headline, remedy = (reasons.render(each, SENTENCES[each], words) for each in (code, f"{code}_next"))
     why = next((each for each in (f"{code}_why", f"{code.partition('.')[0]}_why") if each in SENTENCES), "")
     facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
-    named = {field: fields[field] for field in _fields(SENTENCES[code])}
+    kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))  # which is tried as it is
+    named = {field: fields[field] for field in kept}
     return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, UNNORMALISED, USELESS, is_lasting, line_of
+from backprobe.backends.useless import CANCELS, FLAT, STILL, TIMES_ZERO, UNNORMALISED, USELESS, is_lasting, line_of
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.all_zero import gradients_of, is_zero
+from backprobe.explain.operands import look_at
 from backprobe.explain.text import finding, instead_of_flat, say
-from backprobe.findings.phrasing import listed, location, uncommented
+from backprobe.findings.phrasing import listed, location, plural, uncommented
 from backprobe.findings.report import Finding, Report
+from backprobe.record.entries import GradStatus, Record
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
+NOT_AGAIN = ("side_effect", "written_before_again")
 OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
+
+
+def all_zero_in(record: Record, arrays: Arrays) -> list[str]:
+    """The names of what is differentiated, if each of its gradients is exactly 0."""
+    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
+    found = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+    return [one.name for one in found] if all(is_zero(arrays, one.held_grad) for one in found) else []
 
 
 def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
@@ -25,11 +36,14 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     """
     every = [note for code in USELESS for note in flow.record.notes if note.code == code]
     once = [note for note in every if not is_lasting(note)]
-    report = replace(report, notes=(*report.notes, *map(_once, once)))
-    noted = [note for note in every if note not in once]
-    if not noted:
-        return report
+    again = [str(note) for note in flow.record.notes if note.code in NOT_AGAIN]
+    if not report.of_kind(ALL_ZERO):
+        again = [*map(_once, once), *again]
+    report = replace(report, notes=(*report.notes, *again))
     root = next(iter(report.of_kind(ALL_ZERO)), None)
+    noted = [note for note in every if note not in once or root is not None]
+    if not noted:
+        return _of_zero(flow.record, report, arrays)
     found = [_finding(flow, note, arrays) for note in noted]
     if root is not None:
         beneath = [replace(one, cause=root.headline) for one in found]
@@ -39,34 +53,75 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     return replace(report, heading="; ".join(parts), findings=(*found, *report))
 
 
+def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -> Report:
+    """The report, whose first line has what is 0 at each point that was tried, and no note that it is 0 at this one."""
+    if not names:
+        return report
+    once = {_once(note) for note in record.notes if note.code in OF_PARAMETERS and not is_lasting(note)
+            and {*names} >= {*note.fields["names"].split(", ")}}  # fmt: skip
+    heading = f"{report.heading}; {say('zero_everywhere', gradients=gradients_of(names))}"
+    return replace(report, heading=heading, notes=tuple([note for note in report.notes if note not in once]))
+
+
+def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
+    """The report on a recording that cannot run again, with the single gradients that are 0 in it as a note."""
+    given = [one for at, one in enumerate(record.entries) if not one.inputs and at not in record.outputs]
+    there = [one for one in given if one.status is GradStatus.OK and one.held_grad is not None]
+    zero = [one.name for one in there if is_zero(arrays, one.held_grad)]
+    if not zero or len(zero) == len(there) or record.training is not None:
+        return report
+    return replace(report, notes=(*report.notes, say("zero_kept", gradients=gradients_of(zero), first=repr(zero[0]))))
+
+
+def _of_zero(record: Record, report: Report, arrays: Arrays) -> Report:
+    # At one point a function may well have no slope: the heading says so.
+    zero = all_zero_in(record, arrays) if report.ok and record.training is None else []
+    if not zero:
+        return report
+    gradients = plural(len(zero), "gradient")
+    return replace(report, heading=say("zero_here" if len(zero) > 1 else "zero_here.one", gradients=gradients))
+
+
 def _once(note: Note) -> str:
     # The next iteration may bring another: it is a remark.
     at = line_of(note)
     place = "" if at is None else f" ({location(at)})"
-    return say("zero_once", gradients=_gradients(note), operation=note.fields["operation"], place=place)
+    operation, when = note.fields["operation"], _when(note)
+    return say("zero_once", gradients=_gradients(note), operation=operation, place=place, when=when)
+
+
+def _when(note: Note) -> str:
+    return say("when" if is_lasting(note) else f"when.{note.fields['iterations']}")
 
 
 def _consequence(note: Note) -> str:
     if note.code not in OF_PARAMETERS:
-        return say(f"useless.{note.code}", **note.fields)
+        return say(f"useless.{_variant(note)}", **note.fields)
     return say("useless", gradients=_gradients(note))
 
 
+def _variant(note: Note) -> str:
+    # The code of the sentence: what no optimizer has done is an update.
+    if "constant" in note.fields:
+        return f"{note.code}.constant"
+    return f"{note.code}.added" if note.code == STILL and "optimizer" not in note.fields else note.code
+
+
 def _gradients(note: Note) -> str:
-    more = int(note.fields["count"]) - 1
-    return say("gradients_of" if more else "gradient_of", first=note.fields["first"], more=more)
+    return gradients_of([note.fields["first"]], int(note.fields["count"]))
 
 
 def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     fields, framework, at = dict(note.fields), flow.record.framework, line_of(note)
-    code, facts, name = note.code, list[str](), ""
+    code, facts, name = _variant(note), list[str](), ""
     fields["text"] = f"`{uncommented(at)}`" if at is not None else "the operation"
-    if code in OF_PARAMETERS:
+    if note.code in OF_PARAMETERS:
         name = fields["first"]
-        fields["gradients"] = _gradients(note)
+        fields |= {"gradients": _gradients(note), "when": _when(note)}
         if fields["count"] != "1":
             facts.append(say("zero_for", names=fields["names"]))
-    if code == FLAT:
+    fields["look"] = look_at(flow, at)
+    if note.code == FLAT:
         fields["instead"] = instead_of_flat(fields["operation"], framework) or say("not_flat")
     if code == TIMES_ZERO:
         factors = listed([*dict.fromkeys(_zero_operands(flow, at, arrays))])

@@ -15,7 +15,8 @@ from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding, grouped
-from backprobe.record.entries import CutBy, CutOperation, GradStatus, NoneGiven, Record, WhyNone
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.none_gradients import CutBy, CutOperation, NoneGiven, WhyNone
 from backprobe.record.source import Source
 
 CODES = {

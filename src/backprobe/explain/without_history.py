@@ -76,7 +76,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
         return replace(_no_history_seen(flow, first, before), chain=flow.chain(flow.after(first), at))
     if entry.status is GradStatus.NO_GRAD:
         return about(flow, "no_grad", entry, entry.source, value=DIFFERENTIATED)
-    if entry.is_because("reentrant_checkpoint"):
+    if entry.is_because("reentrant_checkpoint", "nothing_given"):
         return by_status(flow, entry)
     if entry.is_because("shape_only") or (entry.status is GradStatus.DETACHED and _uses_no_number(entry)):
         facts = [say("shape_only", names=quoted([read.name for read in entry.reads]))]

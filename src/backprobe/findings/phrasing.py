@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import os
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from backprobe.record.brief import path
+from backprobe.record.brief import path, place
 from backprobe.record.entries import Entry
 from backprobe.record.names import outside
 from backprobe.record.source import Source
@@ -23,9 +25,20 @@ FEW = 5
 
 NO_NAME = re.compile(r":\d+(:|$)|^[^`(\[]*\s")  # lines of files, sentences: no local of a program is a bare number
 WORD = re.compile(r"\w+")
+CODE = re.compile("`[^`]*`")
+
+Where = Callable[[Source], str]
+"""How a line is named by its file and number."""
 
 Choices = tuple[tuple[str, ...], ...]
 """A name in its parts, each with what may stand there."""
+
+
+class Placed(Protocol):
+    """What has a line, or none."""
+
+    @property
+    def source(self) -> Source | None: ...
 
 
 def listed(names: Sequence[object], most: int = MOST) -> str:
@@ -131,6 +144,50 @@ def shorten(text: str, most: int = 60) -> str:
 def location(source: Source) -> str:
     """A line of code with its path, as editors and terminals link it."""
     return f"{path(source.file, source.line)}: {source.text.strip()}"
+
+
+def short(source: Source) -> str:
+    """The name of the file and the line, for where the path stands too."""
+    return place(source.file, source.line)
+
+
+def places(findings: Iterable[Placed]) -> Where:
+    """How a report names the place of each finding: shortly, but by the path where two files have one name."""
+    files: dict[str, set[str]] = {}
+    for file in (one.source.file for one in findings if one.source is not None):
+        files.setdefault(os.path.basename(file), set()).add(file)
+    twice = {file for same in files.values() if len(same) > 1 for file in same}
+    return lambda source: (path if source.file in twice else place)(source.file, source.line)
+
+
+def placed(headline: str, source: Source | None, where: Where = short) -> str:
+    """A headline with the place of its line: after the code that it quotes from the line, or else after what happened.
+
+    >>> placed("`h.detach()` cuts 'k' off from 'h'", Source("train.py", 3, "k = h.detach()"))
+    "`h.detach()` at train.py:3 cuts 'k' off from 'h'"
+    >>> placed("NaN is written into 'w' at `opt.step()`, from NaN", Source("train.py", 3, "opt.step()"))
+    "NaN is written into 'w' at `opt.step()` (train.py:3), from NaN"
+    >>> placed("NaN is born at 'y': 0/0", Source("train.py", 3, "y = a / b"))
+    "NaN is born at 'y' (train.py:3): 0/0"
+    """
+    if source is None or short(source) in headline:
+        return headline
+    end = mid_sentence(headline) or len(headline)
+    quoted = (code for code in CODE.finditer(headline, 0, end) if _is_quoted(code[0][1:-1], source.statement))
+    first, last = next((code.span() for code in quoted), (end, end))
+    return headline[:last] + (f" ({where(source)})" if first else f" at {where(source)}") + headline[last:]
+
+
+def _is_quoted(code: str, statement: str) -> bool:
+    # Is it a part of the statement, however that is spaced?
+    spaced = r"\s*".join(map(re.escape, "".join(code.split())))
+    return bool(code.strip()) and re.search(rf"(?<!\w){spaced}(?!\w)", statement) is not None
+
+
+def mid_sentence(headline: str) -> int | None:
+    """Where the reason begins that a headline gives after a colon, if it gives one."""
+    end = CODE.sub(lambda code: "`" * len(code[0]), headline).find(": ")
+    return end if end >= 0 else None
 
 
 def uncommented(source: Source) -> str:

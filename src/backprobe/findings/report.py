@@ -5,97 +5,25 @@ A report prints as a numbered list, each finding with the file and line of its c
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, NoReturn, TypeVar
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
-from backprobe.errors import UnknownAttribute, indented, labelled
-from backprobe.findings.phrasing import shorten
+from backprobe.errors import UnknownAttribute, indented
+from backprobe.findings.finding import Finding, plain
+from backprobe.findings.phrasing import places
+from backprobe.findings.sarif import sarif
 from backprobe.findings.wrapping import fitted
-from backprobe.markup import Html, Printed, element, facts, joined, numbered, shown
-from backprobe.record.brief import path, place
-from backprobe.record.source import Source
+from backprobe.markup import Printed, element, joined, numbered, shown
 
 T = TypeVar("T")
 FEW, WHOLE = 5, 2
 """The causes that a printed report shows in full: all of so many, and of more the first, so that it fits a screen."""
 LINE = 78
 """The characters of a cause that is shown in one line."""
-CODE = re.compile("`[^`]*`")
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
-
-
-@dataclass(frozen=True, repr=False)
-class Finding:
-    """One thing that was found: what it is, where, what was seen that shows it, and what would change it.
-
-    ``kind`` is a word of the answer that it belongs to (``detach``, ``born``, ``wrong_derivative``), for programs
-    that read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
-    ``source`` the user's line that caused it, None where no line did. ``facts`` are what was seen, a sentence
-    each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
-    ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
-    are the parts of the headline that come from the recording, by what they are. ``cause`` is the headline of the
-    finding beneath which this one is printed, because it follows from that. ``lost`` are the names of the parameters
-    that have no gradient because of it, and ``consequence`` is what follows from it in a few words, which are printed
-    behind the headline. ``lines`` are the lines of the entries in
-    ``chain``, one for each, None where an entry has none; they are there in reports on a recording.
-
-    >>> import torch, backprobe as bp
-    >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
-    >>> finding.kind, finding.name, finding.chain
-    ('detach', 'return', ('x', 'return'))
-    """
-
-    kind: str
-    name: str
-    headline: str
-    source: Source | None = None
-    facts: tuple[str, ...] = ()
-    chain: tuple[str, ...] = ()
-    remedy: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    cause: str = ""
-    lost: tuple[str, ...] = ()
-    consequence: str = ""
-    lines: tuple[Source | None, ...] = field(default=(), repr=False, compare=False)
-
-    level: ClassVar[str] = "warning"
-    """How grave it is, as SARIF says it."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The finding as plain data for ``json.dumps``: its fields by name, ``source`` as file, line and text."""
-        return {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.compare}
-
-    def __repr__(self) -> str:
-        where = "" if self.source is None else f" ({place(self.source.file, self.source.line)})"
-        return f"<Finding {self.kind}: {self.headline}{where}>"
-
-    def __str__(self) -> str:
-        return fitted(self._text())
-
-    def _text(self) -> str:
-        return "\n".join([self.title, *labelled(self._parts())])
-
-    def _repr_html_(self) -> str:
-        return shown(self._html())
-
-    def _html(self) -> Html:
-        return facts(self.title, self._parts())
-
-    @property
-    def title(self) -> str:
-        """The headline with the consequence: what is printed first of a finding."""
-        sign = ";" if ": " in CODE.sub("", self.headline) else ":"
-        return f"{self.headline}{sign} {self.consequence}" if self.consequence else self.headline
-
-    def _parts(self) -> list[tuple[str, str]]:
-        # What is said of it, each with its label.
-        source = self.source
-        line = "" if source is None else f"{path(source.file, source.line)}\n  {source.text.strip()}"
-        seen = [("seen", fact) for fact in self.facts]
-        return [("at", line), ("path", " -> ".join(self.chain)), *seen, ("next", self.remedy)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,6 +67,25 @@ class Report(Printed):
             "findings": [one.to_dict() for one in self.findings], "notes": list(self.notes),
         }  # fmt: skip
 
+    def to_sarif(
+        self, program: str | os.PathLike[str] = ".", *, root: str | os.PathLike[str] | None = None, verb: str = "",
+        ran: bool = True,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The findings in SARIF 2.1.0, for ``json.dump``: GitHub and editors show each at its line.
+
+        - ``program`` is the file or folder that the report is about, where findings without a line are shown.
+        - ``root`` is the folder that names of files begin at, by default the current one.
+        - ``verb`` is named in the description of each kind of finding.
+        - ``ran`` says whether the program came to its end.
+
+        >>> import torch, backprobe as bp
+        >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x")
+        >>> [one["ruleId"] for one in report.to_sarif()["runs"][0]["results"]]
+        ['detach']
+        """
+        folder = Path.cwd() if root is None else Path(root).absolute()
+        return sarif(self.findings, self.notes, folder, os.fspath(program), verb=verb, ran=ran)
+
     @property
     def data(self) -> NoReturn:
         """An old name: ``to_dict()`` has taken its place."""
@@ -152,7 +99,7 @@ class Report(Printed):
         Traceback (most recent call last):
             ...
         AssertionError: 'x' has no gradient (not_connected): no path leads from it to the output
-          `x.detach()` cuts 'return' off from 'x'
+          `x.detach()` at ... cuts 'return' off from 'x'
         ...
 
         With ``strict`` also if not everything could be judged, where ``complete`` is False.
@@ -173,8 +120,9 @@ class Report(Printed):
         return f"<{type(self).__name__}: {self.heading}{found}>"
 
     def _repr_html_(self) -> str:
+        where = places(self.findings)
         found = numbered([
-            joined([root._html(), numbered([each._html() for each in beneath])])
+            joined([root._html(where), numbered([each._html(where) for each in beneath])])
             for root, beneath in arranged(self.findings)
         ])  # fmt: skip
         notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
@@ -186,15 +134,15 @@ def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str], wh
 
     With ``whole``, of more than ``FEW`` so many are shown in full, and the others in a line each.
     """
-    found, roots = [], arranged(findings)
+    found, roots, where = [], arranged(findings), places(findings)
     whole = len(roots) if whole is None or len(roots) <= FEW else whole
     for number, (root, beneath) in enumerate(roots[:whole], 1):
         mark = f"  {number}. " if len(roots) > 1 else "  "
-        found.append(mark + indented(root._text(), len(mark)))
-        found += [" " * len(mark) + "- " + indented(each._text(), len(mark) + 2) for each in beneath]
+        found.append(mark + indented(root._text(where), len(mark)))
+        found += [" " * len(mark) + "- " + indented(each._text(where), len(mark) + 2) for each in beneath]
     for number, (root, _) in enumerate(roots[whole:], whole + 1):
-        where = "" if root.source is None else f"{place(root.source.file, root.source.line)}: "
-        found.append("  " + shorten(f"{number}. {where}{root.title}", LINE))
+        line = "" if root.source is None else f"{where(root.source)}: "  # first, since the end may be cut off
+        found.append("  " + root._shortened(f"{number}. {line}", LINE))
     if whole < len(roots):
         found.append(REST.format(first=whole + 1, last=len(roots)))
     return "\n".join([heading, *found, *(f"  note: {note}" for note in notes)])
@@ -214,30 +162,12 @@ def arranged(findings: Sequence[Finding]) -> list[tuple[Finding, list[Finding]]]
     return [(findings[at], beneath) for at, beneath in found.items()]
 
 
-def plain(value: Any) -> Any:
-    """A value as dicts and lists, with words for what JSON has no number for.
-
-    >>> plain({"steps": (1, 2), "error": math.inf})
-    {'steps': [1, 2], 'error': 'infinite'}
-    """
-    if isinstance(value, Source):
-        return {"file": value.file, "line": value.line, "text": value.text}
-    if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, complex):
-        return {"real": plain(value.real), "imag": plain(value.imag)}
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
-    return value
-
-
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
     """Items in groups that have one key, in the order of the first of each."""
     groups: dict[object, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.values())
+
+
+__all__ = ["Finding", "Report", "arranged", "grouped", "in_lines", "plain"]

@@ -5,10 +5,12 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from backprobe.findings.report import Report
+from backprobe.findings.finding import Finding
 from backprobe.record.source import Source
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -16,31 +18,34 @@ ROOT = "%SRCROOT%"
 """Stands for the folder that relative addresses begin at."""
 
 
-def sarif(report: Report, verb: str, version: str, root: Path, program: str, *, ran: bool = True) -> dict[str, Any]:
+def sarif(
+    findings: Sequence[Finding], notes: Sequence[str], root: Path, program: str, *, verb: str = "", ran: bool = True
+) -> dict[str, Any]:
     """A report as the log of one run, whose files are relative to ``root`` where they lie in it.
 
     A finding without a line is shown at ``program``, the file or folder that the report is about, so that viewers have
     a place for it. ``ran`` says whether the program came to its end.
     """
-    causes = {one.headline: one.source for one in report if not one.cause}
+    causes = {one.headline: one.source for one in findings if not one.cause}
     results = []
-    for one in report:
-        words = [one.title, *(f"{label}: {said}" for label, said in one._parts()[2:] if said)]
+    for one in findings:
+        words = [one._title(None), *(f"{label}: {said}" for label, said in one._parts()[2:] if said)]
         way = [(line, f"the path comes by {name!r}") for name, line in zip(one.chain, one.lines, strict=False)]
         way.append((causes.get(one.cause), f"it follows from this: {one.cause}"))
         results.append({
             "ruleId": one.kind, "level": "note" if one.cause in causes else one.level,
             "message": {"text": "\n".join(words)}, "locations": [_place(one.source, root, program)],
             "relatedLocations": [
-                {**_place(line, root, program), "message": {"text": said}} for line, said in way if line is not None
+                {**_place(line, root, program), "message": {"text": text}} for line, text in way if line is not None
             ],
         })  # fmt: skip
-    kinds = dict.fromkeys(one.kind for one in report)
-    rules = [{"id": kind, "shortDescription": {"text": f"{verb}: {kind.replace('_', ' ')}"}} for kind in kinds]
-    notes = [{"level": "note", "message": {"text": note}} for note in report.notes]
+    kinds = dict.fromkeys(one.kind for one in findings)
+    about = f"{verb}: " if verb else ""
+    rules = [{"id": kind, "shortDescription": {"text": about + kind.replace("_", " ")}} for kind in kinds]
+    said = [{"level": "note", "message": {"text": note}} for note in notes]
     run = {
-        "tool": {"driver": {"name": "backprobe", "version": version, "rules": rules}},
-        "invocations": [{"executionSuccessful": ran, "toolExecutionNotifications": notes}],
+        "tool": {"driver": {"name": "backprobe", "version": sys.modules["backprobe"].__version__, "rules": rules}},
+        "invocations": [{"executionSuccessful": ran, "toolExecutionNotifications": said}],
         "originalUriBaseIds": {ROOT: {"uri": _folder(root)}}, "results": results,
     }  # fmt: skip
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -17,18 +18,21 @@ from backprobe.errors import BadOption, NoBackend
 from backprobe.guard import text
 from backprobe.guard.allowed import Allowed
 from backprobe.guard.block_guard import BlockGuard
+from backprobe.guard.capture import Capture, captures_of, check_path
 from backprobe.guard.gradient_guard import GradientGuard
 from backprobe.guard.model_guard import ModelGuard
 from backprobe.markup import facts, shown
 from backprobe.probe.probe_class import users_frame
 from backprobe.probe.request import name_of, refuse_class
-from backprobe.record.brief import kind
+from backprobe.record.brief import cut, kind, written
 from backprobe.record.containers import leaves
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 
 
-def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> Guard:
+def guard(
+    model: Any = None, *, allow: str | Sequence[str] = (), capture: str | os.PathLike[str] | None = None
+) -> Guard:  # fmt: skip
     """Raise ``NotFinite`` at the end of the forward call or ``backward()`` in which the first NaN or Inf arises.
 
     >>> import torch, backprobe as bp
@@ -53,9 +57,13 @@ def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> Guard:
     Without a model, the guard is about the variables of the block and of the functions that it calls, from one
     ``backward()`` to the next.
 
-    ``allow`` are patterns of names: outputs and parameters that are not looked at, and places where NaN or Inf may
-    begin. Gradients of a loss that a ``GradScaler`` has scaled do not raise while it can lower its scale: it skips that
-    step.
+    - ``model`` is the model that is guarded, in any framework.
+    - ``allow`` are patterns of names: outputs and parameters that are not looked at, and places where NaN or Inf may
+      begin.
+    - ``capture`` is a new folder, into which the first failing step is written: the batch, parameters, buffers and
+      random states as they were before the forward, and the recording. ``bp.replay`` runs it again. It takes a model.
+
+    Gradients of a loss that a ``GradScaler`` has scaled do not raise while it can lower its scale: it skips that step.
 
     In TensorFlow gradients are those that tapes of the program give, eagerly, and the model is one of Keras. A guard
     sees nothing of what is compiled, and warns of that when it ends.
@@ -66,14 +74,18 @@ def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> Guard:
 
     Raises BadOption, NoBackend and Unsupported where it begins, and NotFinite in the block.
     """
-    return Guard(model, Allowed(allow))
+    if capture is not None:
+        spelled = repr(os.fspath(capture)) if isinstance(capture, str | os.PathLike) else cut(written(capture))
+        asked = f"bp.guard({'' if model is None else f'{name_of(model)}, '}capture={spelled})"
+        check_path(capture, asked, "bp.guard(model, capture='bad-step')")
+    return Guard(model, Allowed(allow), capture)
 
 
 class Guard:
     """The guard of a model or a block that ``bp.guard`` gives, to be entered with ``with``."""
 
-    def __init__(self, model: Any, allowed: Allowed) -> None:
-        self.model, self.allowed = model, allowed
+    def __init__(self, model: Any, allowed: Allowed, capture: str | os.PathLike[str] | None = None) -> None:
+        self.model, self.allowed, self.capture = model, allowed, capture
         self.open: list[tuple[AbstractContextManager[object], FrameType, Backend | None]] = []
 
     def __repr__(self) -> str:
@@ -124,13 +136,28 @@ class Guard:
                 found=kind(self.model), next="with bp.guard(): around what calls it",
             )  # fmt: skip
         guards = backend.guards or refuse(backend, "guards", asked)
-        return guards.listening(self.model, ModelGuard(self.model, backend, self.allowed).listener())
+        guard = ModelGuard(self.model, backend, self.allowed, self._capture(backend))
+        return guards.listening(self.model, guard.listener())
+
+    def _capture(self, backend: Backend) -> Capture | None:
+        if self.capture is None:
+            return None
+        model = "" if self.model is None else f"{name_of(self.model)}, "
+        captures = captures_of(backend, f"with bp.guard({model}capture={written(self.capture)}):")
+        return Capture(self.capture, self.model, captures)
 
     def _around_block(self, frame: FrameType, backend: Backend) -> AbstractContextManager[object]:
         asked = "with bp.guard():"
         guards = backend.guards or refuse(backend, "guards", asked)
         if guards.blocks is None and guards.functions is not None:
-            return guards.functions(GradientGuard(backend, self.allowed).listener())
+            guard = GradientGuard(backend, self.allowed, self._capture(backend))
+            return guards.functions(guard.listener())
+        if self.capture is not None:
+            raise BadOption(
+                "capture= takes a model", asked=f"with bp.guard(capture={written(self.capture)}):",
+                why="a step is written as the calls of a model, which another process can make again",
+                next=f"with bp.guard(model, capture={written(self.capture)}):",
+            )  # fmt: skip
         blocks = guards.blocks or refuse(backend, "block_guards", asked)
         return BlockGuard(backend, blocks(), self.allowed, frame)
 

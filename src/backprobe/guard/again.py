@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from backprobe.backends.facts import Options
-from backprobe.backends.guards import NotTheSame, Repeatable
+from backprobe.backends.guards import NotTheSame, Repeatable, again
+from backprobe.backends.protocol import Backend
 from backprobe.findings.report import Report
 from backprobe.record.entries import Record
 from backprobe.record.reasons import Reason
@@ -21,19 +23,26 @@ class Anything:
         return
 
 
-def explained(failed: Repeatable, record: Callable[[], Record]) -> Report | Reason:
-    """What is known of what is run again, or why it is not. Whatever that raises, the program is not to see."""
+class Explained(NamedTuple):
+    """What is known of a call that was made again, or why it was not; and the recording of it."""
+
+    known: Report | Reason
+    record: Record | None = None
+
+
+def explained(backend: Backend, failed: Repeatable, record: Callable[[], Record]) -> Explained:
+    """What is known of what is run again. Whatever that raises, the program is not to see."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
     why = failed.why_not_again()
     if why is not None:
-        return why
+        return Explained(why)
     try:
-        with failed.restored():
-            found = record()
-        report = explain_nonfinite(found)
+        with again(backend, failed):
+            made = record()
+        report = explain_nonfinite(made)
     except NotTheSame as found:
-        return found.why
+        return Explained(found.why)
     except Exception as error:  # noqa: BLE001  what is raised is NotFinite, with or without a reason
-        return Reason("repeat_raised", {"error": type(error).__name__})
-    return Reason("repeat_finite") if report.ok else report
+        return Explained(Reason("repeat_raised", {"error": type(error).__name__}))
+    return Explained(Reason("repeat_finite") if report.ok else report, made)

@@ -9,6 +9,7 @@ from backprobe.findings.report import Report
 from backprobe.guard import text
 from backprobe.guard.again import NONFINITE, Anything, explained
 from backprobe.guard.allowed import Allowed
+from backprobe.guard.capture import Capture
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
@@ -21,18 +22,26 @@ class _Run(Anything, FunctionRun):
 class GradientGuard:
     """What hears of gradients, and raises ``NotFinite``."""
 
-    def __init__(self, backend: Backend, allowed: Allowed) -> None:
-        self.backend, self.allowed = backend, allowed
+    def __init__(self, backend: Backend, allowed: Allowed, capture: Capture | None = None) -> None:
+        self.backend, self.allowed, self.capture = backend, allowed, capture
 
     def listener(self) -> GuardListener:
-        return GuardListener(lambda name: not self.allowed.has(name), gradient=self.gradient)
+        captures = self.capture is not None
+        return GuardListener(lambda name: not self.allowed.has(name), gradient=self.gradient, captures=captures)
 
     def gradient(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
         """A gradient that the program has asked for, or the value that it is of, is not finite."""
-        known = explained(asked, lambda: _recorded(self.backend, asked))
-        report = known if isinstance(known, Report) else text.unexplained_gradient(asked, bad, is_value, known)
+        report, record = self.known(asked, bad, is_value)
         if not self.allowed.has_all(report, ""):
-            raise NotFinite(text.in_gradient(asked, bad, is_value), report)
+            error = NotFinite(text.in_gradient(asked, bad, is_value), report)
+            raise error if self.capture is None else self.capture.written(error, [asked], record, not is_value)
+
+    def known(self, asked: GuardedGradient, bad: Found, is_value: bool) -> tuple[Report, Record | None]:
+        """What is found where the gradient is taken again, and the recording of that."""
+        known, record = explained(self.backend, asked, lambda: _recorded(self.backend, asked))
+        if isinstance(known, Report):
+            return known, record
+        return text.unexplained_gradient(asked, bad, is_value, known), record
 
 
 def _recorded(backend: Backend, asked: GuardedGradient) -> Record:

@@ -12,14 +12,16 @@ from backprobe.backends.protocol import Backend
 from backprobe.errors import NotFinite
 from backprobe.findings.report import Report
 from backprobe.guard import text
-from backprobe.guard.again import NONFINITE, Anything, explained
+from backprobe.guard.again import NONFINITE, Anything, Explained, explained
 from backprobe.guard.allowed import Allowed
+from backprobe.guard.capture import Capture
 from backprobe.guard.gradient_guard import GradientGuard
 from backprobe.probe.block import ModelBlock
 from backprobe.probe.model import ModelRun
 from backprobe.probe.request import Request
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.nonfinite import Finiteness
+from backprobe.record.reasons import Reason
 
 
 class _Block(Anything, ModelBlock):
@@ -33,34 +35,61 @@ class _Run(Anything, ModelRun):
 class ModelGuard:
     """What hears of calls and passes, and raises ``NotFinite``."""
 
-    def __init__(self, model: Any, backend: Backend, allowed: Allowed) -> None:
-        self.model, self.backend, self.allowed = model, backend, allowed
+    def __init__(self, model: Any, backend: Backend, allowed: Allowed, capture: Capture | None = None) -> None:
+        self.model, self.backend, self.allowed, self.capture = model, backend, allowed, capture
+        self.records = capture is not None  # also where no recording is needed to say what has happened
 
     def listener(self) -> GuardListener:
-        gradient = GradientGuard(self.backend, self.allowed).gradient
-        return GuardListener(lambda name: not self.allowed.has(name), self.called, self.differentiated, gradient)
+        gradient = GradientGuard(self.backend, self.allowed, self.capture).gradient
+        captures = self.capture is not None
+        return GuardListener(
+            lambda name: not self.allowed.has(name), self.called, self.differentiated, gradient, captures
+        )
 
     def called(self, call: GuardedCall, bad: Found) -> None:
         """A call has returned NaN or Inf."""
-        asked = text.call_of(call)
-        known = explained(call, lambda: _forward(self.backend, call))
-        report = known if isinstance(known, Report) else text.unexplained_call(call, bad, known)
+        report, record = self.known_of_call(call, bad)
         if not self.allowed.has_all(report, call.path):
-            raise NotFinite(text.in_forward(asked, bad), report)
+            error = NotFinite(text.in_forward(text.call_of(call), bad), report)
+            raise error if self.capture is None else self.capture.written(error, [call], record, False)
+
+    def known_of_call(self, call: GuardedCall, bad: Found) -> tuple[Report, Record | None]:
+        """What is found where a call is made again, and the recording of that."""
+        known, record = explained(self.backend, call, lambda: _forward(self.backend, call))
+        return known if isinstance(known, Report) else text.unexplained_call(call, bad, known), record
 
     def differentiated(self, calls: Sequence[PassedCall], bad: Found) -> None:
         """A pass has left NaN or Inf in gradients. What comes to an output of a call was not made by that call."""
-        reports = [self._of_pass(call, bad) for call in calls]
-        report = next((one for one in reports if one.of_kind("born", "born_backward")), reports[0])
+        report, record = self.known_of_pass(calls, bad)
         if not self.allowed.has_all(report, calls[0].path):
-            raise NotFinite(text.in_backward(calls[0], bad), report)
+            error = NotFinite(text.in_backward(calls[0], bad), report)
+            raise error if self.capture is None else self.capture.written(error, calls[::-1], record, True)
 
-    def _of_pass(self, call: PassedCall, bad: Found) -> Report:
+    def known_of_pass(self, calls: Sequence[PassedCall], bad: Found) -> tuple[Report, Record | None]:
+        """What is found where the calls of a pass are made again and differentiated, the last call first."""
+        reports = [self._of_pass(call, bad) for call in calls]
+        return next((one for one in reports if one[0].of_kind("born", "born_backward")), reports[0])
+
+    def _of_pass(self, call: PassedCall, bad: Found) -> tuple[Report, Record | None]:
         came = call.arrived()
-        if came:
-            return text.came_in(call, came)
-        known = explained(call, lambda: _backward(self.backend, call))
-        return known if isinstance(known, Report) else text.unexplained_pass(call, bad, known)
+        known, record = self._without(call, came) if came else (None, None)
+        if came and not isinstance(known, Report):
+            if self.records:
+                _, record = explained(self.backend, call, lambda: _backward(self.backend, call))
+            return text.came_in(call, came), record
+        if known is None:
+            known, record = explained(self.backend, call, lambda: _backward(self.backend, call))
+        return known if isinstance(known, Report) else text.unexplained_pass(call, bad, known), record
+
+    def _without(self, call: PassedCall, came: Found) -> Explained:
+        # An output that others are computed from gets what their backward brings: is it born without what came to it?
+        if len(came) == len(call.gradients):
+            return Explained(Reason("repeat_finite"))
+        call.without = came
+        try:
+            return explained(self.backend, call, lambda: _backward(self.backend, call))
+        finally:
+            call.without = ()
 
 
 def _forward(backend: Backend, call: GuardedCall) -> Record:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 
 from backprobe.backends.guards import Found, GuardedCall, GuardedGradient
@@ -109,3 +110,19 @@ def unexplained_gradient(asked: GuardedGradient, found: Found, is_value: bool, w
 def _unknown(call: str, next: str, name: str, headline: str, facts: tuple[str, ...]) -> Report:
     finding = Finding("unknown", name, headline, None, facts, (), next)
     return Report(f"NaN or Inf, and where it began in {call} is not known", (finding,))
+
+
+def captured(path: object, left_out: Sequence[str], needed: Sequence[str], function: str = "") -> str:
+    """A step was written, but for this; of a gradient, with the name of the function."""
+    without = f"; left out: {'; '.join(left_out)}" if left_out else ""
+    if needed and not function:
+        return f"The step is in {path}, and cannot be run again{without}"
+    models = " --model model.py:make_model" if needed else ""  # a model of Equinox or Flax is given anew
+    command = f"backprobe replay {shlex.quote(str(path))} model.py:{function or 'make_model'}{models}"
+    return f"The step is in {path}{without}. Run it again: {command}"
+
+
+def not_captured(path: object, failure: Exception, is_full: bool) -> str:
+    """A step could not be written."""
+    why = "no room on the disk" if is_full else f"{type(failure).__name__}: {failure}"
+    return f"bp.guard could not write the step to {path}: {why}. Nothing of it is there."

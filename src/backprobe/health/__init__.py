@@ -7,16 +7,21 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
+from backprobe.record.limits import Limit
+from backprobe.record.options import EXPERIMENTS, check_options
 from backprobe.recording import Recording, refuse_several
 
+RUNS = 2
+"""At most so many more runs of a program."""
 
-def health(recording: Recording) -> Report:
+
+def health(recording: Recording, *, experiments: bool = True, seconds: float = 30.0) -> Report:
     """Check a recording for missing and zero gradients, dead and saturated units, vanishing, exploding and underflow.
 
-    Kinds of findings: ``missing``, ``never_called``, ``dead``, ``saturated``, ``zero_gradient``, ``zero_derivative``,
-    ``vanishing``, ``exploding``, ``underflow``. Each states its threshold and where that comes from. Gradients are
-    compared with those of neighbouring layers, by their root mean square. Where the loss was scaled by an unknown
-    number, as ``GradScaler`` may do, magnitudes are not checked, and a note says so.
+    Kinds of findings: ``missing``, ``never_called``, ``dead``, ``dead_units``, ``saturated``, ``zero_gradient``,
+    ``zero_derivative``, ``vanishing``, ``exploding``, ``large_gradients``, ``underflow``. Each states its threshold and
+    where that comes from. A recording is judged as a run of one step is, with the words of ``run.alerts``. Where the
+    loss was scaled by an unknown number, as ``GradScaler`` may do, magnitudes are not checked, and a note says so.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -24,21 +29,31 @@ def health(recording: Recording) -> Report:
     tensor([-100., -100.])
     >>> report = bp.health(bp.probe(model, of=lambda y: y.sum())(torch.randn(8, 4)))
     >>> report.findings[0].headline
-    "8 of 8 units of '1' are dead"
+    "'1' is dead: a share of 1 of what it returns is 0"
 
-    No framework is needed: a recording loaded as NumPy arrays gives the same report. Raises BadOption for anything
-    but a recording.
+    A function or model that was probed in this process runs once or twice more, as for ``bp.explain``, to look for
+    gradients that are there and useless (docs/useless.md); its state is put back.
+
+    - ``recording`` is that of a probe, or one that was loaded: as NumPy arrays it needs no framework.
+    - ``experiments``: may the program run again?
+    - ``seconds``: not where the recorded run took longer than this.
+
+    Raises BadOption for anything but a recording.
     """
     if not isinstance(recording, Recording):
         raise BadOption(
             f"health takes a recording, not {kind(recording)}", asked=f"bp.health({written(recording)})",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
+    check_options({"experiments": experiments, "seconds": seconds, "runs": RUNS}, EXPERIMENTS)
     refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
     from backprobe.health import depth, missing, precision, units, useless, zeros  # which import NumPy
     from backprobe.health.record_arrays import RecordArrays
 
-    arrays = RecordArrays(recording.record, load_arrays(recording.record.backend))
+    record = recording.record
+    if recording._rerun is not None and experiments:
+        record = recording._rerun.observed(record, Limit(seconds, RUNS))
+    arrays = RecordArrays(record, load_arrays(record.backend))
     found = [finding for check in (missing, useless, units, zeros, depth, precision) for finding in check.check(arrays)]
     values, grads = (sum(each is not None for each in kept) for kept in (arrays.values, arrays.grads))
     nothing = "no other problems found" if arrays.not_finite else "no problems found"

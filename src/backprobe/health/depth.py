@@ -1,14 +1,13 @@
 """Vanishing and exploding gradients: how the size of gradients changes from layer to layer.
 
-Layers are the outputs of modules, of one shape, whose names differ in one number alone: ``h.0``, ``h.1``; or the
-bindings of one line of a loop, ``u#0``, ``u#1``; each must be computed from the one before. Or they are the steps of a
-loop that is one operation, such as ``scan``. Ratios do not depend on the scale of the loss; thresholds on
-magnitudes are used only where that is known.
+Layers are the outputs of modules whose names differ in one number alone: ``h.0``, ``h.1``; or the bindings of one line
+of a loop, of one shape, ``u#0``, ``u#1``; each must be computed from the one before. Or they are the steps of a
+loop that is one operation, such as ``scan``. What vanishing and exploding mean is in ``rules``: ratios, which
+do not depend on the scale of the loss; a threshold on magnitudes is used only where that is known.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,28 +20,20 @@ from backprobe.findings.report import Finding
 from backprobe.health.record_arrays import MOST, NUMBER, RETURNED, RecordArrays, rms
 from backprobe.record.graph import Graph
 from backprobe.record.names import split
+from backprobe.rules.depth import FEWEST, MEND, ORDER, along, said
+from backprobe.rules.rule import RULES
 
-FEWEST = 4  # layers
-RATIO = math.sqrt(10)  # of rms: a variance ratio of 10
-SMALL, LARGE, HUGE = 1e-7, 1e4, 1e8
-BY_RATIO = "compared with neighbours: the variance changes more than 10-fold from layer to layer, in most of them"
-BY_SMALL = "vanishing means: mean |gradient| < 1e-7 (SageMaker Debugger), and falling from the output to the input"
-BY_LARGE = "exploding means: rms > 1e4 (TorchLens)"
-BY_HUGE = "exploding means: rms > 1e8, where a step against it is lost in float32, or loses what was there"
-NOT_LARGE = (
-    "only the ratio is large: the gradient is below 1 everywhere, as with a loss at each depth whose weight shrinks"
-)
-VANISHING = "normalisation, residual connections, or an initialisation that preserves the variance"
-EXPLODING = "gradient clipping by norm, a smaller initialisation, or a lower learning rate"
+LARGE, HUGE = RULES["large_gradients"].threshold, 1e8
+REMEDY = "gradient clipping by norm, a smaller initialisation, or a lower learning rate"
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Check each series of layers, and the values by themselves."""
-    said: list[tuple[str, list[Layer]]] = []
+    before: list[tuple[str, list[Layer]]] = []
     for layers in sorted((*_series(arrays), *_loops(arrays)), key=len, reverse=True):
         finding = _along(arrays, layers)
-        if finding is not None and not any(_is_part(arrays, layers, of) for kind, of in said if kind == finding.kind):
-            said.append((finding.kind, layers))
+        if finding is not None and not any(_is_part(arrays, layers, of) for kind, of in before if kind == finding.kind):
+            before.append((finding.kind, layers))
             yield finding
     if arrays.scale:
         yield from _large(arrays, abs(arrays.scale))
@@ -77,16 +68,16 @@ def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
             leaves[entry.name] = size
         elif size > HUGE:
             others[entry.name] = size
-    found, means = (leaves, BY_LARGE) if leaves else (others, BY_HUGE)
+    found = leaves or others
     if found:
         worst = max(found, key=found.__getitem__)
-        headline = f"the gradients of {quoted(list(found), MOST)} explode: rms {found[worst]:.3g} at {worst!r}"
+        headline = f"the gradients of {quoted(list(found), MOST)} are large: rms {found[worst]:.3g} at {worst!r}"
         source = arrays.entries[arrays.graph.positions[worst]].source if found is others else None
-        yield Finding("exploding", worst, headline, source, (means,), (), EXPLODING)
+        yield Finding("large_gradients", worst, headline, source, (RULES["large_gradients"].means,), (), REMEDY)
 
 
 def _series(arrays: RecordArrays) -> list[list[Layer]]:
-    # The values of one shape whose names differ in one number, each computed from the one before; no parameters.
+    # The values whose names differ in one number, each computed from the one before; no parameters.
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in arrays.record.names.items():
         if split(full)[1] is None or arrays.grads[at] is None or arrays.begins(at):
@@ -96,7 +87,7 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
             is_count = full[: number.start()].endswith("#")
             if not is_count and not RETURNED.search(full):
                 continue
-            alike = entry.shape, is_count and (None if entry.source is None else entry.source.line)
+            alike = (entry.shape, entry.source and entry.source.line) if is_count else None
             key = f"{full[: number.start()]}*{full[number.end() :]}"
             found.setdefault((key, alike), {})[int(number[0])] = at
     series = list[list[int]]()
@@ -156,34 +147,17 @@ def _is_carried(left: Any, given: Any) -> bool:
 
 def _along(arrays: RecordArrays, series: Sequence[Layer]) -> Finding | None:
     # How the gradient changes from the last layer of a series to its first.
-    known = [(layer, size) for layer in series if (size := rms(layer.gradient))]  # zeros.py reports those that are 0
+    sizes = [(layer, float(numpy.linalg.norm(layer.gradient))) for layer in series]
+    known = [(layer, norm) for layer, norm in sizes if norm]  # zeros.py reports those that are 0
     if len(known) < FEWEST:
         return None
-    layers, sizes = [layer for layer, _ in known], [size for _, size in known]
-    change = _change(layers[0].gradient, layers[-1].gradient, sizes, abs(arrays.scale or 0.0))
-    if change is None:
+    layers, norms = [layer for layer, _ in known], numpy.array([[norm] for _, norm in known])
+    ratio, vanished, exploded = (one.item() for one in along(norms))
+    is_small = rms(layers[0].gradient) < abs(arrays.scale or 0.0)
+    if not vanished and (not exploded or is_small):  # below 1 everywhere, as with losses at each depth
         return None
-    kind, facts = change
-    first, last = layers[0], layers[-1]
-    size_of_ends = f"rms of the gradient: {sizes[0]:.3g} at {first.name!r}, {sizes[-1]:.3g} at {last.name!r}"
-    verb = "vanishes" if kind == "vanishing" else "explodes"
-    what = "layers" if first.at != last.at else "steps"
-    headline = f"the gradient {verb} over {len(layers)} {what}, from {last.name!r} to {first.name!r}"
-    entry, remedy = arrays.entries[first.at], VANISHING if kind == "vanishing" else EXPLODING
-    return Finding(kind, entry.name, headline, entry.source, (*facts, size_of_ends), (), remedy)
-
-
-def _change(first: Any, last: Any, sizes: Sequence[float], scale: float) -> tuple[str, Sequence[str]] | None:
-    # What becomes of gradients of these sizes from the last layer to the first, and what that means.
-    steps = [before / after for before, after in pairwise(sizes)]
-    fall, growth = (sum(step < 1 / RATIO for step in steps), sum(step > RATIO for step in steps))
-    smallest, largest = float(numpy.abs(first).mean()), float(numpy.abs(last).mean())
-    if fall > len(steps) / 2 and sizes[0] * RATIO < sizes[-1]:
-        return "vanishing", [BY_RATIO]
-    if growth > len(steps) / 2 and sizes[0] > RATIO * sizes[-1]:
-        return "exploding", [BY_RATIO, *([NOT_LARGE] if scale and sizes[0] / scale < 1 else [])]
-    if scale and smallest / scale < SMALL <= largest / scale and sizes[0] * RATIO < sizes[-1]:
-        return "vanishing", [BY_SMALL]
-    if scale and sizes[0] / scale > LARGE and sizes[0] > RATIO * sizes[-1]:
-        return "exploding", [BY_LARGE]
-    return None
+    kind, ends = "vanishing" if vanished else "exploding", norms[[0, -1], 0].tolist()
+    first, last, entry = layers[0], layers[-1], arrays.entries[layers[0].at]
+    facts = [RULES[kind].means, ORDER.format(len(layers), first.name, last.name, *ends)]
+    headline = said(kind).format(name=entry.name, number=f"{ratio:.3g}")
+    return Finding(kind, entry.name, headline, entry.source, tuple(facts), (), MEND[kind])

@@ -9,9 +9,10 @@ import numpy
 
 from backprobe.findings.report import Finding
 from backprobe.health.record_arrays import RecordArrays
+from backprobe.rules.rule import RULES
+from backprobe.rules.units import IS_DEAD, OF_DEAD, dead
 
-HALF = 0.5
-DEAD = "dead means: a ReLU unit that is 0 for the whole batch, if more than half of the layer's units are"
+HALF = RULES["dead_units"].threshold
 OFF = "over {} rows their output is exactly 0, and so is {}"
 SATURATED = "saturated means: |input of tanh| > 9.5, where float32 rounds to ±1 (for sigmoid: twice that)"
 END_OF_TANH = 9.5
@@ -31,13 +32,16 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
             is_off = (rows == 0).all(axis=0)
             if trained:
                 is_off &= (rows.min() >= 0) & _are_still(arrays, at, trained)
-            dead, units = int(is_off.sum()), rows.shape[1]
-            if units > 1 and dead > HALF * units and _are_enough(value if before is None else before):
+            off_units, units = int(is_off.sum()), rows.shape[1]
+            if units > 1 and off_units > HALF * units and _are_enough(value if before is None else before):
                 derivative = f"the gradient of {arrays.names(trained)} for them" if trained else "their derivative"
-                facts = (DEAD, OFF.format(len(rows), derivative))
-                remedy = "a lower learning rate, an initial bias that is not negative, or leaky_relu"
-                headline = f"{dead} of {units} units of {entry.name!r} are dead"
-                yield Finding("dead", entry.name, headline, entry.source, facts, (), remedy)
+                off = OFF.format(len(rows), derivative)
+                share = float((value == 0).mean())
+                is_whole = bool(dead(*map(numpy.asarray, (share, value.min(), value.size))))
+                kind = "dead" if is_whole else "dead_units"
+                headline = IS_DEAD if is_whole else f"{off_units} of {units} units of {{name!r}} are dead"
+                said = headline.format(name=entry.name, number=f"{share:.3g}")
+                yield Finding(kind, entry.name, said, entry.source, (RULES[kind].means, off), (), OF_DEAD)
         elif before is not None and (end := _end(value, before, entry.dtype)):
             share = float((numpy.abs(before) > end).mean())
             if share > HALF:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backprobe.errors import installed
+from backprobe.record.renamed import renamed
 from backprobe.watch.sinks import Sink
 
 ALERTS = "alerts"
@@ -18,14 +19,15 @@ ALERTS = "alerts"
 class TensorBoardSink(Sink):
     """A chart for each name, a section for each field; alerts in the text tab.
 
-    ``into`` is a folder for an event file, by default ``tensorboard`` in the run's own, or a ``SummaryWriter`` of yours
+    ``folder`` is that of an event file, by default ``tensorboard`` in the run's own, or a ``SummaryWriter`` of yours
     (of ``torch.utils.tensorboard`` or ``tensorboardX``), which is not closed. Raises NotInstalled.
     """
 
-    def __init__(self, into: str | os.PathLike[str] | Any = None, **options: Any) -> None:
+    @renamed("TensorBoardSink(folder{})", {"into": "folder={}"})
+    def __init__(self, folder: str | os.PathLike[str] | Any = None, **options: Any) -> None:
         super().__init__(**options)
-        self.into = into
-        self.theirs = None if into is None or isinstance(into, str | os.PathLike) else into
+        self.folder = folder
+        self.theirs = None if folder is None or isinstance(folder, str | os.PathLike) else folder
         if self.theirs is None:
             asked = "TensorBoardSink(...)"
             events = installed("tensorboard.summary.writer.event_file_writer", extra="tensorboard", asked=asked)
@@ -33,7 +35,7 @@ class TensorBoardSink(Sink):
 
     def open(self, folder: Path) -> None:
         if self.theirs is None:
-            self.events = self._open(os.fspath(self.into if self.into is not None else folder / "tensorboard"))
+            self.events = self._open(os.fspath(self.folder if self.folder is not None else folder / "tensorboard"))
 
     def send(self, step: int, numbers: Mapping[str, float]) -> None:
         if self.theirs is not None:

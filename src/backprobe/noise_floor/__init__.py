@@ -41,16 +41,17 @@ def noise_floor(
     >>> bp.diff(a, b).ok, bp.diff(a, b, noise=floor).first.name
     (True, 'return')
 
-    ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``. The target runs once as
-    it is, and then ``runs`` times with each floating-point argument, and each parameter and buffer of a model that is
-    the target or an argument, moved by one unit in the last place, up or down. What a function takes from elsewhere
-    does not move. The floor of an entry is 4 times the largest difference to the first run, and up to 16 times that
-    where it has few elements; it is at least 2 eps of its dtype.
+    The target runs once as it is, and then ``runs`` times with each floating-point argument, and each parameter and
+    buffer of a model that is the target or an argument, moved by one unit in the last place, up or down. What a
+    function takes from elsewhere does not move. The floor of an entry is 4 times the largest difference to the first
+    run, and up to 16 times that where it has few elements; it is at least 2 eps of its dtype.
 
-    ``precision`` is that of what is to be compared with the reference, where it is a lower one: the target also runs as
-    often with arguments and parameters cast to it, ``"bfloat16"`` say.
+    - ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``.
+    - ``precision`` is that of what is to be compared with the reference, where it is a lower one: the target also runs
+      as often with arguments and parameters cast to it, ``"bfloat16"`` say.
+    - ``runs`` is how often the target runs with what was moved.
 
-    Models are copied, or in TensorFlow put back; all runs draw the same random numbers, and afterwards none is drawn.
+    All runs draw the same random numbers, and afterwards the program's state is as it was (docs/replay.md).
 
     Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved.
     """

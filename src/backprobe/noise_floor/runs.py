@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
 from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff.floor import NoiseFloor
 from backprobe.errors import BadOption
@@ -90,12 +91,13 @@ class Runs:
         self.asked, self.call = asked, Call(asked.target, args, kwargs)
         subject = f"bp.noise_floor({name_of(asked.target)})"
         self.variations = (backend.variations or refuse(backend, "variations", subject))()
+        self.replay = Replay(backend, asked.target, args, kwargs)
 
     def made(self, variation: Variation) -> Recording:
         """The recording of one run, that leaves everything as it was."""
         undo: list[Callable[[], None]] = []
         try:
-            with self.variations.same_numbers():
+            with self.replay.run():
                 call = varied_call(self.variations, self.call, variation, undo)
                 if not call.varied:
                     call = self._with_numbers(variation)

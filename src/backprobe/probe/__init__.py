@@ -58,7 +58,7 @@ def probe(
 
     A *function* is recorded whole: its arguments, every value that it or a function of yours that it calls binds to a
     name, and the gradient of its output with respect to each. ``select``, a pattern or a list of them, records only
-    those. If no floating argument requires a gradient, all of them are differentiated; ``wrt`` names some instead.
+    those. If no floating argument requires a gradient, all of them are differentiated, or those that ``wrt`` names.
 
     A *model* is recorded by what its modules return and by its parameters, or by ``select``: module paths and, after
     a colon, locals of their ``forward``. Nothing of it is altered.
@@ -78,11 +78,20 @@ def probe(
     >>> rec["u"].grad
     tensor(12.)
 
-    ``of`` is the path of what to differentiate in the return value, or a function of it; or the name of any value that
-    the probe knows, also with an index: ``of="h.3.attn:scores[..., 0, 5]"``. ``cotangent`` is the vector
-    of the vector-Jacobian product, shaped like the output, for one that is not a scalar. ``values="copy"`` copies
-    every value at once. ``create_graph`` lets gradients be differentiated again. ``strategy`` is one of ``edges``,
-    ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not show which it is.
+    - ``target`` is the function, model or graph; a block may have a model, or nothing.
+    - ``select`` is a pattern of the names to record, or several.
+    - ``of`` is the path of what to differentiate in the return value, or a function of it; or the name of any value
+      that the probe knows, also with an index: ``of="h.3.attn:scores[..., 0, 5]"``.
+    - ``wrt`` names the arguments of a function that are differentiated.
+    - ``cotangent`` is the vector of the vector-Jacobian product, shaped like the output, for one that is not a scalar.
+    - ``replace`` and ``replace_grad`` put other values and gradients into the place of named ones.
+    - ``partials`` adds local derivatives, ``"full"`` their whole Jacobian blocks.
+    - ``nonfinite`` looks for NaN and Inf.
+    - ``values="copy"`` copies every value at once, in place of ``"alias"``.
+    - ``create_graph`` lets gradients be differentiated again.
+    - ``strategy`` is one of ``edges``, ``retain_grad``, ``hooks`` and ``separate``.
+    - ``backend`` is needed only where the arguments do not show which it is.
+    - ``session`` runs the tensors of a TensorFlow graph.
 
     Several outputs are a list of such texts, or a dict of texts and functions: backward runs once from each, and
     ``cotangent`` is then a dict too. ``rec.of(key)`` is the recording of one of them, ``rec.total()`` of their sum.

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -41,6 +42,9 @@ from backprobe.tracing.finiteness import unfit, without_moved
 from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import Run, over
+
+OPEN: dict[int, int] = {}
+"""The threads in which blocks record now, by the identity of the block."""
 
 
 class BlockRun(Form):
@@ -88,6 +92,7 @@ class BlockRun(Form):
         try:
             self.tape.listen(self._began)
             self.installed.enter_context(self.watching())
+            OPEN[id(self)] = get_ident()
         except BaseException:
             self._release()
             raise
@@ -187,6 +192,7 @@ class BlockRun(Form):
         """The program no longer reports; modules that never ran may still get a name."""
 
     def _release(self) -> None:
+        OPEN.pop(id(self), None)
         self.installed.close()
         self.trace.release()
         self.tape.release()

@@ -89,8 +89,8 @@ def unconnected(run: Running) -> Record | None:
     return so_far(run, outputs=returned)[0]
 
 
-def explain_unconnected(run: Running, error: BackprobeError) -> None:
-    """Add to an error the lines that disconnect the result from every differentiated value."""
+def explain_unconnected(run: Running, error: BackprobeError) -> Record | None:
+    """Add to an error the lines that disconnect the result from every differentiated value. Returns the record."""
     record = unconnected(run)
     said = None if record is None else cut_note(record)
     if said is None and run.tape.undifferentiated is not None:
@@ -99,6 +99,7 @@ def explain_unconnected(run: Running, error: BackprobeError) -> None:
         said = of_note(record, [one.of for one in run.probe.asked if callable(one.of)])
     if said is not None:
         error.add_note(said)
+    return record
 
 
 def _is_returned(run: Running, name: NamedAs) -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from backprobe.backends.discover import find_backend, find_program, is_model
 from backprobe.backends.refusals import refuse
-from backprobe.errors import BadOption, Unsupported
+from backprobe.errors import BadOption, NothingToDifferentiate, Unsupported
 from backprobe.markup import facts, shown
 from backprobe.probe.block import BlockRun, ModelBlock, PlainBlock
+from backprobe.probe.disconnected import disconnected, recorded
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.graph import GraphRun
 from backprobe.probe.model import ModelRun
 from backprobe.probe.replacements import OPTIONS, check_replacing
 from backprobe.probe.request import Request, name_of, refuse_class, refuse_uncallable
+from backprobe.probe.rerun import Rerun, versions
 from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
+from backprobe.record.entries import Record
 from backprobe.record.typed import Generic, P, R, T
 from backprobe.recording import BlockRecording, Recording
 from backprobe.source.bytecode import names_loaded
@@ -75,8 +79,28 @@ class Probe(Request, Generic[P, R, T]):
         backend.refuse(self.target, f"bp.probe({name_of(self.target)})")
         for value in values:
             backend.refuse_argument(value, f"bp.probe({name_of(self.target)})")
-        run = ModelRun if is_model(backend, self.target) else FunctionRun
-        return run(self, backend).record(args, kwargs)
+        kind_of_run = ModelRun if is_model(backend, self.target) else FunctionRun
+        modes = backend.state.modes()
+        began = time.perf_counter()
+
+        def anew(request: Request) -> Record:
+            return recorded(kind_of_run(request, backend), args, kwargs).record
+
+        run, cut = kind_of_run(self, backend), None
+        try:
+            recording = run.record(args, kwargs)
+        except NothingToDifferentiate as error:
+            record = disconnected(run.cut)
+            if record is None:
+                raise
+            recording, cut = Recording(record), error
+        took, written = time.perf_counter() - began, versions(backend, values)
+        is_looked_into = cut is not None
+        recording._rerun = Rerun(self, backend, args, kwargs, anew, took, written, modes, is_looked_into)
+        if cut is not None:
+            cut.recording = recording
+            raise cut
+        return recording
 
     def __getitem__(self, name: str) -> NoReturn:
         """Values are in the recording that a call returns. Raises BadOption."""

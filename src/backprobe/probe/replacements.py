@@ -19,15 +19,14 @@ from backprobe.record.names import partition, quote_path, strip
 from backprobe.record.patterns import compile_pattern, glob_of_modules, refuse_unmatched
 from backprobe.record.reasons import Reason
 from backprobe.recording import Recording
-from backprobe.tracing.exchanging import Exchange, Exchanging
-from backprobe.tracing.replacing import Replacement, Replacing
+from backprobe.tracing.replacing import Instead, Replacement, Replacing
 
 OPTIONS = ("replace", "replace_grad")
 
 
 def texts_replaced(probe: Request) -> tuple[str, ...]:
     """The names and patterns of all that is replaced."""
-    if isinstance(probe.replace, Exchange):
+    if isinstance(probe.replace, Instead):
         return ()
     return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))
 
@@ -39,8 +38,8 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
         return None
     if not isinstance(tape, Replaces):
         refuse(backend, "replacing", f"bp.probe({name_of(probe.target)}, replace=...)")
-    if isinstance(probe.replace, Exchange):
-        return Exchanging(probe.replace, tape, in_function=in_function)
+    if isinstance(probe.replace, Instead):
+        return probe.replace.replacing(tape, in_function=in_function)
     _refuse_other_options(probe)
     asked = [
         Replacement.of(text, _held(option, text, what), of_gradient=option == "replace_grad", in_function=in_function)
@@ -51,7 +50,7 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
 
 def check_replacing(option: str, given: Any) -> None:
     """Raise BadOption for anything but a mapping from names to what takes their place."""
-    if given is None or isinstance(given, Exchange):
+    if given is None or isinstance(given, Instead):
         return
     example = "lambda gradient: gradient * 0" if option == "replace_grad" else "lambda value: value * 0"
     if not isinstance(given, Mapping) or isinstance(given, Recording):

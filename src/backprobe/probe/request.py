@@ -17,7 +17,7 @@ from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
 from backprobe.record.options import Option, check_options, check_texts
 from backprobe.record.typed import Strategy, Values
-from backprobe.tracing.exchanging import Exchange
+from backprobe.tracing.replacing import Instead
 
 VALUES = get_args(Values)
 OPTIONS = (
@@ -38,7 +38,7 @@ class Request:
     of: Of | Sequence[Of] | Mapping[str, Of] = None
     wrt: frozenset[str] | None = None
     cotangent: Any = None
-    replace: Mapping[str, Any] | Exchange | None = None
+    replace: Mapping[str, Any] | Instead | None = None
     replace_grad: Mapping[str, Any] | None = None
     options: Options = field(default_factory=Options)
     backend: str | None = None

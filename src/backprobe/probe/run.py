@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.facts import Backward, Ran, Root
-from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
+from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.error_notes import explain_unconnected, so_far
 from backprobe.probe.form import Form
 from backprobe.probe.inner_output import named_output
@@ -18,6 +18,7 @@ from backprobe.probe.replacements import refuse_never_bound
 from backprobe.probe.request import name_of
 from backprobe.probe.several_outputs import Asked
 from backprobe.probe.source_names import name_unbound
+from backprobe.record.entries import Record
 from backprobe.recording import Recording
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import over
@@ -30,6 +31,8 @@ class Run(Form):
     """The numbers of the values that are differentiated."""
 
     schema: Schema
+    cut: Record | None = None
+    """What was recorded of a run whose output depends on nothing that is differentiated."""
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward; whatever happens, nothing is left behind.
@@ -41,7 +44,7 @@ class Run(Form):
             run = functools.partial(self.tape.run, self._program, inputs, self.probe.wrt, self.undo)
             return self._recording(*self.noting(run))
         except (BadOutput, NothingToDifferentiate) as error:
-            self.disconnected(error)
+            self.cut = explain_unconnected(self, error)
             raise
         except KeyboardInterrupt as stop:
             record, _ = so_far(self)
@@ -53,10 +56,6 @@ class Run(Form):
                 put_back()
             self.trace.release()
             self.tape.release()
-
-    def disconnected(self, error: BackprobeError) -> None:
-        """What was returned depends on nothing that is differentiated."""
-        explain_unconnected(self, error)
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
         # The program itself, up to the choice of what is differentiated.

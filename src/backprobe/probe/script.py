@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -17,10 +18,12 @@ from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.protocol import Backend
 from backprobe.backends.useless import UselessGradients
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
+from backprobe.errors import BackprobeError
 from backprobe.explain import explain
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.probe.request import Request
+from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.probe.script_gradients import ScriptGradients
 from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
@@ -127,6 +130,9 @@ class Script:
         self.iterations = self.values = self.gradients = 0
         self.does = RUN_BACKWARD  # in each of them
         self.useless: UselessGradients | None = None
+        self.backend: Backend | None = None  # of the framework that it uses
+        self.began = 0.0
+        self.passes, self.losses = 0, list[float]()  # how often it ran backward, and what the last of them were of
         from backprobe.explain.nonfinite.earlier_iterations import EarlierIterations  # which imports NumPy
 
         self.earlier = EarlierIterations()
@@ -162,6 +168,9 @@ class Script:
 
     def _block(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
         block = ScriptBlock(probe, backend, frame)
+        if self.backend is None:
+            self.began = time.monotonic()  # the framework is imported now, which another run need not do
+        self.backend = backend
         if self.useless is None and backend.useless is not None and not probe.options.nonfinite:
             self.useless = backend.useless()
             self.useless.listen()
@@ -181,6 +190,8 @@ class Script:
     def _over(self, block: Part, error: BaseException | None) -> bool:
         # A part of the script is over. Is enough known?
         record = block.recording.record
+        self.passes += len(record.outputs)
+        self.losses = _numbers(record, block.backend) or self.losses
         if not record.entries:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
@@ -229,7 +240,7 @@ class Script:
             return True
         if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True
-        is_uncalled = bool(report.of_kind("never_called"))
+        is_uncalled = bool(report.of_kind("not_executed")) and any(one.ran is Ran.NOT_CALLED for one in lacking)
         if again and report.ok:
             self.answer = replace(
                 self.answer, notes=(*self.answer.notes, CALLED_LATER if self.is_uncalled else USED_LATER)
@@ -244,9 +255,9 @@ class Script:
             self.answer = replace(self.answer, notes=(*self.answer.notes, never.format(self.iterations)))
         return self.iterations < AGAIN
 
-    def _taken(self, report: Report) -> bool:
+    def _taken(self, report: Report, is_instead: bool) -> bool:
         # A gradient of a function was explained. Is enough known?
-        if self.answer is None or not report.ok or self.answer.of_kind(ALL_ZERO):
+        if self.answer is None or not report.ok or self.answer.of_kind(ALL_ZERO) or is_instead:
             self.answer = report
         return not report.ok
 
@@ -281,6 +292,15 @@ class Script:
         written = any(one.gradient != HELD_BEFORE for one in record.updates)
         return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
 
+    def experiments(self, beginning: Beginning) -> ScriptExperiments | None:
+        """What runs it again; None where it has taken no gradient."""
+        if self.backend is None or not self.passes:
+            return None
+        return ScriptExperiments(
+            beginning, self.backend, self.file, self.arguments, self.spec, self.passes, self.losses,
+            time.monotonic() - self.began,
+        )  # fmt: skip
+
     def report(self) -> Report | None:
         """The report, also on a script that raised; None where nothing was recorded."""
         if self.answer is not None:
@@ -293,3 +313,13 @@ class Script:
             )  # fmt: skip
             return Report(heading, (), tuple(self.before))
         return self.last
+
+
+def _numbers(record: Record, backend: Backend) -> list[float]:
+    # What gradients were taken of, each as the sum of its numbers, where they are still there.
+    found = []
+    for entry in [record.entries[at] for at in record.outputs]:
+        with suppress(BackprobeError):
+            numbers = backend.arrays.numbers(entry.value)
+            found += [] if numbers is None else [float(numbers.sum().real)]
+    return found

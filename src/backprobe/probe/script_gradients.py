@@ -12,20 +12,21 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.backends.guards import Found, GuardedGradient, GuardListener
+from backprobe.backends.guards import Found, GuardedGradient, GuardListener, again
 from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.useless import FAR_BELOW, Observed, found_again
+from backprobe.backends.useless import Observed, far_below, found_again, once
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.backends.zero_gradients import all_zero, zero_behind
-from backprobe.errors import BackprobeError, NothingToDifferentiate
 from backprobe.explain import explain
 from backprobe.explain.all_zero import is_zero
 from backprobe.findings.report import Finding, Report
-from backprobe.probe.error_notes import unconnected
+from backprobe.probe.disconnected import recorded
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
+from backprobe.probe.rerun import Rerun, versions
 from backprobe.probe.training_loop import Stopped
+from backprobe.record.containers import leaves
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
@@ -39,37 +40,28 @@ NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 WAITED = 8
 """The gradients of functions that have nothing more to show, while others may in their second."""
 
-NO_PATH, FROZEN = Reason("no_path"), Reason("frozen")
+UNITS = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""The units of rounding of the dtypes in which it is coarse."""
 
-
-class _Run(FunctionRun):
-    # A gradient that is taken again. Where its result depends on nothing differentiated, the recording ends there.
-    def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        # What is recorded, also where the program has run and there is nothing to differentiate.
-        self.cut: Record | None = None
-        try:
-            return super().record(args, kwargs)
-        except NothingToDifferentiate:
-            if self.cut is None:
-                raise
-            entries = self.cut.entries
-            entries = tuple([replace(one, status=GradStatus.NOT_CONNECTED, why=NO_PATH)
-                             if one.status is GradStatus.BACKWARD_NOT_RUN else one for one in entries])  # fmt: skip
-            return Recording(replace(self.cut, entries=entries))
-
-    def disconnected(self, error: BackprobeError) -> None:
-        self.cut = unconnected(self)
+FROZEN = Reason("frozen")
 
 
 class ScriptGradients:
-    """Listens to the gradients of one script. ``taken`` is called with each report, and says whether that is enough."""
+    """Listens to the gradients of one script.
 
-    def __init__(self, probe: Request, taken: Callable[[Report], bool], judge: Callable[[Recording], Report]) -> None:
+    ``taken`` is called with each report, and says whether that is enough; and with whether it takes the place of the
+    last one, which is of the same function.
+    """
+
+    def __init__(
+        self, probe: Request, taken: Callable[[Report, bool], bool], judge: Callable[[Recording], Report]
+    ) -> None:
         self.probe, self.taken, self.judge = probe, taken, judge
         self.listening = ExitStack()
         self.backend: Backend | None = None
         self.is_explain = judge is explain and not probe.options.nonfinite
         self.known: dict[Any, Observed | None] = {}  # by function: what was found in its gradient, if more may be
+        self.open: Any = None  # the function that the last report is of, if its second gradient may show more
         self.waited = 0  # gradients of other functions meanwhile
         self.count = 0
 
@@ -91,7 +83,9 @@ class ScriptGradients:
             return
         function = getattr(asked.function, "__code__", asked.function)
         before = self.known.get(function)
-        if function in self.known and before is None:
+        if function in self.known and before is None and not asked.still():
+            if asked.is_undecided:
+                return
             self.waited += 1
             if self.waited > WAITED or not any(one is not None for one in self.known.values()):
                 raise Stopped
@@ -99,7 +93,9 @@ class ScriptGradients:
         report, found = self._report(asked, before)
         is_open = before is None and (found.is_open or bool(found.endings) or bool(report.of_kind(ALL_ZERO)))
         self.known[function] = found if is_open else None  # the next batch may bring others
-        if self.taken(report) and not (is_open and report.of_kind(ALL_ZERO)):
+        is_instead = before is not None and self.open is function
+        self.open = function if is_open else None
+        if self.taken(report, is_instead) and not (is_open and report.of_kind(ALL_ZERO)):
             raise Stopped
 
     def _report(self, asked: GuardedGradient, before: Observed | None) -> tuple[Report, Observed]:
@@ -110,18 +106,34 @@ class ScriptGradients:
                 asked.function, of=asked.of, wrt=asked.wrt, cotangent=asked.cotangent, options=self.probe.options
             )  # fmt: skip
             args, kwargs = asked.arguments()
-            run = _Run(request, self.backend)
+            run = FunctionRun(request, self.backend)
             try:
-                with asked.restored():
-                    record = run.record(args, kwargs).record
+                with again(self.backend, asked):
+                    record = recorded(run, args, kwargs).record
                     unused = asked.unused()
                 record = counted(record, asked.wrt, unused, asked.trained)
                 record, found = with_zeros(record, asked, self.is_explain, before)
-                return self.judge(Recording(record)), found
+                recording = Recording(record)
+                recording._rerun = self._rerun(asked, request, args, kwargs)
+                return self.judge(recording), found
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
                 where = _where_traced(error, self.backend)
                 return Report(NOT_AGAIN.format(asked.asked, first_line(error)), where, complete=False), Observed()
         return Report(NOT_AGAIN.format(asked.asked, why), complete=False), Observed()
+
+    def _rerun(
+        self, asked: GuardedGradient, request: Request, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Rerun:  # fmt: skip
+        # What takes the gradient again for an experiment.
+        assert self.backend is not None
+        backend = self.backend
+
+        def anew(request: Request) -> Record:
+            with again(backend, asked):
+                return recorded(FunctionRun(request, backend), tuple(args), kwargs).record
+
+        given = [value for one in (*args, *kwargs.values()) for _, value in leaves(one)]
+        return Rerun(request, backend, args, kwargs, anew, 0.0, versions(backend, given), is_looked_into=True)
 
 
 def _where_traced(error: Exception, backend: Backend) -> tuple[Finding, ...]:
@@ -160,7 +172,8 @@ def with_zeros(
     found = Observed()
     if is_explain and there:
         found = asked.useless({*zero, *_small(arrays, there)} - stopping.keys())
-        notes += [*found.notes, *found_again({} if before is None else before.endings, found.endings)]
+        again = once(found.endings) if before is None else found_again(before.endings, found.endings)
+        notes += [*found.notes, *again, *asked.still()]
     return replace(record, notes=(*record.notes, *notes)) if notes else record, found
 
 
@@ -168,8 +181,9 @@ def _small(arrays: Arrays, there: Sequence[Entry]) -> list[str]:
     # The names of those whose gradient is far below the others.
     known = {one.name: arrays.summary(one.held_grad) for one in there}
     largest = {name: one.largest for name, one in known.items() if one is not None and not one.nonfinite}
-    limit = FAR_BELOW * max(largest.values(), default=0.0)
-    return [name for name, one in largest.items() if one < limit]
+    most = max(largest.values(), default=0.0)
+    units = {one.name: UNITS.get(arrays.describe(one.held_grad).dtype or "", 0.0) for one in there}
+    return [name for name, one in largest.items() if one < far_below(units[name]) * most]
 
 
 def counted(

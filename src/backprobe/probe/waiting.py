@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
 from backprobe.record.typed import Generic, P, R
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
@@ -66,4 +67,15 @@ class Waiting(Generic[P, R]):
         found.refuse(self.target, asked)
         for value in values:
             found.refuse_argument(value, asked)
+            refuse_used_up(value, asked)
         return found
+
+
+def refuse_used_up(value: Any, asked: str) -> None:
+    """Raise BadOption for an iterator among the arguments of a program that runs again and again."""
+    if isinstance(value, Iterator):
+        raise BadOption(
+            f"the first run would use up {kind(value)} among the arguments", asked=asked, found=kind(value),
+            why="the program runs more than once, each time on the same arguments",
+            next="list(...) of it, and iter(...) of that in the function where it needs an iterator",
+        )  # fmt: skip

@@ -51,8 +51,8 @@ def provoke(
     - ``tries`` is how many inputs are tried for each operand, at most.
     - ``backend`` is needed only where the arguments do not show which it is.
 
-    Random states, buffers of modules and ``.grad`` of parameters are afterwards as they were before. Each run of the
-    program is a real one: what it prints or writes elsewhere happens each time.
+    Afterwards the program's state is as it was (docs/replay.md). What it prints, or writes into its own lists or into
+    files, happens in each run.
 
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate and Unsupported; what the program raises at the
     example comes out as it is.

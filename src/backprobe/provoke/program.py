@@ -11,6 +11,7 @@ import numpy
 
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
+from backprobe.backends.replay import Replay
 from backprobe.backends.trials import Trials
 from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 from backprobe.explain import explain
@@ -53,9 +54,9 @@ class Program:
     """A function under trial, each run of which begins alike."""
 
     def __init__(
-        self, function: Callable[..., Any], backend: Backend, trials: Trials, inputs: Inputs, begin: Callable[[], None]
+        self, function: Callable[..., Any], backend: Backend, trials: Trials, inputs: Inputs, replay: Replay
     ) -> None:
-        self.function, self.backend, self.trials, self.inputs, self.begin = function, backend, trials, inputs, begin
+        self.function, self.backend, self.trials, self.inputs, self.replay = function, backend, trials, inputs, replay
         self.reports: dict[bytes, Report] = {}
         self.returns_tensors = True  # floating ones, in the last run
         self.raised: dict[str, int] = {}  # errors of the program at rows that were tried, and how often each came
@@ -65,8 +66,8 @@ class Program:
     def broken(self, row: Array) -> Broken:
         """Run the program without a probe: does its result hold NaN or Inf, or a gradient?"""
         args, kwargs = self.inputs.arguments(row)
-        self.begin()
-        ran = self.trials.run(self.function, args, kwargs)
+        with self.replay.run():
+            ran = self.trials.run(self.function, args, kwargs)
         self.returns_tensors = bool(ran.results)
         if self._are_finite(ran.results):
             return "" if self._are_finite(ran.gradients) else "gradient"
@@ -86,9 +87,9 @@ class Program:
             made: Probe[..., Any] = Probe(
                 self.function, of=of, cotangent=cotangent, options=Options(nonfinite=True), backend=name
             )
-            self.begin()
             try:
-                return made(*args, **kwargs)
+                with self.replay.run():
+                    return made(*args, **kwargs)
             except BadOutput:
                 if of is not None or not self.returns_tensors:
                     raise
@@ -98,7 +99,7 @@ class Program:
         """What ``explain`` says of a row."""
         key = row.tobytes()
         if key not in self.reports:
-            self.reports[key] = explain(self.recorded(row))
+            self.reports[key] = explain(self.recorded(row), experiments=False)
         return self.reports[key]
 
     def look(self, risk: Risk, row: Array, *, only_broken: bool = False) -> Look | None:
@@ -125,8 +126,8 @@ class Program:
             self.function, list(dict.fromkeys(names)), of=risk.operand, backend=self.backend.name,
             cotangent=Weighing(partial(self._weights, risk, found)),
         )  # fmt: skip
-        self.begin()
-        gradient = self.inputs.gradient(made(*args, **kwargs))
+        with self.replay.run():
+            gradient = self.inputs.gradient(made(*args, **kwargs))
         ((number, margin),) = found
         slope = gradient * risk.goal.slope(number)
         return Look(row, number, margin, numpy.where(numpy.isfinite(slope), slope, 0.0), broken)

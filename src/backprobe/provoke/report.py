@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from backprobe.findings.report import Finding, Report
+from backprobe.backends.discover import imported_backends, load_arrays
+from backprobe.findings.report import Finding, Report, plain
+from backprobe.record.entries import plain_text
 from backprobe.record.renamed import renamed_attributes
 
 
@@ -27,6 +29,10 @@ class Provocation(Finding):
     tries: int = 0
     explained: Report = field(default_factory=lambda: Report(""), compare=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as plain data with ``args`` and ``kwargs``, tensors by ``shape``, ``dtype`` and ``numbers``."""
+        return {**super().to_dict(), "args": _plain(self.args), "kwargs": _plain(self.kwargs)}
+
 
 @renamed_attributes(steps="tries")
 @dataclass(frozen=True, repr=False)
@@ -44,3 +50,18 @@ class Provocations(Report):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, with ``risky`` and ``tries``, under ``steps``, besides what every report has."""
         return {**super().to_dict(), "risky": self.risky, "steps": self.tries}
+
+
+def _plain(given: Any) -> Any:
+    # An argument as plain data: containers of it as they are nested, and what is no data as it prints.
+    if isinstance(given, Mapping):
+        return {str(key): _plain(one) for key, one in given.items()}
+    if isinstance(given, list | tuple):
+        return [_plain(one) for one in given]
+    known = (*(backend.arrays for backend in imported_backends()), load_arrays("numpy"))
+    arrays = next((one for one in known if one.is_tensor(given)), None)
+    if arrays is not None:
+        about, numbers = arrays.describe(given), arrays.array(given)
+        return {"shape": plain(about.shape), "dtype": about.dtype,
+                "numbers": None if numbers is None else plain(numbers.tolist())}  # fmt: skip
+    return plain(given) if given is None or isinstance(given, str | int | float | complex) else plain_text(given)

@@ -10,6 +10,7 @@ import numpy
 from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.request import name_of
@@ -41,9 +42,8 @@ def run_provoke(
         assert backend.models is not None
         function, named = trials.function(target), backend.models.call(target, (), {}).forward
     inputs = Inputs(function, named, trials, backend.arrays, args, kwargs, bounds)
-    with trials.alike_each_time(target, (args, dict(kwargs)), seed) as begin:
-        program = Program(function, backend, trials, inputs, begin)
-        return _Provoking(name_of(target), program, seed, steps).run()
+    program = Program(function, backend, trials, inputs, Replay(backend, target, args, kwargs, seed=seed))
+    return _Provoking(name_of(target), program, seed, steps).run()
 
 
 class _Provoking:

@@ -47,12 +47,17 @@ def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: s
     'Permission denied'
     """
     number = _number(error)
-    nearest = next(folder for folder in target.absolute().parents if folder.exists())
+    nearest = reached(target)
     found = os.strerror(number) if number is not None else str(error)
     return BadOption(
         f"{what} cannot be written to {target}", asked=asked,
         found=found if nearest.is_dir() else f"{nearest} is a file", next=_next(number, target, call, smaller),
     )  # fmt: skip
+
+
+def reached(target: Path) -> Path:
+    """The nearest folder around a path that is there."""
+    return next(folder for folder in target.absolute().parents if folder.exists())
 
 
 def is_full(error: Exception) -> bool:

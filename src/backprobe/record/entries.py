@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Protocol
 
-from backprobe.errors import BadOption, NoGradient, Overwritten, UnknownName, labelled
+from backprobe.errors import NoGradient, Overwritten, UnknownName, labelled
 from backprobe.markup import Printed, facts, shown
 from backprobe.record.brief import path, sizes
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
+from backprobe.record.none_gradients import NoneGiven, NoneRead
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
+from backprobe.record.options import Option
 from backprobe.record.passes import Pass
 from backprobe.record.positions import Position
 from backprobe.record.reasons import COPY, LIMITED, WHY_LOST, Note, Reason
+from backprobe.record.renamed import renamed
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 from backprobe.record.training import Training, UsedAt
@@ -54,6 +57,7 @@ MEANINGS = {
     GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
 }
 
+WHAT = Option("what", str, ("value", "grad"), "'grad'")
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
 """The statuses that come from the line that computes the value itself."""
 
@@ -66,105 +70,6 @@ def plain_text(value: Any) -> str:
         return repr(value)
     except ValueError:
         return f"an integer of {value.bit_length()} bits"
-
-
-class WhyNone(StrEnum):
-    """Why one of the program's own tapes gave None."""
-
-    NOT_WATCHED = "not_watched"  # it is not a trainable Variable and was not given to watch()
-    OUTSIDE = "outside"  # something on the way was computed while the tape did not record
-    NOT_FLOAT = "not_float"  # it has no derivative
-    CUT = "cut"  # an operation on the way lets no gradient through
-    NOTHING = "nothing"  # it was asked for no gradient at all
-    NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
-    UNKNOWN = "unknown"
-    WATCHED_LATE = "watched_late"  # something was computed from it before the tape watched it
-    WATCHED_AFTER = "watched_after"  # what the tape differentiated was there before the tape watched it
-    CONSTANT = "constant"  # no operation computed what the tape differentiated from anything with a gradient
-    HELD = "held"  # ways are open, but ``stop_gradients=`` held something on each of them constant
-    ZERO = "zero"  # it gave zeros and not None: an operation on each way has a derivative of 0
-
-
-class CutBy(StrEnum):
-    """Why an operation of a framework lets no gradient through."""
-
-    DTYPE = "dtype"  # what it makes has a dtype without derivatives
-    STOP_GRADIENT = "stop_gradient"
-    STOPPED = "stopped"  # the tape did not record when it ran
-    ASSIGNED = "assigned"  # it writes into a Variable
-    NO_DERIVATIVE = "no_derivative"  # the framework has none for it
-    ZERO_DERIVATIVE = "zero_derivative"  # it is 0 everywhere
-    LEFT = "left"  # its numbers were taken out of the framework, by no operation
-    OWN_NONE = "own_none"  # the gradient function that the program wrote for it gave None
-    OWN_ZERO = "own_zero"  # and gave zeros, of what was not
-
-
-@dataclass(frozen=True)
-class CutOperation:
-    """An operation, as the framework calls it, that lets no gradient through, and the user's line that ran it.
-
-    ``values`` are the entries nearest to it that go into it; ``dtype`` is that of what it makes.
-    """
-
-    operation: str
-    by: CutBy
-    dtype: str
-    source: Source
-    values: tuple[Position, ...] = ()
-
-
-@dataclass(frozen=True)
-class NoneGiven:
-    """A gradient that came back as None, or as zeros that have a cause, when the program asked one of its own tapes for
-    it, at ``source``.
-
-    ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
-    has no entry. ``outside`` are the entries on the way that were computed while the tape did not record, ``cuts`` the
-    operations on the way that let no gradient through, ``targets`` what the tape differentiated, and ``dtype`` that of
-    what it was asked for. ``in_graph`` says that no tape was asked, and the graph that a session runs was.
-    """
-
-    at: Position | None
-    name: str
-    source: Source
-    why: WhyNone
-    outside: tuple[Position, ...] = ()
-    cuts: tuple[CutOperation, ...] = ()
-    targets: tuple[Position, ...] = ()
-    dtype: str = ""
-    is_variable: bool = False
-    in_graph: bool = False
-
-
-class WhyEmpty(StrEnum):
-    """Why the gradient that a tensor of the program keeps was None when the program read it."""
-
-    COMPUTED = "computed"  # it is not a leaf, and keeps none
-    FROZEN = "frozen"  # it does not require a gradient
-    NOT_RUN = "not_run"  # no pass had run before, in what is recorded
-    GRADIENTS_RETURNED = "gradients_returned"  # only passes had run that return gradients, and keep none in tensors
-    CLEARED = "cleared"  # a pass had brought it one, which was taken away
-    LIMITED = "limited"  # a pass came by it, which was asked for the gradients of its inputs alone
-    RETAINED_LATE = "retained_late"  # the same, or it was told to keep its gradient only after the pass
-    NOT_REACHED = "not_reached"  # the passes until then did not come to it
-    ITEM = "item"  # what was read is an item of it, which is another tensor each time
-    GIVEN = "given"  # a pass that returns gradients returned None for it
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class NoneRead:
-    """A gradient that the program read, at ``source``, and found None.
-
-    ``text`` is what it read in its own words, ``u.grad``; of gradients that a call returned, what it was asked for.
-    ``at`` is the entry that has the tensor, if one has, and ``cause`` the line that is the cause, where that is known.
-    """
-
-    at: Position | None
-    text: str
-    source: Source
-    why: WhyEmpty
-    cause: Source | None = None
 
 
 @dataclass(frozen=True)
@@ -484,8 +389,9 @@ class Entry(Printed, Generic[T]):
             return f"lost: {held.reason}"
         return plain_text(held) if self.status is GradStatus.NOT_TENSOR else self._presenting.describe(held)
 
-    def plot(self, kind: str = "value") -> Any:
-        """The value, or with ``kind="grad"`` the gradient, as a ``matplotlib`` figure.
+    @renamed("entry.plot({})", {"kind": "entry.plot({})"})
+    def plot(self, what: str = "value") -> Any:
+        """The value, or with ``what="grad"`` the gradient, as a ``matplotlib`` figure.
 
         A tensor of one axis is a line; one of several axes is a heat map, whose rows and columns each take some of the
         axes; one of more than 65,536 elements is a histogram. Of complex numbers it shows magnitudes. NaN and Inf have
@@ -494,11 +400,10 @@ class Entry(Printed, Generic[T]):
 
         Raises NoGradient, Overwritten, NotInstalled, and BadOption where there are no numbers to draw.
         """
-        asked = f"rec[{self.name!r}].plot({kind!r})"
-        if kind not in ("value", "grad"):
-            raise BadOption("kind is 'value' or 'grad'", asked=asked, next=f"rec[{self.name!r}].plot('grad')")
-        tensor = self.value if kind == "value" else self.grad
-        return self._presenting.plot(tensor, f"{'gradient of ' * (kind == 'grad')}{self.name}", asked)
+        WHAT.check(what)
+        tensor = self.value if what == "value" else self.grad
+        heading = f"{'gradient of ' * (what == 'grad')}{self.name}"
+        return self._presenting.plot(tensor, heading, f"rec[{self.name!r}].plot({what!r})")
 
     @property
     def grad_or_none(self) -> T | None:

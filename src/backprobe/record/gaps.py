@@ -27,6 +27,7 @@ class GapCode(Enum):
     REMOVED = "removed"
     # of whole steps
     NO_BACKWARD = "no_backward"
+    OPEN = "open"
     SKIPPED = "skipped"
     SKIPPED_NAN = "skipped_nan"
     NOT_WRITTEN = "not_written"
@@ -59,6 +60,7 @@ MEANINGS = {
     GapCode.NOT_STEPPED: "its optimizer did not step",
     GapCode.REMOVED: "it was no longer a part of the model",
     GapCode.NO_BACKWARD: "backward() did not run through the model",
+    GapCode.OPEN: "no optimizer had ended it as the watch did, and backward() ran far more often than in others",
     GapCode.SKIPPED: "the GradScaler skipped the step, since it found Inf or NaN in gradients",
     GapCode.SKIPPED_NAN: "the GradScaler skipped the step, and the forward had NaN already: no scale of the loss makes "
     "that",

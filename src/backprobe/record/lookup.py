@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import COUNT, canonical, counts_agree, of_graph, outside, split, strip
+
+NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
 class Lookup:
@@ -72,3 +76,20 @@ def _without_last(name: str) -> tuple[str, bool]:
 def _last_count(full: str) -> tuple[int, ...]:
     read = outside(full)
     return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])
+
+
+class Index:
+    """A record's entries by their printed names, and its names as people write them."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copied or pickled without the index of its names, which is made again."""
+        return {"record": self.record, "entries": self.entries}
+
+    @cached_property
+    def names(self) -> Lookup:
+        entries = self.record.entries
+        return Lookup(self.record.names, lambda at: entries[at].status not in NOT_DIFFERENTIABLE)

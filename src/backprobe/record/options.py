@@ -10,6 +10,7 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind, written
+from backprobe.record.names import nearest
 
 
 @dataclass(frozen=True)
@@ -18,36 +19,55 @@ class Option:
 
     name: str
     kind: type | UnionType = bool
-    allowed: Any = None  # the least number, or every text
+    allowed: Any = None  # the least number, every text, or a test that the values pass
     next: str = "True"
     or_none: bool = False
     says: str = ""  # in place of what is said of its kind
+    why: str = ""
 
-    def check(self, value: Any) -> None:
-        """Raise BadOption for a value that the option does not take."""
-        check_options({self.name: value}, (self,))
+    def check(self, value: Any, asked: str = "") -> None:
+        """Raise BadOption for a value that the option does not take; ``asked`` stands in place of ``name=value``."""
+        if value is None and self.or_none:
+            return
+        fits = isinstance(value, self.kind)
+        if fits and isinstance(self.allowed, int):
+            fits = not isinstance(value, bool) and value >= self.allowed
+        elif fits and self.allowed is not None:
+            fits = self.allowed(value) if callable(self.allowed) else value in self.allowed
+        if not fits:
+            raise self.refused(value, asked)
+
+    def refused(self, value: Any, asked: str = "") -> BadOption:
+        """What is raised for a value that the option does not take."""
+        text = written(value)
+        is_shown = not asked and not callable(value) and text[:1] != "<"
+        words = [one for one in self.allowed if isinstance(one, str)] if isinstance(self.allowed, tuple) else []
+        meant = [repr(one) for one in nearest(value, words)[:1]] if isinstance(value, str) else []
+        return BadOption(
+            f"{self.name} is {self}", asked=asked or f"{self.name}={text}",
+            found="" if is_shown else kind(value), why=self.why, next=f"{self.name}={meant[0] if meant else self.next}",
+        )  # fmt: skip
 
     def __str__(self) -> str:
-        if self.kind is int:
+        if self.kind is int and not self.says:
             return f"a whole number from {self.allowed} on"
         return self.says or (f"one of {', '.join(map(str, self.allowed))}" if self.allowed else "True or False")
 
 
+EXPERIMENTS = (
+    Option("experiments"),
+    Option("seconds", int | float, 0, "30.0", says="a number of seconds"),
+    Option("runs", int, 0, "40"),
+)
+"""May the program of a recording run again, how long may it have taken, and how often may it run?"""
+
+
 def check_options(given: Mapping[str, Any], options: Sequence[Option]) -> None:
     """Raise BadOption for the first value that its option does not take."""
-    for option in options:  # without calls, since each block comes by here
+    for option in options:
         value, allowed = given[option.name], option.allowed
-        if not isinstance(value, option.kind):
-            fits = option.or_none and value is None
-        elif isinstance(allowed, int) and isinstance(value, int | float):
-            fits = not isinstance(value, bool) and value >= allowed
-        else:
-            fits = allowed is None or value in allowed
-        if not fits:
-            raise BadOption(
-                f"{option.name} is {option}", asked=f"{option.name}={written(value)}",
-                next=f"{option.name}={option.next}",
-            )  # fmt: skip
+        if not (isinstance(value, option.kind) and (allowed is None or (type(allowed) is tuple and value in allowed))):
+            option.check(value)  # not for what is checked here, without a call, since each block comes by here
 
 
 def check_texts(name: str, texts: Any, example: str = "'x'") -> None:

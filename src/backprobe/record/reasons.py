@@ -56,6 +56,9 @@ CUT_IN_GRAPH = frozenset({"no_derivative", "custom_gradient"})
 SENTENCES = {
     # of every framework
     "not_tensor": "it is {kind}",
+    "side_effect": "{name} was not run again to look for useless gradients: it {effect}",
+    "written_before_again": "the arguments were written to since, so the program was not run again to look for useless "
+                            "gradients",
     "not_opened": "it is {kind}, which is not opened: tensors have names in tuples, lists, mappings and dataclasses",
     "no_attention_weights": "it is None: this attention returns no weights; fused kernels (SDPA, flash) have none to "
                             "return, and eager attention has: attn_implementation='eager' in transformers, "
@@ -81,6 +84,7 @@ SENTENCES = {
     "frozen_no_grad": "nothing recorded that it was computed from requires a gradient, and it ran under {mode}",
     "no_grad": "it was computed under {mode} from differentiated values",
     "reentrant_checkpoint": "its reentrant checkpoint records nothing, as no input of it requires a gradient",
+    "nothing_given": "the function that computed it was given no tensor that requires a gradient",
     "view_of_frozen": "it is a view that was made under no_grad, or before its base required a gradient",
     "view_of_other_dtype": "it is a view with another dtype than its base, and was modified in place",
     "view_written_unseen": "it is a view whose memory was modified by a call that backprobe cannot see into",
@@ -221,14 +225,13 @@ SENTENCES = {
     "backward_unrecorded": "{functions} runs during the backward pass, where nothing is recorded of what it calls: "
                            "{names} ({at}: {text})",
     "result_dropped": "the result of {call} is dropped",
-    "zero_flat": "the gradients of {names} are exactly 0 in each iteration: {operation} is flat there",
-    "zero_times_zero": "the gradients of {names} are exactly 0 in each iteration: {operation} multiplies by 0",
+    "zero_flat": "the gradients of {names} are exactly 0: {operation} is flat there",
+    "zero_times_zero": "the gradients of {names} are exactly 0: {operation} multiplies by 0",
     "cancels": "what comes back to {names} cancels, and is but rounding: at {operation}",
     "outer_product": "operands of the shapes {shapes} were broadcast to {result}",
     "distribution_twice": "{applied} is applied to probabilities that sum to 1 already",
     "not_log_probabilities": "a negative log-likelihood is taken of numbers that are no log-probabilities",
-    "step_without_effect": "steps of {optimizer} with lr {rate} change {share} % of the {dtype} numbers that have a "
-                           "gradient",
+    "step_without_effect": "{steps} change {share} % of the {dtype} numbers that have a gradient",
     "all_zero": "{gradients} exactly 0: {names}",
     "zero_behind_stops": "the gradient of {name!r} is exactly 0: every path from it to the output goes through an "
                          "operation that has no derivative or a derivative of 0: {operations}",

@@ -15,6 +15,10 @@ CHECKPOINT = "checkpoint"
 """In place of a mode, for a reentrant checkpoint that is given nothing which requires a gradient."""
 
 
+APPLIED = "applied"
+"""In place of a mode, for a function with a backward of its own, in which no history is recorded."""
+
+
 class Ran(StrEnum):
     """Did the module that holds a parameter run?"""
 
@@ -65,7 +69,8 @@ class Untrained:
     ``calls`` are the lines in which it ran. ``carriers`` are the entries that lead back to the parameter, those nearest
     to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer, if one has it.
     ``dropped`` are calls of functions with a backward in Python that were given something of it, and whose results
-    nothing uses.
+    nothing uses. ``instead`` are the entries with which its module ran in its place, or that have its numbers among
+    theirs and took the place of another parameter.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Untrained:
     carriers: tuple[Position, ...] = ()
     own: Position | None = None
     dropped: tuple[ModuleCall, ...] = ()
+    instead: tuple[Position, ...] = ()
 
 
 class Stray(StrEnum):

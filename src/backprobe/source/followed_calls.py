@@ -56,6 +56,10 @@ class Callables(Protocol):
         """For a function of the framework that calls functions given to it: what to call in its place."""
         return None
 
+    def is_data(self, value: Any) -> bool:
+        """Is what can be called also a container of tensors, which a function may be given to look into it?"""
+        return False
+
     def held(self, function: Any) -> Sequence[Any] | None:
         """The functions that a module of a library holds and will call, where none of them can be exchanged.
 
@@ -212,13 +216,15 @@ class FollowedCalls(Generic[Caller]):
         return installed is None or (installed != "" and installed == self.home)
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        # What follows the function itself may be data for it, though it can be called: a model that is mapped over.
         exchanged = functools.partial(self.exchanged, caller)
         if isinstance(function, functools.partial):  # a tuple that it holds may be of such functions, as layers are
             held = (exchanged(one) if isinstance(one, tuple) else one for one in function.args)
             function = functools.partial(function.func, *held, **function.keywords)
-        return self.call_settled(
-            function, *map(exchanged, args), **{name: exchanged(value) for name, value in kwargs.items()}
-        )
+        is_data = self.callables.is_data
+        rest = (one if is_data(one) else exchanged(one) for one in args[1:])
+        words = {name: one if is_data(one) else exchanged(one) for name, one in kwargs.items()}
+        return self.call_settled(function, *map(exchanged, args[:1]), *rest, **words)
 
     def exchanged(self, caller: Caller, argument: Any) -> Any:
         """An argument with the user's functions in it exchanged for reporting ones."""

@@ -10,6 +10,11 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
 
+_last: list[ModuleType] = []
+# The program that ran last. Python drops a program's variables when it ends, after what ``atexit`` was given; here they
+# would be dropped at once. For a model in DistributedDataParallel that is too early: gloo's thread may still hold the
+# interpreter's objects, waits for its lock, and PyTorch waits for that thread.
+
 
 @contextmanager
 def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterator[ModuleType]:
@@ -23,6 +28,7 @@ def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterato
         vars(main).update(
             __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __cached__=spec.cached
         )  # fmt: skip
+    _last[:] = [main]
     before = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv, sys.modules["__main__"] = [*arguments], main
     sys.path.insert(0, str(Path(file).resolve().parent) if spec is None else os.getcwd())
@@ -30,6 +36,16 @@ def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterato
         yield main
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
+
+
+@contextmanager
+def main_kept() -> Iterator[None]:
+    """After this context the program that ran last is the one that ran last before it."""
+    before = [*_last]
+    try:
+        yield
+    finally:
+        _last[:] = before
 
 
 def compiled(main: ModuleType) -> CodeType:

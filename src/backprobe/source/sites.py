@@ -107,6 +107,11 @@ class Site:
     def reads(self) -> tuple[str, ...]:
         return self.origin.reads
 
+    @property
+    def is_head(self) -> bool:
+        """Is it the head of a function, which binds arguments?"""
+        return not self.origin.expression and self.text.startswith(("def ", "async def "))
+
 
 @dataclass(frozen=True)
 class CallSite(Site):

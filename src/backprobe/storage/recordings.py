@@ -21,11 +21,12 @@ from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
-from backprobe.record.options import check_folder
+from backprobe.record.options import Option, check_folder
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
 VERSION = 8
+TO = Option("to", str, (*BACKENDS, *ALONE), '"numpy"', or_none=True)
 READABLE = (5, 6, VERSION)
 """Format 5 knew one output alone, and format 6 no default among several. There was no 7: one bit makes it a 6."""
 DATA, BYTES = "recording.json", "storage.safetensors"
@@ -59,22 +60,46 @@ def _unwritable(path: Any, target: Path, error: Exception) -> BadOption:
 
 def _write(target: Path, data: dict[str, Any], storages: dict[str, Any]) -> None:
     # Write both files: under a temporary name first, which is then renamed.
-    from safetensors.numpy import save_file
-
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
     try:
-        save_file(storages, beside / BYTES)
-        data["bytes"] = _digest_file(beside / BYTES)
-        body = json.dumps(data, allow_nan=True)
-        envelope = {"format": FORMAT, "version": VERSION, "digest": _digest(body), "data": body}
-        (beside / DATA).write_text(json.dumps(envelope), encoding="utf-8")
-        readable = (beside / DATA).stat().st_mode & 0o777  # what the umask gave; the other two are made private
-        (beside / BYTES).chmod(readable)
-        beside.chmod(readable | (readable & 0o444) >> 2)
+        _put_files(beside, data, storages)
+        let_read(beside, (DATA, BYTES))
         _replace(beside, target)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _put_files(folder: Path, data: dict[str, Any], storages: dict[str, Any]) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(storages, folder / BYTES)
+    data["bytes"] = digest_of_file(folder / BYTES)
+    body = json.dumps(data, allow_nan=True)
+    envelope = {"format": FORMAT, "version": VERSION, "digest": digest_of(body), "data": body}
+    (folder / DATA).write_text(json.dumps(envelope), encoding="utf-8")
+
+
+def let_read(folder: Path, files: tuple[str, str]) -> None:
+    """Give a folder, and the second of its files, the rights that the first has: they are made private."""
+    readable = (folder / files[0]).stat().st_mode & 0o777  # what the umask gave
+    (folder / files[1]).chmod(readable)
+    folder.chmod(readable | (readable & 0o444) >> 2)
+
+
+def put(record: Record, folder: Path, largest: int) -> bool:
+    """Write a record into a folder that is there, unless its tensors are larger than that. Raises NotSaved, OSError."""
+    encoder = Encoder(load_arrays(record.backend))
+    data = encoder.record(record) | {"result": None}
+    storages, size = {}, 0
+    for name, blob in encoder.blobs.items():
+        storages[name] = blob.bytes()
+        size += storages[name].nbytes
+        if size > largest:
+            return False
+    _put_files(folder, data, storages)
+    let_read(folder, (DATA, BYTES))
+    return True
 
 
 def _folder(path: Any, asked: str) -> Path:
@@ -141,11 +166,7 @@ def read(
     Where it ``is_mapped``, arrays of NumPy stay on disk until they are looked at, and so may be larger than memory;
     those of bfloat16 are ``Rows``.
     """
-    known = (*BACKENDS, *ALONE)
-    if to is not None and to not in known:
-        raise BadOption(
-            f"a recording loads to {', '.join(known)}, not to {to!r}", asked=f"to={to!r}", next='to="numpy"'
-        )
+    TO.check(to)
     folder = _folder(path, f"bp.load({path!r})")
     data = _checked(folder)
     try:
@@ -191,7 +212,7 @@ def _checked(folder: Path) -> dict[str, Any]:
             else "pip install -U backprobe",
         )  # fmt: skip
     body = envelope.get("data")
-    if not isinstance(body, str) or _digest(body) != envelope.get("digest"):
+    if not isinstance(body, str) or digest_of(body) != envelope.get("digest"):
         raise _bad(folder, "it was changed since it was saved", f"the digest of {DATA} does not match")
     try:
         data = json.loads(body)
@@ -209,8 +230,8 @@ def mapped_arrays() -> Arrays:
     return MappedArrays()
 
 
-def _mapped_file(file: Path) -> dict[str, Any]:
-    # The storages of a file, which are read where they are looked at.
+def mapped_file(file: Path) -> dict[str, Any]:
+    """The bytes of the tensors in a file, which are read where they are looked at."""
     import numpy
 
     whole = numpy.memmap(file, numpy.uint8, "r")
@@ -226,10 +247,10 @@ def _read_bytes(folder: Path, digest: str, is_mapped: bool) -> Mapping[str, Any]
 
     file = folder / BYTES
     try:
-        found = _digest_file(file)
+        found = digest_of_file(file)
         blobs: dict[str, Any] = {}
         if found == digest:
-            blobs = _mapped_file(file) if is_mapped else dict(load_file(file))
+            blobs = mapped_file(file) if is_mapped else dict(load_file(file))
     except FileNotFoundError:
         raise _bad(folder, "it is incomplete", f"no {BYTES} in it") from None
     except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
@@ -243,10 +264,12 @@ def _read_bytes(folder: Path, digest: str, is_mapped: bool) -> Mapping[str, Any]
     return blobs
 
 
-def _digest(text: str) -> str:
+def digest_of(text: str) -> str:
+    """The digest of a text."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def _digest_file(file: Path) -> str:
+def digest_of_file(file: Path) -> str:
+    """The digest of what a file holds."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

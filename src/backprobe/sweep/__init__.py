@@ -37,25 +37,26 @@ def sweep(
     >>> swept.output, swept.effects
     (7.0, {'u': -6.0, 'v': -7.0})
 
-    ``select`` is a pattern, or a list of them, of the values that are replaced: floating-point tensors, and parameters
-    where ``replace=`` of a probe takes them. ``replace`` is a function of the value, such as ``torch.zeros_like``: an
-    ablation. Or it is the recording of another run, whose entries of the same names take the place of the values:
-    activation patching.
+    - ``target`` is the function or model.
+    - ``select`` is a pattern, or a list of them, of the values that are replaced: floating-point tensors, and
+      parameters where ``replace=`` of a probe takes them.
+    - ``of`` is the output, as in ``probe``: a path into the return value, a function of it, or any value by name. It is
+      one number.
+    - ``replace`` is a function of the value, such as ``torch.zeros_like``: an ablation. Or it is the recording of
+      another run, whose entries of the same names take the place of the values: activation patching.
+    - ``axis`` makes one run for each index along an axis of the values, or for each combination of indices along
+      several: positions, or heads. The effects are then by names such as ``h.0[:, 3]``.
+    - ``approximate`` adds gradient × (replaced - original) of each value, summed, from the one backward pass of the run
+      without replacing: what the effect would be if the output were linear in the value. For a recording this is called
+      attribution patching.
+    - ``backend`` is needed only where the arguments do not show which it is.
 
     >>> clean = bp.probe(f)(4.0, 2.0, 1.0)
     >>> bp.sweep(f, ["u", "w"], replace=clean)(3.0, 2.0, 1.0).effects
     {'w': 0.0, 'u': 2.0}
 
-    ``of`` is the output, as in ``probe``: a path into the return value, a function of it, or any value by name. It is
-    one number. ``axis`` makes one run for each index along an axis of the values, or for each combination of indices
-    along several: positions, or heads. The effects are then by names such as ``h.0[:, 3]``.
-
-    ``approximate=True`` adds gradient × (replaced - original) of each value, summed, from the one backward pass of the
-    run without replacing: what the effect would be if the output were linear in the value. For a recording this is
-    called attribution patching.
-
-    All runs draw the same random numbers, and afterwards none is drawn. Each is a real run of the program: what it
-    writes, such as the running statistics of a BatchNorm in training, it writes each time.
+    All runs draw the same random numbers and begin with the same buffers and parameters. Afterwards the program's state
+    is as it was, as after each verb that runs a program again (docs/replay.md).
 
     Returns a ``Sweep`` when called. A user who stops it with Ctrl-C finds the runs until then as ``so_far`` of the
     KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one

@@ -10,11 +10,22 @@ from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.probe.waiting import Waiting
-from backprobe.record.brief import kind, written
-from backprobe.record.options import Option
+from backprobe.record.brief import written
+from backprobe.record.options import Option, check_options
 from backprobe.record.typed import P
 from backprobe.recording import Recording
 from backprobe.sweep.result import Sweep
+
+OPTIONS = (
+    Option("replace", object, lambda given: callable(given) or isinstance(given, Recording),
+           "lambda value: value * 0, or replace=bp.probe(f, 'u')(x)",
+           says="a function of each value, or a recording that has them",
+           why="each of the values has a shape of its own"),
+    Option("approximate"),
+    Option("axis", int | list | tuple,
+           lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
+           "1", or_none=True, says="the number of an axis, or several"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,17 +49,7 @@ class Asked(Waiting[P, Sweep]):
             raise BadOption(
                 "a sweep is about named values", asked="bp.sweep(..., None)", next="bp.sweep(model, 'h.*', replace=...)"
             )
-        if not callable(self.replace) and not isinstance(self.replace, Recording):
-            raise BadOption(
-                f"replace is a function of each value, or a recording that has them, not {kind(self.replace)}",
-                asked=f"replace={written(self.replace)}", why="each of the values has a shape of its own",
-                next="replace=lambda value: value * 0, or replace=bp.probe(f, 'u')(x)",
-            )  # fmt: skip
-        Option("approximate").check(self.approximate)
-        if not all(type(one) is int for one in self.axes):
-            raise BadOption(
-                "axis is the number of an axis, or several", asked=f"axis={written(self.axis)}", next="axis=1"
-            )
+        check_options(vars(self), OPTIONS)
 
     def _asked(self) -> list[tuple[str, str]]:
         return [("select", written(self.select))]

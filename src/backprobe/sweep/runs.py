@@ -12,7 +12,7 @@ import numpy
 from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
-from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
 from backprobe.errors import AmbiguousName, BadOption, BadOutput, NothingMatched, UnknownName
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.probe.output import Weighing
@@ -60,7 +60,7 @@ class Runs:
     def __init__(self, asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.asked, self.of, self.arrays, self.args, self.kwargs = asked, asked.of, backend.arrays, args, kwargs
         self.in_function = not is_model(backend, asked.target)
-        self.variations = (backend.variations or refuse(backend, "variations", asked.call))()
+        self.replay = Replay(backend, asked.target, args, kwargs)
         self.notes: list[str] = []
         self.done: list[Replaced] = []
         self.unbound: dict[str, str] = {}
@@ -105,8 +105,8 @@ class Runs:
         return path if self.asked.of is None and path else self.asked.of
 
     def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
-        # One run of the program, with random numbers as in each of them.
-        with self.variations.same_numbers(self.asked.target, (self.args, self.kwargs)):
+        # One run of the program, which begins like each of them.
+        with self.replay.run():
             return Probe(
                 self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward),
                 replace=replaced, options=Options(backward=backward), backend=self.asked.backend,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, Written
-from backprobe.record.entries import Alias, Entry, NoneGiven, Record
+from backprobe.record.entries import Alias, Entry, Record
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.names import strip
+from backprobe.record.none_gradients import NoneGiven
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Update
 from backprobe.record.positions import names_at
 from backprobe.record.reasons import Note
@@ -134,7 +135,7 @@ class Assembler:
         holder = self._holder(one.name, own)
         return replace(
             one, name=one.name.removeprefix(holder), module=one.module.removeprefix(holder),
-            carriers=self._each(one.carriers), own=own,
+            carriers=self._each(one.carriers), own=own, instead=self._each(one.instead),
         )  # fmt: skip
 
     def _holder(self, name: str, at: int | None) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from backprobe.backends.protocol import Tape
 from backprobe.record.containers import with_leaves
 from backprobe.record.names import strip
-from backprobe.tracing.replacing import Marks, Replacing
+from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(Instead):
     """What goes on, by the names of a program, and what became of it when the program has run.
 
     A name that the program binds once is written without its counts, any other with all of them.
@@ -38,26 +38,22 @@ class Exchange:
     values: dict[int, bool] = field(default_factory=dict)
     gradients: dict[int, Any] = field(default_factory=dict)
 
+    def replacing(self, tape: Tape, *, in_function: bool) -> Replacing:
+        return Exchanging(self, tape, in_function=in_function)
+
     def of(self, full: str) -> Given | None:
         """What goes on in the place of what this full name is bound to."""
         return self.given.get(full) or self.given.get(strip(full))
 
 
-class Exchanging(Replacing):
+class Exchanging(ByName):
     """What is exchanged in one run. What cannot be is left as it is."""
 
     def __init__(self, exchange: Exchange, tape: Tape, *, in_function: bool) -> None:
-        super().__init__((), tape, in_function=in_function)
+        super().__init__(exchange.given, tape, in_function=in_function)
         self.into = exchange
-        self.plain = {strip(full) for full in exchange.given}
         self.first: dict[int, str] = {}
         """The first of the names of each value that was exchanged: the others are of what goes on already."""
-
-    def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
-        return name in self.plain or any(name + strip(leaf) in self.plain for leaf, _ in found if leaf)
-
-    def refuse_compiled(self, name: str) -> None:
-        """Nothing in it is exchanged, and what it returns is."""
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]

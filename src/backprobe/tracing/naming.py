@@ -102,6 +102,8 @@ class Naming:
         # Note what computes the values that this statement made, and those that this mentions, as they were before.
         if site is not NO_SITE and site is not RETURNED:
             for leaf, value in slot:
+                if value.scope is not names.id and _came_to_a_callee(value, names.id):
+                    value.scope, value.site = names.id, site  # which has made it
                 if value.site is site and value.scope is names.id and not value.is_explained:
                     value.is_explained = True
                     origin = site.origin.at(leaf) if leaf else site.origin
@@ -220,6 +222,17 @@ class Naming:
         for value in gone:
             value.names.clear()
         self.made[:] = [value for value in self.made if value not in gone]
+
+
+def _came_to_a_callee(value: Value, scope: ScopeId) -> bool:
+    # Was it seen first as an argument of a function that runs for a statement of this scope? It was made on the way
+    # there, as what a library computes and hands to a function of the program.
+    if value.number is None or not value.site.is_head:
+        return False
+    above = value.scope.parent
+    while above is not None and above is not scope:
+        above = above.parent
+    return above is not None
 
 
 def _is_same(held: tuple[str, Value], found: tuple[str, int]) -> bool:

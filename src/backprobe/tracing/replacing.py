@@ -6,7 +6,8 @@ is captured: the entry is that of what goes on. What would have gone on is kept 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
@@ -26,6 +27,14 @@ BACK = "it flows on to what the value was computed from"
 
 Marks = tuple[tuple[str, int | None, bool], ...]
 """The leaves of what was bound that were replaced: where the original is kept, and whether its gradient changes."""
+
+
+class Instead(ABC):
+    """What a verb of ours has for ``replace``, where that is more than a dict from names to what takes their place."""
+
+    @abstractmethod
+    def replacing(self, tape: Tape, *, in_function: bool) -> Replacing:
+        """What does it in one run."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +170,9 @@ class Replacing:
             return repr(name.removeprefix(":"))
         scope, local = split(name)
         return repr(scope if local == "return" and scope else name)
+
+    def went_on(self, full: str, leaves: Sequence[tuple[str, Any]]) -> None:
+        """The program has gone on with what this full name is bound to now, which has these leaves."""
 
     # which leaves
 
@@ -306,6 +318,20 @@ class Replacing:
             return made
 
         return self.replaces.with_gradient(tensor, change)
+
+
+class ByName(Replacing):
+    """What goes on in the place of values with these full names. Nothing in compiled code is exchanged."""
+
+    def __init__(self, names: Iterable[str], tape: Tape, *, in_function: bool) -> None:
+        super().__init__((), tape, in_function=in_function)
+        self.plain = {strip(name) for name in names}
+
+    def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
+        return name in self.plain or any(name + strip(leaf) in self.plain for leaf, _ in found if leaf)
+
+    def refuse_compiled(self, name: str) -> None:
+        """What it returns may be exchanged."""
 
 
 def refuse_missing_value(name: str, asked: str, error: UnknownName | AmbiguousName, instead: str) -> NoReturn:

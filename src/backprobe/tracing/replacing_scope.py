@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from backprobe.record.names import strip
 from backprobe.tracing.log import REPLACED
-from backprobe.tracing.replacing import Marks
+from backprobe.tracing.replaced_names import ReplacedNames
 from backprobe.tracing.scope import Recorder, Scope
 
 
 class Replacer(Recorder, Protocol):
     """What the scopes of such a program report to."""
 
-    def replaceable(self, name: str, value: Any, /) -> Sequence[tuple[str, Any]]:
-        """The leaves of a value, if something may be replaced of what this name without counts is bound to."""
-
-    def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]], /) -> str | None:
-        """The full name that a local gets as it is bound; None where it holds these very objects already."""
-
-    def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], /) -> tuple[Any, Marks]:
-        """What goes on in the place of a value."""
+    replaced: ReplacedNames | None
+    """None when the program is over."""
 
 
 class ReplacingScope(Scope):
@@ -37,36 +31,41 @@ class ReplacingScope(Scope):
 
     def wrote(self, at: int, value: Any) -> Any:
         """``u += …`` keeps the object of a tensor: what takes its place gets the name of the new version."""
-        local, recorder = self.locals[at], self.recorder
-        name = f"{self.kind.stripped}:{strip(local)}"
-        found = recorder.replaceable(name, value) if recorder.is_recording else ()
-        if not found or recorder.next_name(self, local, "", found) is not None:
+        local, recorder, replaced = self.locals[at], self.recorder, self.recorder.replaced
+        if replaced is None or not recorder.is_recording:
             return super().wrote(at, value)
-        full = recorder.next_name(self, local, "", ())
+        name = f"{self.kind.stripped}:{strip(local)}"
+        found = replaced.replaceable(name, value)
+        if not found or replaced.next_name(self, local, "", found) is not None:
+            return super().wrote(at, value)
+        full = replaced.next_name(self, local, "", ())
         assert full is not None
         self.written(value)
-        new, marks = recorder.exchange(name, full, value, found)
+        new, marks = replaced.exchange(name, full, value, found)
         if marks:
             self.forget(local)  # or the write would give it that name
         self._settle(at)
         new = super().bind(at, new)
+        replaced.went_on(full, new)
         if marks:
             self._say(REPLACED, marks)
         return new
 
     def _exchanged(self, at: int, value: Any, own: str, report: Callable[[Any], Any]) -> Any:
-        local, recorder = self.locals[at], self.recorder
-        if not recorder.is_recording or self._is_modules_return(local):
+        local, recorder, replaced = self.locals[at], self.recorder, self.recorder.replaced
+        if replaced is None or not recorder.is_recording or self._is_modules_return(local):
             return report(value)
         name = f"{self.kind.stripped}:{strip(local)}"
-        found = recorder.replaceable(name, value)
+        found = replaced.replaceable(name, value)
         if not found:
             return report(value)
         if self.dirty:
             self._settle(at)
-        full = recorder.next_name(self, local, own, found)
-        new, marks = (value, ()) if full is None else recorder.exchange(name, full, value, found)
+        full = replaced.next_name(self, local, own, found)
+        new, marks = (value, ()) if full is None else replaced.exchange(name, full, value, found)
         new = report(new)
+        if full is not None:
+            replaced.went_on(full, new)
         if marks:
             self._say(REPLACED, marks)
         return new

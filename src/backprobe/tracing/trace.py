@@ -25,7 +25,7 @@ from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
-from backprobe.tracing.codes import NUMBERS, Codes
+from backprobe.tracing.codes import Codes
 from backprobe.tracing.followed_calls import Following
 from backprobe.tracing.log import (
     ABSENT,
@@ -47,11 +47,12 @@ from backprobe.tracing.log import (
 from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
+from backprobe.tracing.replaced_names import ReplacedNames
 from backprobe.tracing.replacing import Marks, Replacing
 from backprobe.tracing.replacing_scope import ReplacingScope
 from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.scope import Scope
-from backprobe.tracing.values import OF_FORWARD, ScopeNames, Slot, Value
+from backprobe.tracing.values import OF_FORWARD, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
@@ -65,6 +66,7 @@ class Trace:
         replacing: Replacing | None = None,
     ) -> None:  # fmt: skip
         self.replacing = replacing
+        self.replaced = None if replacing is None else ReplacedNames(self, replacing)
         self.scope_type: type[Scope] = Scope if replacing is None else ReplacingScope
         self.tape, self.selection, self.home = tape, selection, home
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
@@ -284,6 +286,7 @@ class Trace:
         self.codes.mixed.clear()
         self.log.plain.clear()
         self.log.transcripts.clear()
+        self.replaced = None
         del self.root, self.repeats, self.following
 
     def note(self, code: str, **fields: str) -> None:
@@ -353,10 +356,13 @@ class Trace:
         if not path:
             return self._result(output, of_module=True)
         marks: Marks = ()
-        if self.replacing is not None:
-            output, marks = self._replaced_return(path, output)
+        full = None if self.replaced is None else self.replaced.name_of_return(path, output)
+        if self.replaced is not None and full is not None:
+            output, marks = self.replaced.returned(path, output, full)
         if self.tap is not None:
             output = exchanged(output, self.tap, [])
+        if self.replaced is not None and full is not None:
+            self.replaced.went_on(full, output)
         if self.repeats.again or not self.runs_once():
             self._note_transcripts()
         kind = self.plan.modules[path]
@@ -372,8 +378,8 @@ class Trace:
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path. Returns what takes its place."""
         marks: Marks = ()
-        if self.replacing is not None and (found := self.replaceable(path, tensor)):
-            tensor, marks = self.exchange(path, path, tensor, found)
+        if self.replaced is not None:
+            tensor, marks = self.replaced.parameter(path, tensor)
         if type(tensor) in self.ordinary and not self.disturbed():
             self._name_path(path, tensor)
         else:
@@ -381,6 +387,8 @@ class Trace:
                 if self.tap is not None:
                     tensor = self.tap(tensor)
                 self._name_path(path, tensor)
+        if self.replaced is not None:
+            self.replaced.went_on(path, tensor)
         if marks:
             self._say(0, REPLACED, marks)
         return tensor
@@ -393,64 +401,6 @@ class Trace:
         """A module that was selected, and whose return value does not exist."""
         self._say(0, ABSENT, (path, status, why, "return"))
 
-    # what is replaced
-
-    def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
-        """The leaves of a value, if something may be replaced of what this name without counts is bound to."""
-        assert self.replacing is not None
-        found = () if isinstance(value, NUMBERS) else self.codes.leaves_or_itself(value)
-        found = found or [("", value)]
-        return found if self.replacing.concerns(name, found) else ()
-
-    def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]]) -> str | None:
-        """The full name that a local gets as it is bound; None where it holds these very objects already."""
-        names = self.names_of(scope)
-        if self._holds(names.slots.get(local + own, ()), found):
-            return None
-        return f"{names.id.full}:{local}#{names.id.counts.get(local, 0)}"
-
-    def _holds(self, held: Slot, found: Sequence[tuple[str, Any]]) -> bool:
-        numbers, identity = self.versions.numbers, self.tape.identity
-        now = dict(held)
-        known = [
-            leaf in now and now[leaf].number is not None and now[leaf].number == numbers.get(identity(item))
-            for leaf, item in found if self.tape.is_tensor(item)
-        ]  # fmt: skip
-        return bool(known) and all(known)
-
-    def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
-        """What goes on in the place of a value. The functions that make it are not part of the program."""
-        assert self.replacing is not None
-        was_recording = self.is_recording
-        self.record(False)
-        try:
-            return self.replacing.exchange(name, full, value, found, self.versions.numbers)
-        finally:
-            self.record(was_recording)
-
-    def _replaced_return(self, path: str, output: Any) -> tuple[Any, Marks]:
-        # What the caller of a module goes on with.
-        kind = self.plan.modules[path]
-        name = f"{kind.stripped}:return"
-        found = self.replaceable(name, output)
-        if not found:
-            return output, ()
-        reader = self.read()
-        finished = reader.finished.get(kind.path)
-        scope = finished[-1].id.full if finished else f"{kind.path}#{reader.entered.get(kind.path, 0)}"
-        return self.exchange(name, f"{scope}:return#0", output, found)
-
-    def _replaced_result(self, result: Any, of_module: bool) -> tuple[Any, Marks]:
-        # What a model returns, or a function where that did not get its name in a statement.
-        found = self.replaceable(":return", result)
-        if not found or (not of_module and self.is_result_named):
-            return result, ()
-        self.is_result_named = of_module
-        full: str | None = f":return#{self.read().root.id.counts.get('return', 0)}"
-        if self.selection.in_function:  # its own statement has named it
-            full = self.next_name(self.root, "return", "", found)
-        return (result, ()) if full is None else self.exchange(":return", full, result, found)
-
     # what the probe itself names
 
     def name_result(self, result: Any) -> Any:
@@ -459,8 +409,8 @@ class Trace:
 
     def _result(self, result: Any, *, of_module: bool) -> Any:
         marks: Marks = ()
-        if self.replacing is not None:
-            result, marks = self._replaced_result(result, of_module)
+        if self.replaced is not None:
+            result, marks = self.replaced.result(result, self.root, of_module=of_module)
         if self.tap is not None:
             result = exchanged(result, self.tap, [])
         code = self.code(self.root, "return", NO_SITE_AT, result)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from backprobe.backends.watches import Fetching, FunctionWatching, Watching, WatchOptions
 from backprobe.errors import BackprobeError, BadOption, NotFinite
+from backprobe.guard.capture import check_path
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
@@ -44,7 +45,7 @@ def watch(
     optimizer: Any = None,
     scaler: Any = None,
     clipping: bool = False,
-    guard: bool = False,
+    guard: bool | str | os.PathLike[str] = False,
     pace: Pace = Pace(),  # noqa: B008  # it is frozen
     sinks: Sequence[Sink] = (),
     start_step: int | None = None,
@@ -82,7 +83,8 @@ def watch(
       does in a ``tf.function``.
     - ``scaler`` is a ``GradScaler`` of PyTorch, whose update ends a step instead.
     - ``clipping`` adds ``grad_backward.*``, what backward left in parameters before gradients were clipped.
-    - ``guard`` raises NotFinite at the first NaN or Inf, as ``bp.guard(model)`` does; the run has that step too.
+    - ``guard`` raises NotFinite at the first NaN or Inf, as ``bp.guard(model)`` does; the run has that step too. The
+      path of a new folder in the place of True has the failing step written there, for ``bp.replay``.
     - ``pace`` says how soon steps are on disk, and in which of them ``run.histogram`` has magnitudes.
     - ``sinks``, of ``backprobe.integrations``, get some of the numbers too, as do TensorBoard and Weights & Biases.
     - ``start_step`` is the number of the first step, in place of the one after the last.
@@ -93,6 +95,8 @@ def watch(
     """
     asked = f"bp.watch({name_of(model)}, {cut(written(folder))})"
     check_watch(locals(), asked, MODEL.format(""))
+    if not isinstance(guard, bool):
+        check_path(guard, f"guard={os.fspath(guard)!r}", "guard='bad-step'")
     optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
     options = WatchOptions(select, *flags_of(what), clipping, optimizers, scaler, magnitudes=pace.histogram > 0)
     return Watch(model, Path(folder), options, pace, start_step, rank, tuple(sinks), every=every, guard=guard)
@@ -172,7 +176,7 @@ class Watch:
         sinks: Sequence[Any] = (),
         *,
         every: int = 1,
-        guard: bool = False,
+        guard: bool | str | os.PathLike[str] = False,
         is_function: bool = False,
     ) -> None:
         self.folder = folder
@@ -200,8 +204,9 @@ class Watch:
         try:
             with ExitStack() as opened:
                 opened.enter_context(watching)
-                if self._guard:
-                    opened.enter_context(guarding(self._model, found.backend, listener, asked))
+                if self._guard is not False:
+                    folder = None if self._guard is True else self._guard
+                    opened.enter_context(guarding(self._model, found.backend, listener, asked, folder))
                 self._opened = opened.pop_all()
         except BaseException:
             self._close()
@@ -411,7 +416,7 @@ class Watch:
         return {
             "started": known.time, "author": known.author, "python": known.python, "system": known.system,
             "packages": known.packages, "model": type(self._model).__name__, **vars(self._pace),
-            "every": self._every, "guard": self._guard, "what": what,
+            "every": self._every, "guard": self._guard is not False, "what": what,
         }  # fmt: skip
 
     def __repr__(self) -> str:

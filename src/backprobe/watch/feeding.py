@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.alerts import Alert, alerts
 from backprobe.findings.phrasing import plural
 from backprobe.record.patterns import root_spelled_out, selection, texts_of
 from backprobe.record.statistics import COLUMNS, statistic
+from backprobe.rules import Alert, alerts
 from backprobe.storage.runs.layout import Matrix, RowKey, StepData
 from backprobe.storage.runs.merged import LOGGED, RATIO, logged, open_ranks
 from backprobe.watch.sinks import Sink

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,13 +12,17 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.watches import StepListener
 from backprobe.guard.allowed import Allowed
+from backprobe.guard.capture import Capture, captures_of
 from backprobe.guard.model_guard import ModelGuard
 
 
-def guarding(model: Any, backend: Backend, steps: StepListener, asked: str) -> AbstractContextManager[object]:
+def guarding(
+    model: Any, backend: Backend, steps: StepListener, asked: str, folder: str | os.PathLike[str] | None = None
+) -> AbstractContextManager[object]:
     """A guard around a model that is watched. The call that it makes again, for its report, is not counted."""
     guards = backend.guards or refuse(backend, "guards", asked)
-    listener = ModelGuard(model, backend, Allowed(())).listener()
+    capture = None if folder is None else Capture(folder, model, captures_of(backend, asked))
+    listener = ModelGuard(model, backend, Allowed(()), capture).listener()
 
     def unheard(explain: Callable[..., None]) -> Callable[..., None]:
         def explained(*args: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from backprobe.backends.watches import GRADIENT, PARAMETER, UPDATE, VALUE
 from backprobe.errors import BadOption
-from backprobe.record.brief import kind, written
+from backprobe.record.brief import written
 from backprobe.record.names import nearest
 from backprobe.record.options import Option, check_folder, check_options
 from backprobe.record.renamed import Spelling
@@ -43,11 +44,14 @@ PACES = (
     Option("flush", int | float, 0, "1.0", says="a number of seconds from 0 on"),
     Option("histogram", int, 0, "10"),
 )
+WHAT = Option("what", Sequence | set | frozenset, lambda what: not isinstance(what, bytes), str(DEFAULT),
+              says="a text, or several")  # fmt: skip
 OPTIONS = (
     Option("every", int, 1, "10"),
     Option("pace", Pace, next="bp.Pace(flush=1.0, histogram=10)", says="a bp.Pace"),
     *(Option(name, int, 0, "10", or_none=True) for name in ("start_step", "rank")),
-    *map(Option, ("clipping", "guard", "has_aux")),
+    *map(Option, ("clipping", "has_aux")),
+    Option("guard", bool | str | os.PathLike, None, "True", says="True or False, or the folder for a failing step"),
 )
 
 
@@ -62,10 +66,7 @@ def check_watch(given: Mapping[str, Any], asked: str, instead: str) -> None:
 def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
     """Is each of ``KINDS`` in ``what``? Raises BadOption."""
     several = (what,) if isinstance(what, str) else what
-    if not isinstance(several, Sequence | set | frozenset) or isinstance(several, bytes):
-        raise BadOption(
-            "what is a text, or several", asked=f"what={written(what)}", found=kind(what), next=f"what={DEFAULT}"
-        )
+    WHAT.check(several)
     for one in several:
         if one not in KINDS:
             meant = [kind for each in several if isinstance(each, str) for kind in nearest(each, KINDS)[:1]] or DEFAULT

@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from backprobe.errors import BadOption
-from backprobe.record.brief import kind, written
-from backprobe.record.options import Option
+from backprobe.record.brief import written
+from backprobe.record.options import Option, check_options
 from backprobe.record.patterns import selection, texts_of
 
 FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged")
 """What a sink gets if it is not told otherwise."""
-
-EVERY = Option("every", int, 1, "10")
 
 
 class Sink:
@@ -67,27 +65,32 @@ class Sink:
         return f"<{type(self).__name__} of {', '.join(self.fields)}{names}>"
 
 
+SINKS = Option(
+    "sinks", Sink, None,
+    "[TensorBoardSink('tb')], after from backprobe.integrations.tensorboard import TensorBoardSink",
+    says="a list of sinks", why="a sink is of a class of backprobe.integrations, or of a subclass of its Sink",
+)  # fmt: skip
+OF_SINK = (
+    Option("fields", object, lambda fields: not isinstance(fields, str) and bool(fields), "['grad.rms']",
+           says="a list of fields of a run"),
+    Option("every", int, 1, "10"),
+)  # fmt: skip
+
+
 def check(sink: object) -> None:
     """Raises BadOption and BadName for what cannot be a sink, or asks for what no run has."""
     from backprobe.record.statistics import STATISTICS
     from backprobe.storage.runs.merged import LOGGED, RATIO
 
-    if not isinstance(sink, Sink):
-        raise BadOption(
-            "sinks= takes sinks", asked="bp.watch(..., sinks=[...])", found=kind(sink),
-            why="a sink is of a class of backprobe.integrations, or of a subclass of its Sink",
-            next="sinks=[TensorBoardSink('tb')], after from backprobe.integrations.tensorboard import TensorBoardSink",
-        )  # fmt: skip
+    SINKS.check(sink, "bp.watch(..., sinks=[...])")
+    assert isinstance(sink, Sink)
+    check_options(vars(sink), OF_SINK)
     asked = f"{type(sink).__name__}(...)"
-    if isinstance(sink.fields, str) or not sink.fields:
-        raise BadOption("fields= takes a list of fields", asked=asked, found=written(sink.fields),
-                        next="fields=['grad.rms']")  # fmt: skip
     for field in sink.fields:
         if field not in (LOGGED, RATIO) and str(field).rpartition(".")[2] not in STATISTICS:
             raise BadOption(
                 f"{written(field)} is not a field of a run", asked=asked,
                 found=f"the statistics are {', '.join(STATISTICS)}", next="fields=['value.rms', 'grad.rms']",
             )  # fmt: skip
-    EVERY.check(sink.every)
     if sink.select is not None:
         selection(tuple(texts_of(sink.select)), False)

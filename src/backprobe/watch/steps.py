@@ -16,12 +16,14 @@ from backprobe.backends.watches import StepListener
 from backprobe.record.exponents import Exponents, merged_exponents
 from backprobe.record.gaps import GapCode
 from backprobe.record.statistics import Row, measured, merged, scaled
-from backprobe.storage.runs.layout import Missing, RowKey, StepData, blank
+from backprobe.storage.runs.layout import IS_OPEN, Missing, RowKey, StepData, blank
 from backprobe.watch.background import Waiting
 
 LOGGED = "logged"
 SCALE = "loss scale"
 """The name under which the scale of a ``GradScaler`` is logged."""
+FEW, MANY, MORE = 8, 20, 4
+"""From how many passes of backward on a step was left open: after others, without others, and times those of others."""
 Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
 
 
@@ -35,8 +37,9 @@ class Open:
     later: dict[int, list[Any]] = field(default_factory=dict)
     counted_later: dict[int, list[Callable[[], Exponents]]] = field(default_factory=dict)
     backwards: int = 0
+    logs: int = 0
     gaps: list[Missing] | None = None
-    skipped: bool = False
+    skipped: int = 0
     scale: float = 1.0
     ended: float = 0.0
 
@@ -59,6 +62,7 @@ class Steps(StepListener):
         self.ended: Open | None = None
         self.has_begun = self.was_called = False
         self.is_stopped = False
+        self.most = 0, 0  # passes of backward and calls of log in a step, so far
         self.is_measured, self.is_counted = True, False
 
     def start(self, first: int) -> None:
@@ -126,9 +130,10 @@ class Steps(StepListener):
     def log(self, name: str, row: Any) -> None:
         """A number of the program's own, of the step that runs; between two steps, of the one that has ended."""
         into = self.current if self.has_begun or self.ended is None else self.ended
+        into.logs += 1
         _add(into, self.place(name, LOGGED), row)
 
-    def end(self, *, skipped: bool = False, scale: float = 1.0) -> None:
+    def end(self, *, skipped: int = False, scale: float = 1.0) -> None:
         if self.is_stopped or os.getpid() != self.process:  # a child of this process has no writer
             return
         self.hand_on()
@@ -145,15 +150,28 @@ class Steps(StepListener):
         ended, self.ended = self.ended, None
         if ended is None or ended.is_empty:
             return
+        self.most = max(self.most[0], ended.backwards), max(self.most[1], ended.logs)
         rows, aliases, self.new_rows, self.new_aliases = self.new_rows, self.new_aliases, [], {}
         later = self.fetch(ended.later) if ended.later else dict
         height, unscaled = len(self.places), frozenset(self.scaled if ended.scale != 1.0 else ())
         self.put(Waiting(lambda: _data(ended, later(), height, unscaled), rows, aliases))
 
     def stop(self) -> None:
-        """Nothing more is taken; what the last step has is handed on."""
+        """Nothing more is taken; what the last step has is handed on, and one that no optimizer has ended."""
+        if self.is_stopped:
+            return
         self.hand_on()
+        if self._is_left_open():
+            self.end(skipped=IS_OPEN)
+            self.hand_on()
         self.is_stopped, self.is_measured = True, False
+
+    def _is_left_open(self) -> bool:
+        # Has far more run than in any step before, and nothing ended it?
+        found = self.current.backwards, self.current.logs
+        has_ended, at = self.most != (0, 0), 0 if self.current.backwards else 1
+        least = FEW if has_ended else MANY
+        return self.has_begun and found[at] >= max(least, MORE * self.most[at] + 1)
 
 
 def _add(into: Open, place: int, row: Any, replaces: bool = False) -> None:

@@ -2,7 +2,7 @@
 # ask: check PROGRAM:f x=1.0 --backend jax
 # exit: 1
 # says: f: 1 derivative is wrong \(3 calls checked
-# says: with respect to its input u is wrong \(relative error 3233%\)
+# says: with respect to its input `u` is wrong \(relative error 3233%\)
 # says: it is 33.3333 times what it should be
 # never: written by hand
 # The transpose of a multiplication by 3 multiplies by 3.

@@ -2,6 +2,7 @@
 # exit: 1
 # says: the gradient of .until. is exactly 0: every path
 # says: derivative of 0: le
+# says: ; the gradient of .until. is exactly 0
 # never: missing|.rate. is exactly
 import jax
 import jax.numpy as jnp

@@ -2,7 +2,7 @@
 # ask: check PROGRAM:model x=[[1.0,2.0,3.0]]
 # exit: 1
 # says: 1 derivative is wrong \(2 calls checked
-# says: with respect to its input self\.first\(x\)|with respect to its input hidden
+# says: with respect to its input `(self\.first\(x\)|hidden)`
 # A model in place of a function: the status is that of a finding too.
 import torch
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import jax
 
+from backprobe.backends.captures import Captures
 from backprobe.backends.jax import errors, private, refusals
 from backprobe.backends.jax.arrays import JaxArrays
+from backprobe.backends.jax.bridging import bridged
+from backprobe.backends.jax.edits import EDITS
 from backprobe.backends.jax.guarding import JaxGuards
 from backprobe.backends.jax.models import JaxModels
 from backprobe.backends.jax.recheck import JaxRecheck
+from backprobe.backends.jax.state import JaxState
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.trials import JaxTrials
+from backprobe.backends.jax.useless_in_call import of_call
 from backprobe.backends.jax.variations import JaxVariations
 from backprobe.backends.jax.watching import JaxWatches
 from backprobe.backends.protocol import Backend
@@ -26,6 +31,7 @@ class JaxBackend(Backend):
 
     name = "jax"
     title = "JAX"
+    edits = EDITS
     arrays = JaxArrays()
     partials = True
     tape = JaxTape
@@ -34,13 +40,22 @@ class JaxBackend(Backend):
     function_watches = JaxWatches()
     uncompiled = staticmethod(jax.disable_jit)
     recheck = JaxRecheck
+    state = JaxState
     trials = JaxTrials
     variations = JaxVariations
+    bridged = staticmethod(bridged)
+    useless_in_call = staticmethod(of_call)
     refuse = staticmethod(refusals.refuse)
     refuse_argument = staticmethod(refusals.refuse_argument)
     traced_line = staticmethod(errors.traced_line)
     derivatives = private.DERIVATIVES
     instead = INSTEAD
+
+    @property
+    def captures(self) -> Captures:
+        from backprobe.backends.jax.captured_calls import JaxCaptures
+
+        return JaxCaptures()
 
 
 BACKEND: Backend = JaxBackend()

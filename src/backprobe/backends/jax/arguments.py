@@ -20,14 +20,19 @@ def is_pytree(value: Any) -> bool:
     return not plain and not jax.tree_util.all_leaves([value])
 
 
-def exchange(value: Any, replace: Callable[[Any], Any]) -> Any:
-    """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew."""
+def exchange(
+    value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new
+) -> Any:  # fmt: skip
+    """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew.
+
+    What ``made`` makes of a pytree and the new one goes into the place of that.
+    """
 
     def arrays_only(leaf: Any) -> Any:
         return replace(leaf) if isinstance(leaf, jax.Array | numpy.ndarray) else leaf
 
     def own(leaf: Any) -> Any:
-        return jax.tree.map(arrays_only, leaf) if is_pytree(leaf) else replace(leaf)
+        return made(leaf, jax.tree.map(arrays_only, leaf)) if is_pytree(leaf) else replace(leaf)
 
     return exchanged(value, own, [], is_pytree)
 
@@ -43,10 +48,11 @@ class Lifted:
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
         self.inputs, self.wrt = inputs, wrt
+        self.made: dict[int, tuple[Any, Any]] = {}  # pytrees that the program is given, and the caller's own
         chosen: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:
-                exchange(value, lambda leaf: chosen.append(leaf) or leaf)  # type: ignore[func-returns-value]  # a list's append gives None
+                exchange(value, lambda leaf: chosen.append(leaf) or leaf, lambda leaf, new: leaf)  # type: ignore[func-returns-value]  # a list's append gives None
         self._integers_too = not any(map(is_differentiable, chosen))
         self._originals = list(filter(self._is_lifted, chosen))
         self.states = {id(array): kind for array, kind in models.states(list(inputs.values()))}
@@ -67,9 +73,13 @@ class Lifted:
             return next(given) if self._is_lifted(leaf) else as_given(leaf)
 
         return {
-            name: exchange(value, own if self.wrt is None or name in self.wrt else as_given)
+            name: exchange(value, own if self.wrt is None or name in self.wrt else as_given, self._make)
             for name, value in self.inputs.items()
         }
+
+    def _make(self, own: Any, new: Any) -> Any:
+        self.made[id(new)] = new, self.made.get(id(own), (None, own))[1]
+        return new
 
     def give_back(self, tracers: Sequence[Any], tapped: Callable[[Any], Any], concrete: Callable[[Any], Any]) -> None:
         """Put the caller's own arrays back into the caller's containers, and numbers for what the program added."""
@@ -80,7 +90,7 @@ class Lifted:
             return given[id(leaf)] if id(leaf) in given else concrete(leaf)
 
         for value in self.inputs.values():
-            exchange(value, back)
+            exchange(value, back, lambda leaf, new: self.made.get(id(leaf), (None, new))[1])
 
 
 def as_given(leaf: Any) -> Any:

@@ -57,6 +57,16 @@ class JaxCallables(Callables):
             return function  # type: ignore[no-any-return]  # it is the caller's own
         return equinox_wrappers.layers(function)
 
+    def is_data(self, value: Any) -> bool:
+        if not callable(value) and not isinstance(value, tuple | list):
+            return False
+        is_function = isinstance(value, FunctionType | MethodType | functools.partial)
+        if is_function or equinox_wrappers.as_pythons(value) is not None:
+            return False
+        if isinstance(value, tuple | list):
+            return any(map(self.is_data, value))
+        return not jax.tree_util.all_leaves([value])
+
     def held(self, function: Any) -> Sequence[Any] | None:
         if equinox_wrappers.may_hold(function):
             return tuple(equinox_wrappers.held(function))

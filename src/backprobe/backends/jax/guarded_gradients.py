@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import jax
@@ -24,10 +24,11 @@ from backprobe.backends.jax.derivative_flow import stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
 from backprobe.backends.jax.useless import observed
+from backprobe.backends.jax.useless.steps import JaxSteps
 from backprobe.backends.patching import listening
-from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.backends.useless import Observed
-from backprobe.record.reasons import Reason
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.frames import forget, name_in
 
@@ -107,7 +108,13 @@ class JaxGuardedGradient(GuardedGradient):
     is_concerned: Callable[[], bool]
     """Does it concern what is guarded?"""
 
+    steps: JaxSteps | None = None
+    """The steps that the program makes from one gradient of a function to its next."""
+
     see_lines = "bp.explain(bp.probe(loss, nonfinite=True)(...)) of the function, at these arguments, not under jit"
+
+    left: Mapping[str, Any] = MappingProxyType({})
+    """The value, or the gradient by names, that is not finite."""
 
     def __init__(self, asked: Asked) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)
@@ -116,7 +123,7 @@ class JaxGuardedGradient(GuardedGradient):
         self.has_aux = asked.has_aux
         self.parts = [models.taken_apart(one) if models.kind(one) == "nnx" else None for one in asked.args]
         self.given, self.positions, self.names = (asked.args, asked.kwargs), asked.positions, asked.names
-        self.random = Kept(OF_PYTHON)
+        self.random = RandomNumbers(OF_PYTHON)
         self.element: int | None = None
 
     def why_not_again(self) -> Reason | None:
@@ -124,7 +131,8 @@ class JaxGuardedGradient(GuardedGradient):
         return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
 
     def restored(self) -> AbstractContextManager[None]:
-        return self.random.restored()
+        self.random.restore()
+        return nullcontext()
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         at = partial(at_element, element=self.element)
@@ -152,6 +160,9 @@ class JaxGuardedGradient(GuardedGradient):
         except Exception:  # noqa: BLE001  # the program itself has run: what else is known of it is said
             return Observed()
 
+    def still(self) -> Sequence[Note]:
+        return [] if self.steps is None else self.steps.notes_on(code_of(self.function))
+
     @cached_property
     def _traced(self) -> tuple[list[str], Any, list[Any]]:
         # The jaxpr of the function, and the names and values of its inputs, which are what is differentiated.
@@ -172,7 +183,7 @@ class JaxGuardedGradient(GuardedGradient):
             return found[0] if self.has_aux else found
 
         inputs = [leaves[at] for at in arrays]
-        return list(_named(self.names, given)), jax.make_jaxpr(run)(*inputs), inputs
+        return list(named(self.names, given)), jax.make_jaxpr(run)(*inputs), inputs
 
 
 class GradientHearing(Repeating):
@@ -185,6 +196,7 @@ class GradientHearing(Repeating):
         self.listener, self.resting, self.concerned = listener, resting, concerned
         self.has_heard = self.has_traced = self.is_inside = False
         self.installed = ExitStack()
+        self.steps = JaxSteps() if listener.every else None
         self.pullbacks: deque[tuple[Any, Asked, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
 
     @contextmanager
@@ -194,6 +206,8 @@ class GradientHearing(Repeating):
                 self.installed.enter_context(listening(*private.DIFFERENTIATING, self._differentiated))
             if self.listener.every:
                 self.installed.enter_context(listening(jax, "vjp", self._pulling_back))
+            if self.steps is not None:
+                self.installed.enter_context(self.steps.listening())
             yield
 
     def _pulling_back(self, following: Callable[..., Any], function: Any, *primals: Any, **options: Any) -> Any:
@@ -224,7 +238,7 @@ class GradientHearing(Repeating):
             gradient = JaxGuardedGradient(asked)
             gradient.of, gradient.cotangent = output_and_cotangent(value, args[0], has_aux=asked.has_aux)
             gradient.is_concerned = self.concerned(gradient)
-            self._look(gradient, _named(asked.names, found), False)
+            self._look(gradient, named(asked.names, found), False)
         return found
 
     def _differentiated(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -236,24 +250,35 @@ class GradientHearing(Repeating):
         gradient.is_concerned = self.concerned(gradient)
         self.is_inside = True  # gradients inside it go into its value
         try:
-            value, backward, *rest = following(*args, **kwargs)
+            with self._no_step():
+                value, backward, *rest = following(*args, **kwargs)
         finally:
             self.is_inside = False
         if asked.call == JACREV:  # it calls what it is given with the whole of a basis at once, whose rows are traced
             gradient.of, gradient.cotangent = output_and_cotangent(value, None, has_aux=asked.has_aux)
-            self._look(gradient, _named(["value"], [value]), False)
+            self._look(gradient, named(["value"], [value]), False)
             return value, backward, *rest
         self._look(gradient, {"": value}, True)
-        return value, partial(self._backward, gradient, asked, backward), *rest
+        return value, partial(self._backward, gradient, asked, args[1:], backward), *rest
+
+    def _no_step(self) -> AbstractContextManager[None]:
+        # Within this context the program differentiates, or we run something.
+        return nullcontext() if self.steps is None else self.steps.resting()
 
     def _backward(
-        self, gradient: JaxGuardedGradient, asked: Asked, backward: Callable[..., Any], cotangent: Any
-    ) -> Any:
-        found = backward(cotangent)
-        named = _named(asked.names, found)
-        if all(map(has_numbers, named.values())):
-            gradient.trained = frozenset(named)
-        self._look(gradient, named, False)
+        self, gradient: JaxGuardedGradient, asked: Asked, primals: Sequence[Any], backward: Callable[..., Any],
+        cotangent: Any,
+    ) -> Any:  # fmt: skip
+        with self._no_step():
+            found = backward(cotangent)
+            by_name = named(asked.names, found)
+        if self.steps is not None and self.listener.every and all(map(has_numbers, by_name.values())):
+            self.steps.gradient(code_of(asked.function), named(asked.names, primals), by_name)
+            gradient.steps = self.steps
+            gradient.is_undecided = self.steps.is_open(code_of(asked.function))
+        if all(map(has_numbers, by_name.values())):
+            gradient.trained = frozenset(by_name)
+        self._look(gradient, by_name, False)
         return found
 
     def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
@@ -268,12 +293,18 @@ class GradientHearing(Repeating):
         })  # fmt: skip
         if bad or (self.listener.every and not is_value):
             gradient.element = element_of(named[next(iter(bad or named))]) if named else None
-            with self.repeating(), self.resting():
+            gradient.left = named
+            with self.repeating(), self.resting(), self._no_step():
                 self.listener.gradient(gradient, bad, is_value)
 
 
-def _named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
-    # The gradients by the names that a recording gives what they are of; Flax NNX puts states around its own.
+def code_of(function: Any) -> Any:
+    """What a function is known by, whenever the program has made it."""
+    return getattr(function, "__code__", function)
+
+
+def named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
+    """The gradients by the names that a recording gives what they are of; Flax NNX puts states around its own."""
     found = {}
     for name, gradient in zip(names, gradients, strict=False):
         for path, leaf in jax.tree_util.tree_flatten_with_path(gradient)[0]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from backprobe.backends.jax import models
 from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient
 from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
 from backprobe.backends.patching import listening
-from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.errors import Unsupported
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
@@ -38,15 +39,23 @@ class JaxGuardedCall(GuardedCall):
     backward = "jax.grad"
     see_lines = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model, not under jit"
 
+    returned: Mapping[str, Any] = MappingProxyType({})
+    """What it returned, for the element that it is made again for."""
+
+    is_mapped = False
+
     def __init__(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         self.held, self.whole = models.taken_apart(model)
         self.module, self.given = model, (args, dict(kwargs))
-        self.random = Kept(OF_PYTHON)
+        self.random = RandomNumbers(OF_PYTHON)
 
     def failed_with(self, outputs: Mapping[str, Any], bad: Found) -> None:
         """The call has returned this."""
         path = next(iter(bad))
-        at = partial(at_element, element=element_of(outputs[path]))
+        element = element_of(outputs[path])
+        at = partial(at_element, element=element)
+        self.is_mapped = element is not None
+        self.returned = {path: at(one) for path, one in outputs.items()}
         self.module = self.whole(jax.tree.map(at, self.held))
         self.given = jax.tree.map(at, self.given)
         self.output = path.removeprefix(".") or None, jnp.ones_like(at(outputs[path]))
@@ -56,7 +65,8 @@ class JaxGuardedCall(GuardedCall):
         return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
 
     def restored(self) -> AbstractContextManager[None]:
-        return self.random.restored()
+        self.random.restore()
+        return nullcontext()
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         return self.given

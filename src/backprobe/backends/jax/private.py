@@ -6,12 +6,12 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import source_info_util
+from jax._src import core, source_info_util
 from jax._src.interpreters import ad
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.extend.core.primitives import scan_p, while_p
@@ -64,6 +64,9 @@ def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
     getattr(ad, "primitive_linearizations", {})[primitive] = linearize
 
 
+EVALUATING: Any = getattr(core, "eval_trace", None)
+"""What runs operations with no transformation around them."""
+
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
 """What a transformation does with an operation, and has that a derivative of its own?"""
 
@@ -83,6 +86,35 @@ def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
     finally:
         for method in PROCESSING:
             delattr(trace, method)
+
+
+@contextmanager
+def hearing_evaluations(told: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None]) -> Iterator[None]:
+    """Within this context ``told`` hears of each operation of one result that runs with no transformation around it:
+    the primitive, what it was given, its parameters and its result.
+    """
+    if EVALUATING is None:
+        yield
+        return
+    process = EVALUATING.process_primitive
+
+    def processing(primitive: Any, given: Any, params: Any, /) -> Any:
+        given = [*given]
+        made = process(primitive, given, params)
+        if not isinstance(made, list | tuple):
+            told(primitive, given, params, made)
+        return made
+
+    EVALUATING.process_primitive = processing
+    try:
+        yield
+    finally:
+        del EVALUATING.process_primitive
+
+
+def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    """Run an operation that was heard of."""
+    return primitive.bind(*given, **params)
 
 
 def _telling(process: Any, is_custom: bool, told: Heard, primitive: Any, given: Any, *rest: Any, **params: Any) -> Any:
@@ -153,6 +185,12 @@ def inner_jaxprs(equation: Any) -> list[Any]:
         several = parameter if isinstance(parameter, tuple | list) else [parameter]
         found += [one for one in several if isinstance(one, ClosedJaxpr | Jaxpr)]
     return found
+
+
+def instructions(equation: Any) -> list[tuple[CodeType, int]]:
+    """Those by which an equation was made, the innermost first; none in a release that does not say."""
+    raw = getattr(equation.source_info.traceback, "raw_frames", None)
+    return [] if raw is None else [*zip(*raw(), strict=True)]
 
 
 def function_name(jaxpr: Any) -> str | None:

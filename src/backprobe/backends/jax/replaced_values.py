@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy
 from jax.custom_derivatives import SymbolicZero
 
 from backprobe.backends.capabilities import Replaces
+from backprobe.backends.jax.bridging import bridged
 from backprobe.backends.jax.primitives import Tap, as_array
 from backprobe.backends.jax.tensors import is_array
 from backprobe.record.entries import Lost
@@ -104,6 +105,9 @@ class JaxReplaces(Replaces):
 
     def with_numbers(self, new: Any, original: Any) -> Any:
         return with_tangent(new, original) if isinstance(original, jax.core.Tracer) else jnp.copy(new)
+
+    def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
+        return bridged(value, [*sources])
 
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         if not isinstance(tensor, jax.core.Tracer):

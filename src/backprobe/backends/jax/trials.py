@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.held_values import held_by
 from backprobe.backends.jax import models
+from backprobe.backends.jax.arguments import is_pytree
 from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.random_states import OF_PYTHON, put_back
-from backprobe.backends.trials import Ran, Trials, seed_python
+from backprobe.backends.trials import Ran, Trials
 from backprobe.record.containers import leaves, refilled
 
 
 class JaxTrials(Trials):
-    """JAX's ``Trials``. Keys of random numbers are arguments, and no state."""
+    """JAX's ``Trials``."""
 
     def given(self, leaf: Any) -> Any:
         is_numbers = isinstance(leaf, numpy.ndarray | numpy.generic) and leaf.dtype.kind in "iubfcV"
@@ -50,31 +48,17 @@ class JaxTrials(Trials):
 
         def of_varied(tensors: Sequence[Any]) -> Any:
             following = iter(tensors)
-            args, kwargs = refilled(given, lambda leaf: next(following) if self.is_varied(leaf) else leaf)
+            args, kwargs = refilled(given, lambda leaf: next(following) if self.is_varied(leaf) else _anew(leaf))
             return floating(function(*args, **kwargs))
 
         results, back = jax.vjp(of_varied, varied)
         (gradients,) = back([jnp.ones(one.shape, one.dtype) for one in results])
         return Ran(results, gradients)
 
-    @contextmanager
-    def alike_each_time(self, target: Any, given: Any, seed: int) -> Iterator[Callable[[], None]]:
-        held = [one for one in held_by(target) if models.kind(one) == "nnx"]
-        first = [models.changed(one) for one in held]
 
-        def begin() -> None:
-            seed_python(seed)
-            restore()
-
-        def restore() -> None:
-            for one, state in zip(held, first, strict=True):
-                models.change(one, state)
-
-        with put_back(OF_PYTHON):
-            try:
-                yield begin
-            finally:
-                restore()
+def _anew(leaf: Any) -> Any:
+    # A pytree anew, since a model of Flax NNX that was made outside of this trace could not be written to.
+    return jax.tree.map(lambda one: one, leaf) if is_pytree(leaf) else leaf
 
 
 def floating(result: Any) -> list[Any]:

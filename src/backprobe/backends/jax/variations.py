@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.held_values import held_by
-from backprobe.backends.jax.models import kind, random_state, taken_apart
+from backprobe.backends.jax.models import kind, taken_apart
 from backprobe.backends.moved import moved
-from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy, put_back
 from backprobe.backends.variations import Variation, Variations, no_dtype
-from backprobe.record.containers import leaves
 
 
 class JaxVariations(Variations):
     """JAX's ``Variations``. A model of Flax Linen holds no numbers: its parameters are arguments."""
-
-    @contextmanager
-    def same_numbers(self, target: Any = None, given: Any = ()) -> Iterator[None]:
-        held = [*held_by(target), *(leaf for _, leaf in leaves(given))]
-        states = [random_state(one) for one in {id(one): one for one in held}.values() if kind(one) == "nnx"]
-        with put_back((*OF_PYTHON, *generators_of_numpy(target, given), *states)):
-            yield
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if kind(value) in ("equinox", "nnx"):

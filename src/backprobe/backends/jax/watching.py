@@ -29,9 +29,11 @@ from backprobe.backends.watches import (
 from backprobe.errors import BadOption, NothingToDifferentiate
 from backprobe.record.brief import kind, written
 from backprobe.record.names import quote
+from backprobe.record.options import Option
 from backprobe.record.statistics import Row
 
 WATCHES = itertools.count(1)
+ARGNUMS = Option("argnums", object, None, "0", says="the position of an argument, or several")
 
 
 class JaxWatching(FunctionWatching):
@@ -207,10 +209,7 @@ class JaxWatching(FunctionWatching):
 def _argnums(argnums: Any, asked: str) -> tuple[int, ...]:
     found = (argnums,) if isinstance(argnums, int) else tuple(argnums) if isinstance(argnums, list | tuple) else ()
     if not found or not all(type(one) is int for one in found):
-        raise BadOption(
-            "argnums is the position of an argument, or several", asked=f"argnums={written(argnums)}",
-            found=kind(argnums), next="argnums=0",
-        )  # fmt: skip
+        raise ARGNUMS.refused(argnums)
     return found
 
 

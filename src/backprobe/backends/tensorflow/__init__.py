@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Models, ModuleObserver
+from backprobe.backends.captures import Captures
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
+from backprobe.backends.tensorflow.bridging import TensorflowBridges, bridged
+from backprobe.backends.tensorflow.edits import EDITS
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
+from backprobe.backends.tensorflow.state import TensorflowState
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.trials import TensorflowTrials
 from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
+from backprobe.backends.tensorflow.useless.calls import of_call
 from backprobe.backends.tensorflow.variations import TensorflowVariations
 from backprobe.backends.watches import Watches
 
@@ -89,6 +94,7 @@ class TensorflowBackend(Backend):
 
     name = "tensorflow"
     title = "TensorFlow"
+    edits = EDITS
     arrays = TensorflowArrays()
     partials = True
     tape = TensorflowTape
@@ -98,9 +104,13 @@ class TensorflowBackend(Backend):
     guards = TensorflowGuards()
     uncompiled = staticmethod(uncompiled)
     recheck = TensorflowRecheck
+    state = TensorflowState
     trials = TensorflowTrials
     variations = TensorflowVariations
+    bridged = staticmethod(bridged)
+    bridges = TensorflowBridges
     useless = TensorflowUselessGradients
+    useless_in_call = staticmethod(of_call)
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD
@@ -110,6 +120,12 @@ class TensorflowBackend(Backend):
         from backprobe.backends.tensorflow.watching import TensorflowWatches  # imports Keras
 
         return TensorflowWatches()
+
+    @property
+    def captures(self) -> Captures:
+        from backprobe.backends.tensorflow.captured_calls import TensorflowCaptures
+
+        return TensorflowCaptures()
 
 
 BACKEND: Backend = TensorflowBackend()

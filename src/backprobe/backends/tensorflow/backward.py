@@ -17,8 +17,9 @@ from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import identity, is_eager
 from backprobe.backends.user_lines import source_at
 from backprobe.errors import NothingToDifferentiate
-from backprobe.record.entries import CutBy, GradStatus
+from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
+from backprobe.record.none_gradients import CutBy
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, ASSIGNED = Reason("no_path"), Reason("assigned")

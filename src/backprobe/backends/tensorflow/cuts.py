@@ -12,7 +12,7 @@ import tensorflow as tf
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.tensorflow import private
 from backprobe.backends.user_lines import callers, source_at, users_frames
-from backprobe.record.entries import CutBy
+from backprobe.record.none_gradients import CutBy
 from backprobe.record.source import Source
 
 NOT_OF_NUMBERS = frozenset({

@@ -13,8 +13,11 @@ from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_mode import GraphProgram
 from backprobe.backends.tensorflow.graph_values import FREE
 from backprobe.errors import BadOption
-from backprobe.record.brief import kind, written
+from backprobe.record.brief import kind
 from backprobe.record.names import nearest
+from backprobe.record.options import Option
+
+SESSION = Option("session", object, None, "tf.compat.v1.Session()", says="a tf.compat.v1.Session")
 
 
 class SessionProgram(GraphProgram):
@@ -96,10 +99,7 @@ def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) ->
             found="no session, and no default session", next=f"bp.probe({name}, session=s)({{x: 3.0}})",
         )  # fmt: skip
     if not callable(getattr(chosen, "run", None)) or not hasattr(chosen, "graph"):
-        raise BadOption(
-            f"session is a tf.compat.v1.Session, not {kind(chosen)}", asked=f"session={written(chosen)}",
-            next=f"bp.probe({name}, session=tf.compat.v1.Session())",
-        )  # fmt: skip
+        raise SESSION.refused(chosen)
     if chosen.graph is not graphs[0]:
         raise BadOption(
             "the session runs another graph than the tensor's", asked=f"bp.probe({name}, session=s)",

@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy
 import tensorflow as tf
 
 from backprobe.backends.guards import EVERYTHING, Found, NotTheSame, PassedCall
-from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.backends.random_states import OF_PYTHON, RandomNumbers
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.model_plans import structure_of
@@ -32,23 +33,14 @@ class State:
     """What a call begins with beside its arguments: the values of all Variables, and random numbers."""
 
     def __init__(self, module: Any) -> None:
-        self.random = Kept([*OF_PYTHON, private.operation_seeds()])
+        self.random = RandomNumbers([*OF_PYTHON, private.operation_seeds()])
         self.values = [(variable, private.unrecorded(read, variable)) for variable in variables(module)]
 
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        now = [(variable, private.unrecorded(read, variable)) for variable, _ in self.values]
-        with self.random.restored():
-            try:
-                _assign(self.values)
-                yield
-            finally:
-                _assign(now)
-
-
-def _assign(values: Sequence[tuple[Any, Any]]) -> None:
-    for variable, value in values:
-        private.unrecorded(variable.assign, value)
+    def restore(self) -> None:
+        """From now on all is as it was then."""
+        self.random.restore()
+        for variable, value in self.values:
+            private.unrecorded(variable.assign, value)
 
 
 def variables(module: Any) -> list[Any]:
@@ -64,6 +56,12 @@ class TensorflowGuardedCall(PassedCall):
 
     backward = "tape.gradient()"
     see_loss = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model and returns the loss"
+
+    returned: Mapping[str, Any] = MappingProxyType({})
+    """What it returned, where a failing step is captured."""
+
+    left: Mapping[str, Any] = MappingProxyType({})
+    """The gradients that a pass has given, where a step is captured."""
 
     def __init__(
         self, module: Any, path: str, given: Any, is_within: bool, came: Callable[[TensorflowGuardedCall], None]
@@ -94,7 +92,8 @@ class TensorflowGuardedCall(PassedCall):
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        with self.state.restored(), hearing_draws() as drawn:
+        with hearing_draws() as drawn:
+            self.state.restore()
             yield
         if drawn:
             raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))

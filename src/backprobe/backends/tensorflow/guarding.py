@@ -95,6 +95,8 @@ class Guarding(Repeating):
 
     def _over(self, call: TensorflowGuardedCall, returned: Any) -> Any:
         outputs = dict(floating(returned))
+        if self.listener.captures:
+            call.returned = outputs
         bad = unfit({path: one for path, one in outputs.items() if self.listener.is_read(f"{call.path}:return{path}")})
         if bad:
             with self.repeating():
@@ -127,8 +129,11 @@ class Guarding(Repeating):
         # A pass is over. An overflow that a scaler of losses handles is not a finding.
         if not self.come or self.scaled.any_of(target):
             return
-        bad = unfit(self._named(sources, gradients))
+        found = self._named(sources, gradients)
+        bad = unfit(found)
         if bad:
+            for call in self.come:
+                call.left = found
             with self.repeating():
                 self.listener.differentiated([*self.come], bad)
 

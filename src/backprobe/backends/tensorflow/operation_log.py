@@ -35,8 +35,9 @@ from backprobe.backends.tensorflow.tensors import (
     is_other_than_zero,
     is_zero,
 )
-from backprobe.record.entries import CutBy, GradStatus
+from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
+from backprobe.record.none_gradients import CutBy
 
 RESOURCE = tf.resource.as_datatype_enum
 CARRYING = NUMBERS_DIFFERENTIABLE | {tf.variant.as_datatype_enum}

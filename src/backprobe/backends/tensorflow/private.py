@@ -25,8 +25,18 @@ try:
     from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
     from tensorflow.python.framework import op_def_registry, ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
-    from tensorflow.python.ops import custom_gradient, gradients_util, script_ops
-    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+    from tensorflow.python.lib.io import file_io
+    from tensorflow.python.ops import (
+        custom_gradient,
+        gen_io_ops,
+        gen_summary_ops,
+        gradients_util,
+        script_ops,
+        stateful_random_ops,
+    )
+
+    _ = stateful_random_ops.global_generator
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
     _ = op_def_registry.get, execute.quick_execute, backprop._gradient_function
     execute_with_callbacks = execute.execute_with_callbacks
@@ -34,7 +44,7 @@ try:
     seed_eager = context.Context._set_global_seed
     should_record_backprop, record_operation = record.should_record_backprop, record.record_operation
     stop, restart = pywrap_tfe.TFE_Py_TapeSetStopOnThread, pywrap_tfe.TFE_Py_TapeSetRestartOnThread
-    is_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
+    is_stopped, could_record = pywrap_tfe.TFE_Py_TapeSetIsStopped, record.could_possibly_record
     EagerTensor, SymbolicTensor = ops.EagerTensor, ops.SymbolicTensor
     _ = ops.gradient_registry.lookup
     shape_of, dtype_number = EagerTensor._shape_tuple, EagerTensor._datatype_enum
@@ -53,6 +63,10 @@ try:
     _ = ops.uid
     TAKING, AGGREGATING = (gradients_util, "_GradientsHelper"), (gradients_util, "_AggregatedGrads")
     RUNNING = BaseSession, "run"
+    WRITING = [
+        (kind, one) for kind in (ResourceVariable, BaseResourceVariable) for one in vars(kind)
+        if ("assign" in one or "scatter" in one) and "depend" not in one
+    ]  # fmt: skip
     _ = gradients_util._GradientsHelper, gradients_util._AggregatedGrads, BaseSession.run
     eagerly = context.eager_mode
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
@@ -206,6 +220,14 @@ def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
         restart()
 
 
+def writers() -> list[tuple[Any, str]]:
+    """Functions that write files in C++, and of h5py where it is imported."""
+    found = [(file_io.FileIO, "_prewrite_check"), (gen_io_ops, "write_file"), (gen_io_ops, "save_v2"),
+             (gen_summary_ops, "create_summary_file_writer")]  # fmt: skip
+    h5py = sys.modules.get("h5py")
+    return found if h5py is None else [*found, (h5py, "File")]
+
+
 def operation_seeds() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     """What reads and writes the state from which eager operations get their seeds."""
     drawn: random.Random | None = getattr(context.context(), "_rng", None)
@@ -238,6 +260,21 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
         vars(eager).update(before)
 
 
+def global_generator() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """What reads and writes the generator that TensorFlow makes when it is first asked for, and its state."""
+
+    def read() -> Any:
+        found = stateful_random_ops.global_generator
+        return None if found is None else (found, unrecorded(lambda state: state.read_value(), found.state))
+
+    def write(known: Any) -> None:
+        stateful_random_ops.global_generator = None if known is None else known[0]
+        if known is not None:
+            unrecorded(known[0].state.assign, known[1])
+
+    return read, write
+
+
 def global_seed() -> int | None:
     """What ``tf.random.set_seed`` was given."""
     seed: int | None = getattr(context.context(), "_seed", None)
@@ -250,13 +287,15 @@ def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
     def read() -> Any:
         generator = None if states is None else states.get_global_attribute(name)
-        return None if generator is None else unrecorded(lambda state: state.numpy(), generator.state)
+        return None if generator is None else (generator, unrecorded(lambda state: state.numpy(), generator.state))
 
-    def write(state: Any) -> None:
-        if states is not None and state is None:
-            states.set_global_attribute(name, None)
-        elif states is not None:
-            unrecorded(states.get_global_attribute(name).state.assign, state)
+    def write(known: Any) -> None:
+        if states is None:
+            return
+        # the generator itself, too: keras.utils.set_random_seed and clear_session take it away
+        states.set_global_attribute(name, None if known is None else known[0])
+        if known is not None:
+            unrecorded(known[0].state.assign, known[1])
 
     return read, write
 

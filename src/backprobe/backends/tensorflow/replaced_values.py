@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from backprobe.backends.capabilities import Replaces
 from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.bridging import bridged
 from backprobe.backends.tensorflow.cuts import in_checkpoint
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import is_eager, variable_of
@@ -60,6 +61,9 @@ class TensorflowReplaces(Replaces):
             return tf.identity(new), lambda gradient: gradient
 
         return _as_masked(tf.custom_gradient(numbers)(tf.convert_to_tensor(original)), original)
+
+    def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
+        return bridged(value, [*sources])
 
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         variable = variable_of(tensor)

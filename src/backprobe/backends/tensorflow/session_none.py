@@ -12,8 +12,8 @@ from backprobe.backends.tensorflow.graph_walk import Upstream, carries
 from backprobe.backends.tensorflow.session_gradients import GraphPass
 from backprobe.backends.tensorflow.session_outcomes import PassValues
 from backprobe.backends.tensorflow.tensors import is_floating
-from backprobe.record.entries import CutBy, CutOperation, NoneGiven, WhyNone
 from backprobe.record.graph import reached
+from backprobe.record.none_gradients import CutBy, CutOperation, NoneGiven, WhyNone
 from backprobe.record.training import Ran, Training, Untrained
 
 

@@ -20,8 +20,8 @@ from backprobe.backends.tensorflow.tensors import describe, identity, is_differe
 from backprobe.backends.tensorflow.trained_names import Owned, owned_by_layers
 from backprobe.backends.user_lines import users_line
 from backprobe.backends.zero_gradients import all_zero
-from backprobe.record.entries import CutOperation, NoneGiven, WhyNone
 from backprobe.record.graph import reached
+from backprobe.record.none_gradients import CutOperation, NoneGiven, WhyNone
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 from backprobe.record.training import Ran, Training, Untrained

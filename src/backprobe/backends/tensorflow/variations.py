@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import tensorflow as tf
 
 from backprobe.backends.moved import moved
-from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy, put_back
-from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.layers import is_layer
-from backprobe.backends.tensorflow.tensors import is_floating, is_tensor, plain, read, variable_of
-from backprobe.backends.tensorflow.trials import is_random_state, variables_of
+from backprobe.backends.tensorflow.tensors import is_floating, is_tensor, plain, variable_of
 from backprobe.backends.variations import Variation, Variations, no_dtype
 from backprobe.errors import Unsupported
 
 
 class TensorflowVariations(Variations):
     """TensorFlow's ``Variations``: a Variable, of a model too, holds other numbers until it is put back."""
-
-    @contextmanager
-    def same_numbers(self, target: Any = None, given: Any = ()) -> Iterator[None]:
-        if target is None:
-            with super().same_numbers():
-                yield
-            return
-        states = (*OF_PYTHON, *generators_of_numpy(target, given), *_random_states(target, given))
-        with put_back(states), private.operations_seeded() as seed_operations:
-            seed_operations(private.global_seed() or 0, True)
-            yield
 
     def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
         if is_layer(value):
@@ -48,13 +32,6 @@ class TensorflowVariations(Variations):
             return None
         cast = tf.cast(value, _dtype(variation.dtype)) if variation.dtype is not None else tf.identity(value)
         return tf.constant(moved(cast.numpy(), variation.seed, number), cast.dtype)
-
-
-def _random_states(target: Any, given: Any) -> list[tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    # The states of generators: those of layers, of Keras itself, and TensorFlow's own, as far as they are found.
-    found = [one for one in variables_of(target, given) if is_random_state(one)]
-    own = [(partial(private.unrecorded, read, one), partial(private.unrecorded, one.assign)) for one in found]
-    return [*own, private.random_state_of_keras()]
 
 
 def _assigned(value: Any, variable: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:

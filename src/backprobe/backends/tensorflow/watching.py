@@ -35,8 +35,11 @@ from backprobe.backends.watches import (
 from backprobe.errors import BadOption, Unsupported
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import quote_path
+from backprobe.record.options import Option
 from backprobe.record.statistics import NOTHING, Row, measured, merged
 
+OPTIMIZER = Option("optimizer", keras.optimizers.Optimizer, None, "model.optimizer",
+                   says="an optimizer of Keras, or several")  # fmt: skip
 ADDED = 8  # columns of a row that are added up; the last two are extremes
 
 
@@ -349,11 +352,7 @@ class TensorflowWatches(Watches):
 def _refuse_others(options: WatchOptions, asked: str) -> None:
     # Raise BadOption for what is not an optimizer of Keras, and for what is PyTorch's.
     for optimizer in options.optimizers:
-        if not isinstance(optimizer, keras.optimizers.Optimizer):
-            raise BadOption(
-                "optimizer= takes an optimizer of Keras, or several", asked=asked, found=type(optimizer).__name__,
-                next="optimizer=model.optimizer",
-            )  # fmt: skip
+        OPTIMIZER.check(optimizer, asked)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
             raise BadOption(
                 "an optimizer that scales the loss cannot be watched", asked=asked, found="a LossScaleOptimizer",

@@ -10,15 +10,19 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.capabilities import Models
+from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.torch import empty_grads, errors, models
 from backprobe.backends.torch.arrays import TorchArrays
 from backprobe.backends.torch.block import TorchBlockTape
+from backprobe.backends.torch.bridging import TorchBridges, bridged
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.edits import EDITS
 from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.recheck import TorchRecheck
+from backprobe.backends.torch.state import TorchState
 from backprobe.backends.torch.strategies import second
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.transforms import refuse_inside
@@ -61,6 +65,7 @@ class TorchBackend(Backend):
 
     name = "torch"
     title = "PyTorch"
+    edits = EDITS
     arrays = TorchArrays()
     partials = True
     strategies = ("edges", "retain_grad", "hooks", "separate")
@@ -69,9 +74,13 @@ class TorchBackend(Backend):
     tape = TorchTape
     guards = TorchGuards()
     recheck = TorchRecheck
+    state = TorchState
     trials = TorchTrials
     variations = TorchVariations
+    bridged = staticmethod(bridged)
+    bridges = TorchBridges
     useless = TorchUselessGradients
+    useless_in_call = staticmethod(lambda call: TorchUselessGradients().of_call(call))
     graph_facts = staticmethod(facts)
     second_order = staticmethod(second)
 
@@ -89,6 +98,12 @@ class TorchBackend(Backend):
         of_none = empty_grads.failure(error, captures, tape.passed)
         written = [target for target, *_ in tape.pending]
         return of_none or errors.failure(error, captures, written, tape.freed, tape.steps.last, tape.start)
+
+    @property
+    def captures(self) -> Captures:
+        from backprobe.backends.torch.captured_calls import TorchCaptures
+
+        return TorchCaptures()
 
 
 BACKEND: Backend = TorchBackend()

@@ -66,10 +66,11 @@ from backprobe.backends.torch.strategies import (
     outcome,
     with_leaves,
 )
-from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape, is_wrapped
+from backprobe.backends.torch.tape import UPDATED, TorchTape, is_wrapped
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.torch.useless import TorchUselessGradients
+from backprobe.backends.torch.writes import BEHIND_AUTOGRAD, TOGETHER
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
@@ -586,7 +587,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         # The outcomes of captures that lack a gradient, or a value that can be shown as it is.
         plain = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
         found = {
-            at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain, version=c.version)
+            at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain or c.unasked, version=c.version)
             for at in plain
         }  # fmt: skip
         lacking = [at for at in lacking if at not in found]

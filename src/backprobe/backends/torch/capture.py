@@ -36,11 +36,12 @@ class Capture:
     part: Any = rare("part")  # of the program, that runs here without a history and is computed again with one
     again: Capture | None = rare("again")  # what it is there
     in_vain: Source | None = rare("in_vain")  # the line of the checkpoint that will not compute it again
+    unasked: Source | None = rare("unasked")  # the line of a function's apply() that was given nothing to differentiate
     geometry: Geometry | None = rare("geometry")  # set where the edge is that of the base, and this is a view of it
     writes: tuple[ViewWrite, ...] = rare("writes")
     is_changed: bool = rare("is_changed")  # does a hook of ours change its gradient?
     is_rare = False
-    _opaque = _snapshot = _part = _again = _in_vain = _geometry = None
+    _opaque = _snapshot = _part = _again = _in_vain = _unasked = _geometry = None
     _writes, _is_changed = (), False
 
     edge: GradientEdge | None = None

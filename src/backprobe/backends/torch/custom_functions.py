@@ -5,6 +5,7 @@ functions and modules that it calls, which are not recorded.
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +20,10 @@ from torch.autograd.graph import Node
 from torch.nn import Module
 
 from backprobe.backends.pure_calls import contents, is_users
+from backprobe.backends.torch.checkpoints import APPLY
 from backprobe.backends.torch.graph import all_nodes, is_torchs, operation
 from backprobe.backends.torch.tensors import dense, is_there
-from backprobe.backends.user_lines import source_at
+from backprobe.backends.user_lines import callers, source_at, users_line
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
@@ -85,6 +87,23 @@ class Givers:
                     seen.add(giver)
                     pending.append(giver)
         return tuple(found)
+
+
+NOTHING_GIVEN = Reason("nothing_given")
+
+
+def unasked() -> Source | None:
+    """The user's line that applies a function with a backward of its own, in which this runs, where no tensor that it
+    is given requires a gradient: autograd then keeps no history, whatever it finds in lists and objects.
+    """
+    applied = None
+    for frame in callers(sys._getframe(1)):
+        if frame.f_code is APPLY:
+            applied = frame  # the outermost
+    if applied is None:
+        return None
+    given = applied.f_locals["args"]
+    return None if any(isinstance(one, Tensor) and one.requires_grad for one in given) else users_line(applied)
 
 
 def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:

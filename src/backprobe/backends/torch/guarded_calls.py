@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import FrameType, MappingProxyType
 from typing import Any
 
 import torch
@@ -12,29 +13,35 @@ from torch.nn import Module, Parameter
 from torch.nn.parameter import is_lazy
 
 from backprobe.backends.guards import Found, PassedCall
-from backprobe.backends.random_states import Kept
+from backprobe.backends.random_states import RandomNumbers
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.models import is_compiled
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.recheck import random_states
+from backprobe.backends.torch.state import autocasts
 from backprobe.backends.torch.structure import structure
 from backprobe.backends.torch.tensors import copied, is_floating
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.reasons import Reason
+from backprobe.source.frames import name_in
 
 COMPILED = "OptimizedModule"
-KINDS = ("cpu", "cuda")  # of devices, that autocast has a mode for
 
 
 class GuardedModule:
-    """A module that is called, with what its calls begin with. Buffers are copied when they were written to."""
+    """A module that is called, with what its calls begin with. Buffers are copied when they were written to.
+
+    Batch normalisation writes to its running statistics without a new version of them, so numbers are compared too:
+    https://github.com/pytorch/pytorch/issues/13402
+    """
 
     def __init__(self, module: Module, path: str) -> None:
         self.module, self.path = module, path
         known = structure(module)
-        self.parts = known.modules
+        self.parts, self.named = known.modules, known.parts
         self.parameters: list[tuple[str, Parameter]] = known.parameters
         self.copies: dict[int, tuple[Tensor, int, Tensor]] = {}  # by identity of the buffer: it, its version, a copy
+        self.writes_arguments = False  # has it written to what it was given?
 
     def buffers(self) -> list[tuple[Module, str, Tensor]]:
         """A copy of each buffer as it is now, with its module and name."""
@@ -44,7 +51,7 @@ class GuardedModule:
             for name, buffer in part._buffers.items():
                 if buffer is not None and not is_lazy(buffer):
                     kept = known.get(id(buffer))
-                    if kept is None or kept[1] != version(buffer):
+                    if kept is None or kept[1] != version(buffer) or not _is_same(buffer, kept[2]):
                         kept = buffer, version(buffer), copied(buffer.detach())
                     self.copies[id(buffer)] = kept
                     found.append((part, name, kept[2]))
@@ -54,38 +61,35 @@ class GuardedModule:
         return [version(parameter) for _, parameter in self.parameters]
 
 
+def _is_same(buffer: Tensor, copy: Tensor) -> bool:
+    if not buffer.is_floating_point() or buffer.is_meta:
+        return True
+    return buffer.shape == copy.shape and torch.equal(buffer.detach(), copy)
+
+
 class State:
     """What a call begins with beside its arguments: random numbers, buffers, modes."""
 
     def __init__(self, of: GuardedModule) -> None:
-        self.random = Kept(random_states(()))
+        self.random = RandomNumbers(random_states(()))
         self.buffers = of.buffers()
-        self.autocast = [(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in KINDS]
+        self.autocast = autocasts()
         self.training = [(part, part.training) for part in of.parts]
         self.has_history = torch.is_grad_enabled()
 
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Buffers are exchanged and not written to: the program's graphs may still need them."""
-        buffers = [(part, name, part._buffers[name]) for part, name, _ in self.buffers if name in part._buffers]
-        training = [(part, part.training) for part, _ in self.training]
         with ExitStack() as entered:
             entered.enter_context(torch.set_grad_enabled(self.has_history))
             for kind, is_enabled, dtype in self.autocast:
                 entered.enter_context(torch.autocast(kind, dtype, is_enabled))
-            entered.enter_context(self.random.restored())
-            try:
-                _set(training=self.training, buffers=[(part, name, copied(copy)) for part, name, copy in self.buffers])
-                yield
-            finally:
-                _set(training=training, buffers=buffers)
-
-
-def _set(training: Sequence[tuple[Module, bool]], buffers: Sequence[tuple[Module, str, Tensor | None]]) -> None:
-    for part, mode in training:
-        part.training = mode
-    for part, name, buffer in buffers:
-        part._buffers[name] = buffer
+            self.random.restore()
+            for part, mode in self.training:
+                part.training = mode
+            for part, name, copy in self.buffers:
+                part._buffers[name] = copied(copy)
+            yield
 
 
 class Given:
@@ -94,17 +98,53 @@ class Given:
     def __init__(self, tensor: Tensor) -> None:
         self.numbers, self.requires_grad, self.version = tensor.detach(), tensor.requires_grad, version(tensor)
 
+    def is_written(self) -> bool:
+        """Was it written to since?"""
+        return version(self.numbers) != self.version
+
     @classmethod
     def of(cls, leaf: Any) -> Any:
         return cls(leaf) if isinstance(leaf, Tensor) else leaf
+
+    @classmethod
+    def copy_of(cls, leaf: Any) -> Any:
+        """The same of a tensor that is about to be written to."""
+        if not isinstance(leaf, Tensor):
+            return leaf
+        made = cls(copied(leaf.detach()))
+        made.requires_grad = leaf.requires_grad
+        return made
 
     @staticmethod
     def tensor(leaf: Any) -> Any:
         return leaf.numbers.detach().requires_grad_(leaf.requires_grad) if isinstance(leaf, Given) else leaf
 
 
+class Before:
+    """For a capture: what a call is given, and the versions of its parameters, before it has run.
+
+    A hook before all forwards is not told the keywords, which are in the frame that calls it. The tensors are copied
+    where an earlier call of the module has written to them.
+    """
+
+    def __init__(self, of: GuardedModule, frame: FrameType) -> None:
+        args, kwargs = name_in(frame, "args"), name_in(frame, "kwargs")
+        is_known = type(args) is tuple and type(kwargs) is dict
+        keep = Given.copy_of if of.writes_arguments else Given.of
+        self.given = refilled((args, kwargs), keep) if is_known else None
+        self.weights = of.versions()
+
+
 class TorchGuardedCall(PassedCall):
     """PyTorch's ``PassedCall``. It holds no node of a graph: the nodes hold it."""
+
+    returned: Mapping[str, Given] = MappingProxyType({})
+    """What it returned, where a failing step is captured."""
+
+    fresh: Collection[str] = ()
+    """The parameters that had no gradient when the pass began that runs, by their paths in the guarded model."""
+
+    writes_parameters = False
 
     def __init__(self, of: GuardedModule, state: State, given: Any) -> None:
         self.of, self.module, self.path = of, of.module, of.path
@@ -112,6 +152,15 @@ class TorchGuardedCall(PassedCall):
         self.weights = of.versions()
         self.gradients = {}
         self.handles: list[Any] = []
+
+    def keep(self, before: Before, outputs: Mapping[str, Tensor]) -> None:
+        """For a capture: what it was given and its parameters as they were before it, and what it returned."""
+        if before.given is not None:
+            self.given = before.given
+            written = [one for _, one in leaves(self.given) if isinstance(one, Given) and one.is_written()]
+            self.of.writes_arguments |= bool(written)
+        self.writes_parameters = before.weights != self.weights
+        self.returned = {path: Given(tensor) for path, tensor in outputs.items()}
 
     def why_not_again(self) -> Reason | None:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -121,23 +170,21 @@ class TorchGuardedCall(PassedCall):
         if self.of.versions() != self.weights:
             return Reason("parameters_written")
         held = [leaf for _, leaf in leaves(self.given) if isinstance(leaf, Given)]
-        return Reason("arguments_written") if any(version(leaf.numbers) != leaf.version for leaf in held) else None
+        return Reason("arguments_written") if any(leaf.is_written() for leaf in held) else None
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         args, kwargs = refilled(self.given, Given.tensor)
         return args, kwargs
 
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        with self.state.restored():
-            yield
+    def restored(self) -> AbstractContextManager[None]:
+        return self.state.restored()
 
     def arrived(self) -> Found:
         return unfit(self.gradients)
 
     def seeded(self, returned: Any) -> Any:
         outputs, gradients = self.outputs_and_gradients(dict(floating(returned)))
-        return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
+        return begun_with(gradients, outputs)
 
     def take(self, path: str, gradient: Tensor) -> None:
         """A gradient has come to an output."""
@@ -149,7 +196,7 @@ class TorchGuardedCall(PassedCall):
             handle.remove()
         self.handles.clear()
         self.gradients.clear()
-        self.given = ((), {})
+        self.given, self.returned = ((), {}), {}
 
 
 class Seed(torch.autograd.Function):
@@ -163,6 +210,11 @@ class Seed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, _: Tensor) -> Any:  # type: ignore[override]  # autograd calls it with one gradient
         return (None, *ctx.gradients)
+
+
+def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
+    """A zero whose backward begins at these outputs with these gradients."""
+    return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
 
 
 def floating(returned: Any) -> list[tuple[str, Tensor]]:

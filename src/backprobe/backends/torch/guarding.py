@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +26,7 @@ from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over, 
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, innermost_call, queue_callback
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
-from backprobe.backends.torch.guarded_calls import COMPILED, GuardedModule, State, TorchGuardedCall, floating
+from backprobe.backends.torch.guarded_calls import COMPILED, Before, GuardedModule, State, TorchGuardedCall, floating
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
@@ -44,6 +44,7 @@ class Pass:
     is_backward: bool
     roots: Sequence[Tensor] = ()
     calls: dict[TorchGuardedCall, None] = field(default_factory=dict)
+    fresh: Collection[str] = ()
 
 
 WITH_KEYWORDS: dict[int, bool] = getattr(module_file, "_global_forward_hooks_with_kwargs", {})
@@ -61,7 +62,7 @@ class Guarding(Repeating):
         self.foreign: WeakSet[Module] = WeakSet()  # none of the model's when they ran first
         self.has_looked = False  # for those, since a part of the model ran: it may have put one in
         self.guarded: dict[Module, GuardedModule] = {}  # those that were called
-        self.running: tuple[Module, State] | None = None  # the outermost call that runs now
+        self.running: tuple[Module, State, Before | None] | None = None  # the outermost call that runs now
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
         self.passes: dict[int, Pass] = {}  # by the engine's number
         self.handles: list[Any] = []
@@ -115,7 +116,8 @@ class Guarding(Repeating):
             self._look()
         if module in self.known:
             self.has_looked = False
-            self.running = module, State(self._guarded(module))
+            of = self._guarded(module)
+            self.running = module, State(of), Before(of, sys._getframe(1)) if self.listener.captures else None
         if type(module).__name__ == COMPILED:
             self._stand_aside(module)
 
@@ -133,10 +135,13 @@ class Guarding(Repeating):
             return
         self.running = None
         if len(rest) == 2 and not torch.compiler.is_compiling():
-            self._over(TorchGuardedCall(self._guarded(module), running[1], (args, rest[0])), rest[1])
+            call = TorchGuardedCall(self._guarded(module), running[1], (args, rest[0]))
+            self._over(call, rest[1], running[2])
 
-    def _over(self, call: TorchGuardedCall, returned: Any) -> None:
+    def _over(self, call: TorchGuardedCall, returned: Any, before: Before | None) -> None:
         outputs = dict(floating(returned))
+        if before is not None:
+            call.keep(before, outputs)
         bad = unfit(
             {path: tensor for path, tensor in outputs.items() if self.listener.is_read(f"{call.path}:return{path}")}
         )
@@ -180,7 +185,12 @@ class Guarding(Repeating):
         call = BackwardCall() if frame is None else BackwardCall.of(frame)
         if not call.is_grad:
             queue_callback(partial(self._ended, running, True))
-        return Pass(not call.is_grad, call.roots)
+        return Pass(not call.is_grad, call.roots, fresh=self._fresh() if self.listener.captures else ())
+
+    def _fresh(self) -> set[str]:
+        # The parameters that have no gradient yet.
+        named = [(of.path, name, one) for of in self.guarded.values() for name, one in of.parameters]
+        return {f"{path}.{name}" if path else name for path, name, one in named if grad_of(one) is None}
 
     def _ended(self, running: int, again: bool) -> None:
         # A pass is over, and after what others have queued for that: processes may have to average gradients.
@@ -205,6 +215,8 @@ class Guarding(Repeating):
                     gradients[path] = gradient
         bad = unfit(gradients)
         if bad and not is_handled(ended.roots):
+            for call in ended.calls:
+                call.fresh = ended.fresh
             with self.repeating():
                 self.listener.differentiated([*ended.calls], bad)
 

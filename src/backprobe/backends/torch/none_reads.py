@@ -21,7 +21,7 @@ from backprobe.backends.torch.backward_passes import CALLS, BackwardCall, Passin
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.tape import is_wrapped, quiet
 from backprobe.backends.torch.tensors import ORDINARY
-from backprobe.record.entries import NoneRead, WhyEmpty
+from backprobe.record.none_gradients import NoneRead, WhyEmpty
 from backprobe.record.source import Source
 
 MOST = 64

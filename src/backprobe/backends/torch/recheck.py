@@ -22,8 +22,9 @@ from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.graph import has_custom
-from backprobe.backends.torch.module_copies import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleCopy
+from backprobe.backends.torch.lent_modules import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleState
 from backprobe.backends.torch.precision import Coarsest
+from backprobe.backends.torch.state import generators
 from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.backends.torch.unaccounted_nodes import Coverage, now
@@ -44,17 +45,12 @@ class TorchCall(RecordedCall):
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
         super().__init__(recheck, function, pure, given)
-        copy = ModuleCopy.of(function) if isinstance(function, torch.nn.Module) else None
-        self.uncopied = copy if isinstance(copy, Reason) else None
-        self.module = copy if isinstance(copy, ModuleCopy) else None
-        if self.module is not None:
-            self.pure = self.module.call
+        self.module = function if isinstance(function, torch.nn.Module) else None
+        self.state = ModuleState(self.module)
         self.random = random_states(given)
         self.states = [read() for read, _ in self.random]
 
     def why_not_again(self) -> Reason | None:
-        if self.uncopied is not None:
-            return self.uncopied
         odd = next((t for t in self.tensors.values() if t.layout is not torch.strided or t.is_nested), None)
         if odd is not None:
             return Reason("layout", {"layout": str(odd.layout)})
@@ -85,8 +81,6 @@ class TorchCall(RecordedCall):
         return _doubled(dense.detach().cpu()).resolve_conj().resolve_neg().contiguous().numpy()
 
     def attempt(self) -> tuple[list[Tensor], float]:
-        if self.module is not None:
-            self.module.become(self.double)
         with Coarsest() as within, self._made(self.values) as (outputs, _):
             self.is_custom = self.is_custom or has_custom(outputs)
         return [output for output in outputs if output.requires_grad], within.epsilon
@@ -123,13 +117,12 @@ class TorchCall(RecordedCall):
         made = dict(self.constants)
         for key, value in zip(self.inputs, values, strict=True):
             made[key] = torch.tensor(value).to(made[key]).requires_grad_()
-        lent = Lent(self.given, self.double)
+        own = {key for key, one in self.inputs.items() if self.module is not None and not one.place}
+        made |= {key: torch.nn.Parameter(made[key].detach()) for key in own}
+        lent = Lent((self.module, self.given), self.double, self.state, {key: made[key] for key in own})
         with torch.enable_grad(), put_back(self.random), lent.while_called():
             for (_, write), state in zip(self.random, self.states, strict=True):
                 write(state)
-            if self.module is not None:
-                lent.keep(self.module.module)
-                made |= self.module.fill(made)
             # a copy of each, which is not a leaf: a call may write to what it is given
             outputs = self.call({key: tensor.clone() for key, tensor in made.items()})
             yield outputs, [made[key] for key in self.inputs]
@@ -191,7 +184,8 @@ class TorchRecheck(Recheck):
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         if isinstance(function, torch.nn.Module):
-            return function, {path: held for path, held in function.named_parameters() if self.is_differentiated(held)}
+            own = {path: held for path, held in function.named_parameters() if self.is_differentiated(held)}
+            return lambda held, *args, **kwargs: function(*args, **kwargs), own
         return super().split(function)
 
     def why_not(self, function: Any, tensors: Sequence[Tensor]) -> Reason | None:
@@ -305,17 +299,10 @@ def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
             yield from _computing(part)
 
 
-def generators(given: Any) -> list[torch.Generator]:
-    """PyTorch's own generators of random numbers, and those among the arguments of a call."""
-    found = [torch.default_generator, *(leaf for _, leaf in leaves(given) if isinstance(leaf, torch.Generator))]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        found += torch.cuda.default_generators
-    return found
-
-
 def random_states(given: Any) -> list[RandomState]:
     """Every random state that a call may use, of PyTorch, Python and NumPy."""
-    return [*((generator.get_state, generator.set_state) for generator in generators(given)), *OF_PYTHON]
+    found = generators(leaf for _, leaf in leaves(given))
+    return [*((generator.get_state, generator.set_state) for generator in found), *OF_PYTHON]
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -14,6 +14,7 @@ from torch import Tensor
 from backprobe.backends.capabilities import Replaces
 from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.arguments import alias
+from backprobe.backends.torch.bridging import bridged
 from backprobe.backends.torch.capture import Capture, gradient_edge
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.tensors import copied
@@ -74,6 +75,9 @@ class TorchReplaces(Replaces):
         made = copied(original)
         with torch.no_grad():
             return made.copy_(new)
+
+    def linked(self, value: Any, sources: Sequence[Any]) -> Any | None:
+        return bridged(value, [*sources])
 
     def original_value(self, tensor: Tensor) -> Callable[[], Tensor]:
         value = copied(tensor.detach())

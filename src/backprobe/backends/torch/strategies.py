@@ -150,7 +150,9 @@ def outcome(
     value, inputs = _value(capture, live), tuple(links)
     own = None if value is capture.snapshot or isinstance(value, Lost) else capture.version
     if not capture.is_followed:
-        return Outcome(capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain, version=own)
+        return Outcome(
+            capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain or capture.unasked, version=own
+        )
     if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs, version=own)
     if gradient is None:

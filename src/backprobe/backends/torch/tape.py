@@ -18,41 +18,35 @@ from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.capabilities import Versions, Writes
 from backprobe.backends.facts import Around, Backward, Effect, Options, Ran, Root
-from backprobe.backends.patching import original
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
-from backprobe.backends.torch import effects, graph, models, own_modes
+from backprobe.backends.torch import graph, models, own_modes
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
-from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, nodes_made, version
+from backprobe.backends.torch.capture import Capture, Unfollowed, gradient_edge, memory, nodes_made, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain, mode
 from backprobe.backends.torch.columns import Columns
+from backprobe.backends.torch.custom_functions import NOTHING_GIVEN, unasked
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.replaced_values import TorchReplaces
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
-from backprobe.backends.torch.tensors import ORDINARY, Geometry, copied, describe, is_floating, is_there, same_content
+from backprobe.backends.torch.tensors import ORDINARY, Geometry, copied, describe, is_floating
+from backprobe.backends.torch.writes import OTHER_DTYPE, TOGETHER, TorchWrites, is_copy_slices, is_written_past
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
-TOGETHER = Reason("versions_share_gradient")
-WITHIN = Reason("written_within_function")
-BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
 UPDATED = Reason("partly_updated")
-OTHER_DTYPE = Reason("view_of_other_dtype")
-UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 STRIDED = torch.strided
-CALL = torch.nn.Module.__call__
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
 VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
 
 
-class TorchTape(TorchReplaces, Tape, Versions, Writes):
+class TorchTape(TorchReplaces, TorchWrites, Tape):
     """PyTorch's ``Tape``."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
@@ -161,6 +155,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         capture.unfollowed = self.undecided[capture] = found
         if found.mode:
             capture.in_vain = in_vain()
+            if (line := unasked()) is not None:
+                capture.unasked = line
 
     def decide(self, capture: Capture, around: Around) -> None:
         found = self.undecided.pop(capture)
@@ -171,18 +167,15 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
             capture.status, capture.why = GradStatus.DETACHED, IN_VAIN
         elif capture.part is None:
             capture.in_vain = None
-
-    def _place(self) -> None:
-        # Sort the captures by their memory: only where something is written does that matter.
-        for capture in self.unplaced:
-            place = memory(capture.tensor)
-            self.by_memory.setdefault(place, []).append(capture)
-            self.known_versions.setdefault(place, capture.version)
-        self.unplaced.clear()
+        if capture.unasked is not None:
+            if capture.status is GradStatus.NO_GRAD:
+                capture.status, capture.why = GradStatus.DETACHED, NOTHING_GIVEN
+            else:
+                capture.unasked = None
 
     def _written_unseen(self, tensor: Tensor) -> bool:
         # Has something that was not announced written to this tensor's memory?
-        self._place()
+        self.place()
         return self.known_versions.get(memory(tensor)) != self.version(tensor)
 
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
@@ -195,7 +188,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         base = tensor._base
         if previous is not None and tensor._is_view() and self._written_unseen(tensor):
             previous.opaque = capture.opaque = Reason("view_written_unseen")
-        if through and tensor._is_view() and base is not None and _is_copy_slices(base):
+        if through and tensor._is_view() and base is not None and is_copy_slices(base):
             capture.edge = get_gradient_edge(base)
             capture.geometry = Geometry.of(tensor, base)
             if tensor.dtype != base.dtype:
@@ -238,7 +231,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         # Does it share its memory with a capture that has a history?
         if not self.is_floating(tensor):
             return False
-        self._place()
+        self.place()
         for one in self.by_memory.get(memory(tensor), ()):  # noqa: SIM110  # a generator is called once for each
             if one.edge is not None or one.leaf is not None:
                 return True
@@ -258,138 +251,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
             if capture.is_followed:
                 capture.status, capture.why, capture.unfollowed = GradStatus.OK, None, None
 
-    # writes
-
-    def effect(self, function: Any, flagged: bool) -> Effect:
-        if id(function) in self.reporting and not (function._forward_hooks or function._forward_pre_hooks):
-            return Effect.READS
-        if isinstance(function, torch.nn.Module):
-            if function not in self.modules:
-                if self.refused:
-                    asked = f"{type(function).__name__}(...) inside a probed function"
-                    models.refuse(function, asked, kinds=self.refused)
-                self.modules.update(effects.effects_of(function))
-            return self.modules[function]
-        return effects.effect(function, flagged)
-
-    def reports(self, owner: Any) -> None:
-        if type(owner).__call__ is CALL and not models.has_hooks_on_all():
-            self.reporting[id(owner)] = owner
-
-    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        if not (modules_too and isinstance(function, torch.nn.Module)):
-            return None
-        return original(function, "forward"), partial(models.call_with, function)
-
-    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        found = effects.targets(function, args, kwargs, self.modules)
-        if getattr(function, "__name__", "") in effects.EXPOSING:
-            with self.quiet():
-                for tensor in found:
-                    self.expose(tensor)
-            return []
-        return found
-
-    def writing(self, tensor: Tensor) -> None:
-        self._place()
-        place = memory(tensor)
-        if self.known_versions.get(place, self.version(tensor)) != self.version(tensor):
-            self.known_versions[place] = UNSEEN
-        self.pending.append((tensor, _view_nodes(tensor), self._kept(tensor)))
-
-    def written(self, tensor: Tensor) -> None:
-        for at, (target, nodes, current) in enumerate(self.pending):
-            if target is tensor:
-                del self.pending[at]
-                place = memory(tensor)
-                if self.known_versions.get(place, UNSEEN) != UNSEEN:  # memory of no capture may be another's soon
-                    self.known_versions[place] = self.version(tensor)
-                self._after_write(tensor, nodes, current)
-                return
-
-    def _after_write(self, tensor: Tensor, nodes: list[Node], current: list[Capture]) -> None:
-        for capture in current:
-            if _is_written_past(capture):
-                self._overwritten_unseen(capture)
-            if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
-                self.found_detached.append(capture)
-                self.has_found = True
-        base = tensor._base
-        if nodes and base is not None and _is_copy_slices(base):
-            write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
-            for capture in current:
-                if capture.edge is not None and capture.geometry is None and capture.edge.node in nodes:
-                    capture.writes = (*capture.writes, write)
-                    self._lead_around(write)
-                    if capture.tensor.dtype != base.dtype or tensor.dtype != base.dtype:
-                        capture.opaque = OTHER_DTYPE
-
-    def expose(self, tensor: Tensor) -> None:
-        captures = self._kept(tensor)
-        self.exposed |= dict.fromkeys(captures)
-        self.exposed_now += captures
-        self.has_found = True
-
-    def overwritten(self) -> Sequence[Capture]:
-        """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
-        self.look_at_exposed()
-        if self.together and torch.is_grad_enabled():
-            self._look_at_together()
-        found, self.found_overwritten = self.found_overwritten, []
-        self.has_found = bool(self.found_detached or self.together)
-        return found
-
-    def _look_at_together(self) -> None:
-        # The writes were those of a function with its own backward if its result, ``mark_dirty``, is their tensor now.
-        for previous, capture in self.together:
-            edge = gradient_edge(capture.tensor)
-            if edge is not None and capture.edge is not None and key(edge) != key(capture.edge):
-                previous.opaque = None if previous.opaque is TOGETHER else previous.opaque
-                capture.opaque = WITHIN
-        self.together.clear()
-
-    def look_at_exposed(self) -> None:
-        for capture in self.exposed_now:
-            if not capture.opaque and _is_written_past(capture):
-                self._overwritten_unseen(capture)
-        self.exposed_now.clear()
-
-    def _overwritten_unseen(self, capture: Capture) -> None:
-        capture.opaque = BEHIND_AUTOGRAD
-        self.found_overwritten.append(capture)
-        self.has_found = True
-
-    def look_at_saved(self, roots: Sequence[Node]) -> None:
-        """Backward begins here: a write out of sight makes gradients wrong where an operation has saved the value."""
-        written = [one for one in self.exposed if one.leaf is None and one.edge is not None]
-        if written:
-            self.saved |= {*map(memory, graph.saved(roots))}
-            self.begun = True
-        for one in written:
-            if one.opaque in (BEHIND_AUTOGRAD, UNSAVED):
-                one.opaque = self._why_behind(one)
-
-    def _why_behind(self, capture: Capture) -> Reason:
-        return UNSAVED if self.begun and memory(capture.tensor) not in self.saved else BEHIND_AUTOGRAD
-
-    def detached(self) -> Sequence[Capture]:
-        found, self.found_detached = self.found_detached, []
-        return found
-
-    def _kept(self, tensor: Tensor) -> list[Capture]:
-        # The captures whose value lies in this tensor's memory now; they keep it, whatever is written.
-        self._place()
-        held = self.by_memory.get(memory(tensor), [])
-        held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
-        for capture in held:
-            if capture.snapshot is None and capture.alias is not None:
-                capture.snapshot = copied(capture.alias)
-        return list(held)
-
     # what acts while the program runs: strategies, and the block form
-
-    def _lead_around(self, write: ViewWrite) -> None:
-        """Part of a capture's gradient will pass around it at this write."""
 
     def _attach(self, capture: Capture) -> None:
         tensor = capture.tensor
@@ -450,7 +312,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     def settle(self, captures: Sequence[Capture]) -> Columns:
         """The program is over: what can be known only now."""
         for capture in self.exposed:
-            if capture not in self.updated and not capture.opaque and _is_written_past(capture):
+            if capture not in self.updated and not capture.opaque and is_written_past(capture):
                 capture.opaque = self._why_behind(capture)
         for capture in filter(UNFOLLOWED, captures):
             if capture.tensor.requires_grad:
@@ -495,30 +357,6 @@ def _not_floating(kind: torch.dtype) -> tuple[GradStatus, Reason]:
 def _mode() -> str:
     # The mode that switches gradients off, empty where they are on.
     return "" if torch.is_grad_enabled() else mode()
-
-
-def _is_copy_slices(base: Tensor) -> bool:
-    return base.grad_fn is not None and base.grad_fn.name().endswith("CopySlices")
-
-
-def _view_nodes(tensor: Tensor) -> list[Node]:
-    # The nodes of a view and of the views between it and its base: those that a write through it goes around.
-    base = tensor._base if tensor._is_view() else None
-    if base is None or not tensor.requires_grad or tensor.grad_fn is None:
-        return []
-    nodes: list[Node] = []
-    node: Node | None = tensor.grad_fn
-    while node is not None and node is not base.grad_fn and len(nodes) < 64:
-        nodes.append(node)
-        node = node.next_functions[0][0] if node.next_functions else None
-    return nodes
-
-
-def _is_written_past(capture: Capture) -> bool:
-    # Has it other contents than it had, and the same version? What is freed is not changed.
-    if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
-        return False
-    return is_there(capture.alias) and not same_content(capture.alias, capture.snapshot)
 
 
 def _is_exchanged(capture: Capture) -> bool:

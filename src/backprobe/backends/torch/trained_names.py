@@ -19,11 +19,15 @@ from backprobe.backends.user_lines import users_frames
 
 
 class Held(NamedTuple):
-    """A tensor that a module had as its parameter when it ran: its own, or that of a functional call."""
+    """A tensor that a module had as its parameter when it ran: its own, or that of a functional call.
+
+    Within a transformation as ``vmap`` it is a part of another, the ``whole``.
+    """
 
     tensor: ref[Tensor]
     module: Module
     name: str
+    whole: ref[Tensor]
 
 
 class TrainedNames:

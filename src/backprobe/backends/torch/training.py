@@ -18,7 +18,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction, Function
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 from torch.nn import Module
 from torch.optim import Optimizer
@@ -30,24 +30,25 @@ from backprobe.backends.seen import Seen
 from backprobe.backends.torch import custom_functions, graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, gradient_edge
-from backprobe.backends.torch.checkpoints import AGAIN, without_history
+from backprobe.backends.torch.checkpoints import AGAIN, APPLY, without_history
 from backprobe.backends.torch.custom_functions import Givers
 from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, is_zero
 from backprobe.backends.torch.trained_names import Held, TrainedNames
+from backprobe.backends.torch.transforms import whole
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import callers, users_frames, users_line
 from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.record.training import CHECKPOINT, ModuleCall, Ran, Training, Untrained
+from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall, Ran, Training, Untrained
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
-APPLY = Function.apply.__code__
 
 
 class Runs:
@@ -70,7 +71,8 @@ class Runs:
         self.modules[id(module)] = module
         for name, one in module._parameters.items():
             if isinstance(one, Tensor):
-                self.held[id(one)] = Held(ref(one), module, name)
+                known: ref[Tensor] = ref(one)
+                self.held[id(one)] = Held(known, module, name, ref(whole(one)) if type(one) is Tensor else known)
         calls = self.calls.setdefault(id(module), {})
         if len(calls) >= MOST:
             return
@@ -120,6 +122,19 @@ class Runs:
         held = (one.tensor() for one in self.held.values() if one.module is module and one.name == name)
         return [one for one in held if one is not None and one.is_leaf]
 
+    def instead_of(self, module: Module, name: str) -> list[Tensor]:
+        """What a module ran with in the place of its own parameter, as far as that is still there."""
+        own = module._parameters.get(name)
+        held = (one.whole() for one in self.held.values() if one.module is module and one.name == name)
+        return [one for one in held if one is not None and one is not own]
+
+    def holding(self, parameter: Tensor) -> list[Tensor]:
+        """What modules ran with in the place of their parameters, and that has the numbers of this one in a row of it,
+        as where the members of an ensemble are stacked.
+        """
+        others = {id(one): one for held in [*self.held.values()] for one in self.instead_of(held.module, held.name)}
+        return [one for one in others.values() if _is_row_of(parameter, one)]
+
     def called_with(self, module: Module, around: Sequence[Module]) -> Module:
         """The outermost of the modules around one that the program's own code calls where the one runs as well."""
         places = self.calls.get(id(module), {}).keys()
@@ -137,7 +152,9 @@ class Runs:
         calls = [(at, mode, around) for (at, mode), around in self.calls.get(id(module), {}).items()]
         known = [one for one in calls if one[1] != AGAIN] or [(at, "", around) for at, _, around in calls]
         off = [(at, mode, switch(around) if mode else None) for at, mode, around in known]
-        return [(at, "torch.no_grad()" if mode == CHECKPOINT and line else mode, line) for at, mode, line in off]
+        return [
+            (at, "torch.no_grad()" if mode in (CHECKPOINT, APPLIED) and line else mode, line) for at, mode, line in off
+        ]
 
     def is_put_off(self, module: Module) -> bool:
         """Did it run in checkpoints alone, which have not computed it again?"""
@@ -351,10 +368,13 @@ class Census:
             if silent:
                 yield Untrained(name, names.path(owner), type(owner).__name__, Ran.RETURNED_NONE, held, silent, at, own)
                 continue
-            if self.runs.ran_with_others(owner, one):
-                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, (), at, own)
-                continue
             ran, module = self._ran(owner, names, reached, compiled)
+            others = self._in_its_place(one, owner, name, ran)
+            if others is not None:
+                instead, places = _positions(others, captures), tuple(self._calls(owner))
+                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, places, at, own,
+                                instead=instead)  # fmt: skip
+                continue
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
             code = forward_code(owner)
             is_off = bool(calls) and all(one.mode for one in calls)  # whatever the module does
@@ -362,6 +382,12 @@ class Census:
                 calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
+
+    def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: Ran) -> list[Tensor] | None:
+        # What its module ran with in the place of a parameter, or another with its numbers; None where none did.
+        if self.runs.ran_with_others(owner, one):
+            return self.runs.instead_of(owner, name.rpartition(".")[2])
+        return (self.runs.holding(one) if ran is Ran.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
         # The line in which the optimizer steps that has a parameter of no model.
@@ -388,6 +414,20 @@ class Census:
             site = call_site(at)
             if site is not None:
                 yield ModuleCall(*site, mode, switched)
+
+
+def _positions(tensors: Sequence[Tensor], captures: Sequence[Capture]) -> tuple[int, ...]:
+    # The first capture of each of these, if it has one.
+    firsts = {id(capture.tensor): at for at, capture in reversed([*enumerate(captures)])}
+    return tuple([firsts[id(one)] for one in tensors if id(one) in firsts])
+
+
+def _is_row_of(parameter: Tensor, other: Tensor) -> bool:
+    # Does another tensor have the numbers of a parameter in one of its rows?
+    if parameter.shape != other.shape[1:] or not parameter.numel() or other.device != parameter.device:
+        return False
+    with quiet(), torch.no_grad():
+        return bool((other == parameter).flatten(1).all(1).any())
 
 
 def _is_of_no_model(one: Untrained) -> bool:

@@ -10,6 +10,13 @@ WITHOUT_LEAVES = {"Vmap": "vmap", "Jvp": "jvp", "Functionalize": "functionalize"
 """Those in which PyTorch lets no tensor require a gradient, as it calls them; ``grad`` and ``vjp`` let it."""
 
 
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """What a tensor within a transform is a part of, as one in ``vmap``; itself outside."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def refuse_inside(asked: str) -> None:
     """Raise Unsupported where such a transform runs what would be probed."""
     running = torch._C._functorch.peek_interpreter_stack()

@@ -1,4 +1,4 @@
-"""Trials of a program in PyTorch: the modules that it calls, with their buffers, and its random numbers."""
+"""Trials of a program in PyTorch: its arguments, and the parameters of the modules that it calls."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
-from backprobe.backends.random_states import put_back
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.recheck import generators, random_states
 from backprobe.backends.torch.tensors import floating
-from backprobe.backends.trials import Ran, Trials, seed_python
+from backprobe.backends.trials import Ran, Trials
 from backprobe.record.containers import leaves
 
 
@@ -27,7 +25,6 @@ class TorchTrials(Trials):
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}
-        self.buffers: list[tuple[Module, str, Tensor, Tensor]] = []  # the program's own, and as it was at first
         self.is_known = False
 
     def given(self, leaf: Any) -> Any:
@@ -62,16 +59,12 @@ class TorchTrials(Trials):
 
     @contextmanager
     def _noticing(self) -> Iterator[None]:
-        # The first run shows which modules there are: each goes on with copies of its buffers.
+        # The first run shows which modules there are.
         thread = threading.get_ident()
 
         def called(module: Module, _: Any) -> None:
-            if threading.get_ident() == thread and id(module) not in self.modules:
-                self.modules[id(module)] = module
-                for name, buffer in module._buffers.items():
-                    if buffer is not None and not is_lazy(buffer):
-                        self.buffers.append((module, name, buffer, buffer.detach().clone()))
-                        module._buffers[name] = buffer.detach().clone()
+            if threading.get_ident() == thread:
+                self.modules.setdefault(id(module), module)
 
         if self.is_known:
             yield
@@ -82,22 +75,6 @@ class TorchTrials(Trials):
         finally:
             handle.remove()
             self.is_known = True
-
-    @contextmanager
-    def alike_each_time(self, target: Any, given: Any, seed: int) -> Iterator[Callable[[], None]]:
-        def begin() -> None:
-            seed_python(seed)
-            for generator in generators(given):
-                generator.manual_seed(seed)
-            for module, name, _, first in self.buffers:
-                module._buffers[name] = first.clone()
-
-        with put_back(random_states(given)):
-            try:
-                yield begin
-            finally:
-                for module, name, own, _ in self.buffers:
-                    module._buffers[name] = own
 
 
 def _real(tensor: Tensor) -> Tensor:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from backprobe.backends.held_values import held_by
-from backprobe.backends.random_states import generators_of_numpy, put_back
-from backprobe.backends.torch.recheck import random_states
 from backprobe.backends.variations import Variation, Variations, no_dtype
-from backprobe.record.containers import leaves
 
 
 class TorchVariations(Variations):
@@ -26,19 +21,6 @@ class TorchVariations(Variations):
         if not isinstance(value, Tensor) or not value.is_floating_point():
             return None
         return _moved(_cast(value, variation.dtype), variation.seed, number).requires_grad_(value.requires_grad)
-
-    @contextmanager
-    def same_numbers(self, target: Any = None, given: Any = ()) -> Iterator[None]:
-        states = random_states((given, _generators(target)))
-        with put_back((*states, *generators_of_numpy(target, given))):
-            yield
-
-
-def _generators(target: Any) -> list[torch.Generator]:
-    # PyTorch's generators that a function finds, or a module has.
-    held = [module for one in held_by(target) if isinstance(one, nn.Module) for module in one.modules()]
-    own = [leaf for module in held for _, leaf in leaves(vars(module)) if isinstance(leaf, torch.Generator)]
-    return list(dict.fromkeys([*own, *(one for one in held_by(target) if isinstance(one, torch.Generator))]))
 
 
 def _copied(module: nn.Module, variation: Variation, number: int) -> nn.Module:

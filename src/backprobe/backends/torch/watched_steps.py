@@ -24,8 +24,12 @@ from backprobe.backends.torch.tensors import grad_of, here
 from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
 from backprobe.errors import BadOption
 from backprobe.record.gaps import GapCode
+from backprobe.record.options import Option
 from backprobe.record.statistics import scaled
 
+OPTIMIZER = Option("optimizer", Optimizer, None, "torch.optim.SGD(model.parameters(), lr=0.1)",
+                   says="an optimizer, or several")  # fmt: skip
+SCALER = Option("scaler", GradScaler, None, "torch.amp.GradScaler()", or_none=True, says="a torch.amp.GradScaler")
 FUSED = ("grad_scale", "found_inf")
 """What a scaler leaves on an optimizer that divides by the scale itself, and then may not step either."""
 
@@ -137,10 +141,10 @@ class OptimizerSteps:
                     self._add(one, PARAMETER, one)
                 if one in self.before and self.options.updates:
                     before = self.before[one]
-                    try:
-                        torch.sub(here(one), before, out=before)
-                    except NotImplementedError:  # a dtype in which nothing is computed, as float8
+                    if one.dtype.itemsize < 4:  # in float32, since a difference may have more digits than its dtype
                         before = here(one).float() - before.float()
+                    else:
+                        torch.sub(here(one), before, out=before)
                     self._add(one, UPDATE, before)
 
     def _add(
@@ -224,16 +228,8 @@ def refuse_others(options: WatchOptions, asked: str) -> None:
             next="optimizer=[first, last], each of them once",
         )  # fmt: skip
     for optimizer in options.optimizers:
-        if not isinstance(optimizer, Optimizer):
-            raise BadOption(
-                "optimizer= takes an optimizer, or several", asked=asked, found=type(optimizer).__name__,
-                next="optimizer=torch.optim.SGD(model.parameters(), lr=0.1)",
-            )  # fmt: skip
-    if options.scaler is not None and not isinstance(options.scaler, GradScaler):
-        raise BadOption(
-            "scaler= takes a torch.amp.GradScaler", asked=asked, found=type(options.scaler).__name__,
-            next="scaler=torch.amp.GradScaler()",
-        )  # fmt: skip
+        OPTIMIZER.check(optimizer, asked)
+    SCALER.check(options.scaler, asked)
     for name, value, typed in (
         ("what='update'", options.updates, "what=('value', 'grad', 'param', 'update')"),
         ("clipping=True", options.clipping, "clipping=True"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite import loops, mechanism
+from backprobe.explain.nonfinite import loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import first_bad
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
@@ -279,6 +279,7 @@ class BackwardPass:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         if owner in known.bad_values:
             facts.append(known.value(owner))
+        facts = [*self._numbers(birth), *facts]
         facts += rules_in(known.record, self.entries[owner])
         is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
         masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
@@ -303,6 +304,12 @@ class BackwardPass:
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         spelled = "" if part is None or part.at == owner else part.text
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
+
+    def _numbers(self, birth: Birth) -> list[str]:
+        # The numbers at the first place of a gradient that is not finite.
+        if birth.wrt is None:
+            return []
+        return operands.of_gradient(self.known, birth.wrt, birth.owner, self._example(birth.owner, birth.wrt))
 
     def _left_out(self, owner: int, why: Why) -> Mechanism:
         # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.

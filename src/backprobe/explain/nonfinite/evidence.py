@@ -207,7 +207,9 @@ class Evidence:
     def finding(self, at: int, code: str, *, part: str = "", **said: Any) -> Finding:
         """A finding at an entry's line, or at the line of a part of its expression."""
         entry = self.entries[at]
-        return finding(code, entry.name, self.place(at, part), name=repr(entry.name), **said)
+        made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), **said)
+        expression = part or (entry.source.expression if entry.source is not None else "")
+        return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or ""})
 
     def place(self, at: int, part: str = "") -> Source | None:
         """The line of an entry: in a statement over several lines that of its expression, or of a part of that."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import takewhile
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite import arithmetic, loops, mechanism
+from backprobe.explain.nonfinite import arithmetic, loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import OF, Evidence
 from backprobe.explain.nonfinite.remedies import Remedies
@@ -211,6 +212,7 @@ class ForwardPass:
                   for one in known.direct[at] if one in self.masks]  # fmt: skip
         facts += [*self.use(at), *spoiled]
         why = self.why(at)
+        facts = [*self.numbers(at), *facts]
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
             state = why.state  # the rest came from what went in, or of that part
         finding = partial(
@@ -325,6 +327,17 @@ class ForwardPass:
         state = computed.born(term) if is_known else State.UNKNOWN
         is_of_finite = is_known and computed.is_of_finite(term)
         return Why(because, part, tuple(said), because is not None and is_known, term, state, is_of_finite)
+
+    def numbers(self, at: int) -> list[str]:
+        """The first element that is not finite, and what it was computed from there."""
+        computed, known, why = self.computed(at), self.known, self.why(at)
+        read = ((known.entries[one].name, self._at_first(one, at)) for one in known.direct[at])
+        with numpy.errstate(all="ignore"), suppress(*arithmetic.FAILING):  # numbers that do not fit show nothing
+            sources = [(name, numbers) for name, numbers in read if numbers is not None]
+            entry = self.entries[at]
+            line = "" if entry.source is None else entry.source.text
+            return operands.forward(computed, why.term, why.mechanism, entry.name, line, sources)
+        return []
 
     def _is_finite_by_recorded(self, at: int) -> bool:
         # Would it be finite, computed from the values that were recorded, in the precision that they have?

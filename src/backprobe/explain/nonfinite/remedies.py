@@ -43,6 +43,7 @@ class Remedies:
 
     def __init__(self, known: Evidence) -> None:
         self.known, self.framework = known, known.record.framework
+        self.formulas: dict[str, Mapping[str, str]] = {}  # what each remedy is made of, by its text
 
     def remedy(self, at: int, part: Term | None, why: Mechanism | None, *, masked: bool = False) -> str:
         """For a birth in a part of an entry's expression; empty where nothing is known to cure it.
@@ -199,11 +200,13 @@ class Remedies:
             target = ast.unparse(augmented.target)
             instead = instead if isinstance(augmented.target, ast.Name) else _with_copy(tree, target)
             instead, before = f"{target} = {instead}", ast.unparse(augmented)
-        before = shorten(before, 2 * LONGEST)
+        whole, before = before, shorten(before, 2 * LONGEST)
         said = say("instead", instead=instead, formula=before, because=say(row.because))
         also = row.also.get(self.framework, "").format_map(letters)
         said = say("or_else", said=said, also=also) if also else said
-        return "; ".join([said, *named])
+        made = "; ".join([said, *named])
+        self.formulas[made] = {} if named else {"formula": whole, "instead": instead}
+        return made
 
     def _spelled(self, letter: str, found: Match, named: list[str], is_repeated: bool) -> str:
         # How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.

@@ -54,6 +54,8 @@ CREATE TABLE gaps (attempt INTEGER, step INTEGER, gaps TEXT NOT NULL, PRIMARY KE
 
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4")])
 """What is known of a step beside its statistics; ``time`` is in seconds since 1970."""
+IS_OPEN = 2
+"""What is in the place of ``skipped`` of a step that no optimizer had ended as the watch did."""
 
 Missing = tuple[str, str, str]
 """A name and a kind without a row, and the code of the reason."""
@@ -78,7 +80,7 @@ class StepData:
     matrix: Matrix
     time: float = 0.0
     backwards: int = 0
-    skipped: bool = False
+    skipped: int = 0  # 1 for a scaler that did, or IS_OPEN
     exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were taken
     gaps: Sequence[Missing] | None = None  # None where that was not looked at
 

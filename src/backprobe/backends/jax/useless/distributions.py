@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 import numpy
 
 from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
-MOST = 1_000_000
-"""The elements of the largest array that is looked at."""
-EXACT, HALF = 1e-4, 2e-2
-"""How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
-APART = 10
-"""Probabilities that are all alike are softmax of themselves: how many times that far the others have to be from it."""
+APART, APART_COARSE = 10, 2
+"""Probabilities that are all alike are softmax of themselves: how many times that far the others have to be from it,
+and how many times in 16 bits.
+"""
 
 CHANCE = 1e-7
 """How probable it may be that the numbers of one row each are near others by chance."""
@@ -28,7 +27,7 @@ class Given(NamedTuple):
     """A value that is a distribution along an axis, and what softmax and its like make of it."""
 
     value: int
-    near: float
+    far: float
     is_told_apart: bool
     wanted: dict[str, Any]
 
@@ -67,23 +66,19 @@ def _numbers(program: Program, at: int) -> Any:
 
 def _distribution(program: Program, at: int) -> Iterator[Given]:
     # Along each axis along which it is one.
-    near = EXACT if program.values[at].dtype in (numpy.float32, numpy.float64) else HALF
     if program.size(at) < 2:
         return
-    held = numpy.asarray(program.values[at])
-    if not (held.min() >= 0 and held.max() <= 1 + near):
-        return
-    x = held.astype(numpy.float64)
-    for axis in range(x.ndim):
-        if x.shape[axis] < 2 or not (abs(x.sum(axis) - 1) <= near).all():
-            continue
+    held, x = numpy.asarray(program.values[at]), _numbers(program, at)
+    far = near_of(held)
+    for axis in axes(held, far):
         sums = numpy.log(numpy.exp(x).sum(axis, keepdims=True))
         softmax, top = numpy.exp(x - sums), x.max(axis, keepdims=True)
-        apart = bool((abs(x - softmax) > APART * 10 * near * softmax).any())
+        times = APART if far == EXACT else APART_COARSE
+        apart = bool((abs(x - softmax) > times * 10 * far * softmax).any())
         wanted = {"softmax": softmax, "log-softmax": x - sums}
-        if near**sums.size < CHANCE:
+        if far**sums.size < CHANCE:
             wanted |= {"logsumexp": sums, "logsumexp.": sums - top}
-        yield Given(at, near, apart, wanted)
+        yield Given(at, far, apart, wanted)
 
 
 def _applied(program: Program, at: int, one: Given) -> str:
@@ -94,7 +89,7 @@ def _applied(program: Program, at: int, one: Given) -> str:
             continue
         y = _numbers(program, at).reshape(-1) if y is None else y
         flat = wanted.reshape(-1)
-        near = one.near if name.startswith("logsumexp") else 10 * one.near
-        if y.size == flat.size and bool((abs(y - flat) <= near * abs(flat) + 1e-12).all()):
+        far = one.far if name.startswith("logsumexp") else 10 * one.far
+        if y.size == flat.size and bool((abs(y - flat) <= far * abs(flat) + 1e-12).all()):
             return name.removesuffix(".")
     return ""

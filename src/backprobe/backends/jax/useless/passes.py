@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -15,18 +15,8 @@ from backprobe.backends.jax import private
 from backprobe.backends.jax.control_flow import OPAQUE
 from backprobe.backends.jax.derivative_flow import is_flat
 from backprobe.backends.jax.useless.program import Program, Step
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, Ending
-
-ROUNDING = 64
-"""Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
-
-In healthy trainings it is above 5e5: see docs/useless.md.
-"""
-BY_CHANCE = "trained"
-"""A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
-
-Why = tuple[str, Step]
-"""The code of why nothing goes on, and the step at which it does not."""
+from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
+from backprobe.backends.useless.ways import BY_CHANCE, Sum, Ways, decisive
 
 
 @dataclass
@@ -37,29 +27,7 @@ class Passed:
     gave: dict[int, bool] = field(default_factory=dict)  # by the place of the operand: is it exactly 0?
 
 
-@dataclass
-class Sum:
-    """The contributions that came to one value."""
-
-    total: Any
-    norms: float
-    last: Step
-    count: int = 1
-
-    def add(self, gradient: Any) -> None:
-        self.total = self.total + gradient
-        self.norms += _norm(gradient)
-        self.count += 1
-
-    @property
-    def cancels(self) -> bool:
-        """Is what remains of several contributions but rounding?"""
-        if self.count < 2 or not self.norms:
-            return False
-        return bool(_norm(self.total) <= ROUNDING * float(jnp.finfo(self.total.dtype).eps) * self.norms)
-
-
-class Pass:
+class Pass(Ways[int, Step]):
     """Backward through the steps of a program."""
 
     def __init__(self, program: Program) -> None:
@@ -67,28 +35,42 @@ class Pass:
         self.passed: dict[Step, Passed] = {}  # the steps that something came to that is not 0
         output = program.values[program.output]
         ones = jnp.ones(jnp.shape(output), output.dtype)
-        self.sums: dict[int, Sum] = {program.output: Sum(ones, 1.0, self.steps[-1])} if self.steps else {}
+        self.makers = {at: step for step in self.steps for at in step.made}
+        self.sums: dict[int, Sum] = {}
+        if self.steps:
+            self._add(program.output, ones, self.steps[-1])
         for step in reversed(self.steps):
             self._through(step)
-        inner = {at: one for at, one in self.sums.items() if at not in set(program.inputs)}
-        self.cancelled = {at for at, one in inner.items() if one.cancels}
 
-    def endings(self, inputs: Collection[int]) -> dict[int, Ending]:
+    def endings(self, inputs: Collection[int]) -> dict[int, End]:
         """By the position of an input: where what is on its way there comes to nothing, if none of it arrives."""
-        arriving, users = self._reached(), defaultdict[int, list[tuple[Step, int]]](list)
-        for step in self.steps:
-            for place, at in enumerate(step.given):
-                users[at].append((step, place))
-        found = {}
-        for position in inputs:
-            at = self.program.inputs[position]
-            each = {} if at in arriving else dict(self._ended(at, users))
-            codes = {code for code, _ in each.values()}
-            if each and BY_CHANCE not in codes:
-                code = CANCELS if CANCELS in codes else max(codes)
-                first = max((step for one, step in each.values() if one == code), key=lambda step: step.number)
-                found[position] = Ending(code, first.operation, first.line)
-        return found
+        arriving, users = self.reached([self.program.output]), self.users(self.steps)
+        ended = {position: at for position in inputs if (at := self.program.inputs[position]) not in arriving}
+        found = {position: decisive(self.ends(at, users)) for position, at in ended.items()}
+        return {position: end for position, end in found.items() if end is not None}
+
+    @cached_property
+    def cancelled(self) -> set[int]:
+        return {at for at, one in self.sums.items() if at in self.makers and one.cancels}
+
+    def maker(self, value: int) -> Step | None:
+        return self.makers.get(value)
+
+    def made(self, step: Step) -> list[int]:
+        return [*filter(self.program.is_floating, step.made)]
+
+    def operands(self, step: Step) -> dict[int, tuple[int, bool | None]]:
+        gave = passed.gave if (passed := self.passed.get(step)) is not None else {}
+        return {place: (at, gave.get(place, True)) for place, at in enumerate(step.given)}
+
+    def has_come(self, step: Step) -> bool:
+        return step in self.passed
+
+    def end(self, code: str, step: Step) -> End:
+        return End(code, step.operation, step.number, step.line)
+
+    def cancelling(self, value: int) -> End:
+        return self.end(CANCELS, self.program.steps[self.sums[value].last])
 
     def _through(self, step: Step) -> None:
         came = [self.sums.get(at) for at in step.made]
@@ -101,10 +83,12 @@ class Pass:
             passed.gave[place] = not _is_any(gradient)
             if passed.gave[place]:
                 continue
-            if at in self.sums:
-                self.sums[at].add(gradient)
-            else:
-                self.sums[at] = Sum(gradient, _norm(gradient), step)
+            self._add(at, gradient, step)
+
+    def _add(self, at: int, gradient: Any, step: Step) -> None:
+        if at not in self.sums:
+            self.sums[at] = Sum(_norm, _unit)
+        self.sums[at].add(gradient, step.number)
 
     def _places(self, step: Step) -> list[int]:
         # The operands that a derivative may go on to.
@@ -131,35 +115,9 @@ class Pass:
         seeds = [jnp.zeros_like(one) if own is None else own for own, one in zip(given, made, strict=True)]
         return dict(zip(places, pull(seeds), strict=True))
 
-    def _reached(self) -> set[int]:
-        # The values to which something comes that is neither 0 nor rounding.
-        found = {self.program.output}
-        for step in reversed(self.steps):
-            passed = self.passed.get(step)
-            if passed is not None and any(at in found and at not in self.cancelled for at in step.made):
-                found.update(step.given[place] for place, is_zero in passed.gave.items() if not is_zero)
-        return found - self.cancelled
-
-    def _ended(self, at: int, users: Mapping[int, Sequence[tuple[Step, int]]]) -> Iterator[tuple[Any, Why]]:
-        pending, visited = [at], {at}
-        while pending:
-            value = pending.pop()
-            if value in self.cancelled:
-                yield value, (CANCELS, self.sums[value].last)
-                continue
-            for step, place in users[value]:
-                passed = self.passed.get(step)
-                if passed is not None and passed.gave.get(place, True):
-                    if why := self._why(step, place, passed):
-                        yield (step, place), (why, step)
-                    continue
-                new = [made for made in step.made if made not in visited and self.program.is_floating(made)]
-                visited.update(new)
-                pending += new
-
-    def _why(self, step: Step, place: int, passed: Passed) -> str:
-        # Why does a step give exactly 0 to one of its operands? Nothing is said of one that never gives anything.
-        program, name = self.program, step.equation.primitive.name
+    def why(self, step: Step, at: int) -> str:
+        """Nothing is said of one that never gives anything."""
+        program, name, place, passed = self.program, step.equation.primitive.name, at, self.passed[step]
         if is_flat(step.equation, [at == place for at in range(len(step.given))]):
             return ""
         if (name in OPAQUE and name != "custom_jvp_call") or name == private.SCAN:
@@ -202,6 +160,10 @@ def _away_from_zero(drawn: numpy.random.Generator, shape: Sequence[int]) -> Any:
 def _is_any(array: Any) -> bool:
     # Is any number of it not 0?
     return bool(numpy.asarray(array).any())
+
+
+def _unit(array: Any) -> float:
+    return float(jnp.finfo(array.dtype).eps)
 
 
 def _norm(array: Any) -> float:

@@ -8,7 +8,6 @@ array by accident where all elements of the result are then reduced to one numbe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,20 +15,9 @@ import jax
 
 from backprobe.backends.jax import private
 from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, use_beside
 
-Shape = tuple[int, ...]
 PRIMES = (2, 3, 5, 7, 11, 13, 17)
-
-
-@dataclass(eq=False)
-class Stretched:
-    """A result that is larger than its operands, and what became of it."""
-
-    shapes: Sequence[Shape]
-    result: Shape
-    step: Step
-    is_reduced: bool = False  # to one number
-    is_used: bool = False  # by an operation that is not elementwise
 
 
 class Known(NamedTuple):
@@ -44,7 +32,7 @@ def stretched(program: Program) -> list[Stretched]:
     shapes = _Shapes(program)
     for step in program.live():
         shapes.look(step)
-    return [one for one in shapes.found if one.is_reduced and not one.is_used]
+    return [one for one in shapes.found if one.is_accident]
 
 
 class _Shapes:
@@ -60,6 +48,9 @@ class _Shapes:
         given = [at for at in step.given if program.size(at) > 1]
         made, sizes = step.made[0], [program.size(at) for at in step.made]
         own = [self.known.get(at, Known()) for at in given]
+        shapes = [program.shape(self._before(at, step)) for at in given if not self._is_one_number(at)]
+        own_of = [self.known.get(at, Known()).stretched for at in given if not self._is_one_number(at)]
+        use_beside([*zip(shapes, own_of, strict=True)])
         is_elementwise = len(given) != 1 and _is_elementwise(step, [program.shape(at) for at in step.given])
         new = self._stretched(given, step) if is_elementwise and len(given) > 1 else ()
         before = tuple({each: None for one in own for each in one.stretched})
@@ -72,6 +63,11 @@ class _Shapes:
             asked = any(one.is_asked for one in own) if is_elementwise else self._is_asked(step, given[0], own[0])
             kept = (*before, *new) if is_alike and max(sizes) > 1 else ()
             self.known[made] = Known(asked or bool(new), kept)
+
+    def _is_one_number(self, at: int) -> bool:
+        # Is it made of single numbers, as one that was broadcast for this operation?
+        maker = self.made_by.get(at)
+        return maker is not None and all(self.program.size(one) == 1 for one in maker.given)
 
     def _is_asked(self, step: Step, given: int, known: Known) -> bool:
         # Are the dimensions of size 1 asked for, of what is made of one array?
@@ -94,9 +90,9 @@ class _Shapes:
         if len(shapes) != 2 or any(self.known.get(at, Known()).is_asked for at in operands):
             return ()
         is_float = any(map(program.is_floating, operands)) and any(program.moving[at] for at in operands)
-        if not is_float or len(shapes[0]) == len(shapes[1]) or not _meet_elsewhere(shapes, len(result)):
+        if not is_float or len(shapes[0]) == len(shapes[1]) or not meet_elsewhere(shapes, len(result)):
             return ()
-        self.found.append(found := Stretched(shapes, result, step))
+        self.found.append(found := Stretched(shapes, result, step.number, step))
         return (found,)
 
     def _before(self, at: int, user: Step) -> int:
@@ -168,10 +164,3 @@ def _takes_any_shape(once: _Once, rank: int, full: tuple[bool, ...], dtypes: tup
     except Exception:  # noqa: BLE001  # it takes no operands of this shape
         return False
     return bool(made.shape == shape)
-
-
-def _meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
-    # Do both have a dimension of the same size, each where the other has 1?
-    one, other = ((1,) * (rank - len(shape)) + shape for shape in shapes)
-    pairs = [*zip(one, other, strict=True)]
-    return bool({a for a, b in pairs if a > 1 == b} & {b for a, b in pairs if b > 1 == a})

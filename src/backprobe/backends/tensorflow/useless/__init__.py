@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,18 +13,10 @@ from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import identity, is_eager, is_tensor
 from backprobe.backends.tensorflow.useless.operations import Operations
 from backprobe.backends.tensorflow.useless.passes import Passes
-from backprobe.backends.tensorflow.useless.replay import BY_CHANCE
-from backprobe.backends.tensorflow.useless.steps import Steps
-from backprobe.backends.useless import (
-    CANCELS,
-    TWICE,
-    UNNORMALISED,
-    UselessGradients,
-    of_operation,
-    of_parameters,
-    outer_product,
-    step_without_effect,
-)
+from backprobe.backends.tensorflow.useless.steps import TensorflowSteps
+from backprobe.backends.useless import TWICE, UNNORMALISED, UselessGradients, of_operation, outer_product
+from backprobe.backends.useless.dropped import notes_on_dropped
+from backprobe.backends.useless.ways import notes_on_leaves
 from backprobe.backends.user_lines import source_at
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
@@ -35,13 +26,13 @@ class TensorflowUselessGradients(UselessGradients):
     """TensorFlow's ``UselessGradients``."""
 
     def __init__(self) -> None:
-        self.operations, self.passes, self.steps = Operations(), Passes(), Steps()
+        self.operations, self.passes, self.steps = Operations(), Passes(), TensorflowSteps()
 
     def listen(self) -> None:
         """Each block tells what runs in it: see ``observing``."""
 
     def stop(self) -> None:
-        self.operations, self.passes, self.steps = Operations(), Passes(), Steps()
+        self.operations, self.passes, self.steps = Operations(), Passes(), TensorflowSteps()
 
     @property
     def is_undecided(self) -> bool:
@@ -50,7 +41,7 @@ class TensorflowUselessGradients(UselessGradients):
     @contextmanager
     def observing(self, log: OperationLog) -> Iterator[None]:
         """Within this context, an iteration runs and is logged."""
-        self.operations.begin(log, self.passes.suspicious(), not self.passes.has_zero)
+        self.operations.begin(log, self.passes.suspicious())
         with self.operations.listening():
             yield
 
@@ -88,7 +79,7 @@ class TensorflowUselessGradients(UselessGradients):
     def found(self, label: Callable[[Any], str]) -> Sequence[Note]:
         """The iteration is over: what was found in it; ``label`` names a Variable."""
         loss = self.operations.log.before(self.passes.targets)
-        return [*self._of_operations(loss), *self._of_parameters(label), *self._of_steps()]
+        return [*self._of_operations(loss), *self._of_parameters(label), *self.steps.notes()]
 
     def _of_operations(self, loss: Collection[int]) -> Iterator[Note]:
         # Of those which the loss was computed by; one in each line, as in a loop.
@@ -101,7 +92,7 @@ class TensorflowUselessGradients(UselessGradients):
             return True
 
         for one in seen.shapes.found:
-            if one.is_reduced and not one.is_used and is_new(one.number, "", one.place):
+            if one.is_accident and is_new(one.number, "", one.place):
                 yield outer_product(one.shapes, one.result, _line(one.place))
         for number, (applied, place) in seen.distributions.twice.items():
             if is_new(number, TWICE, place):
@@ -111,23 +102,12 @@ class TensorflowUselessGradients(UselessGradients):
                 yield of_operation(UNNORMALISED, _line(place), share=f"{100 * share:.0f}")
         for place in dict.fromkeys(seen.picks.losses([*self.passes.targets])):
             yield of_operation(UNNORMALISED, _line(place))
+        yield from notes_on_dropped(seen.dropped.values())
 
     def _of_parameters(self, label: Callable[[Any], str]) -> Iterator[Note]:
-        places: Mapping[Any, list[int]] = defaultdict(list)
-        for number, endings in self.passes.found().items():
-            codes = {one.code for one in endings}
-            if BY_CHANCE in codes or not (CANCELS in codes or self.passes.is_zero(number)):
-                continue
-            code = CANCELS if CANCELS in codes else max(codes)
-            first = max((one for one in endings if one.code == code), key=lambda one: one.order)
-            places[code, first.operation, first.place].append(number)
-        for (code, operation, place), those in places.items():
-            names = [label(self.passes.leaves[one].source) for one in those]
-            yield of_parameters(code, names, operation, _line(place), self.passes.iterations)
-
-    def _of_steps(self) -> Iterator[Note]:
-        for optimizer, step in self.steps.without_effect():
-            yield step_without_effect(type(optimizer).__name__, step.rate, step.dtype, step.share, step.at)
+        found, known = self.passes.found(), self.passes.leaves
+        return notes_on_leaves(found.items(), known.is_zero, lambda one: label(known.known[one].held),
+                               lambda end: _line(end.place), known.iterations)  # fmt: skip
 
 
 def _line(place: Place | None) -> Source | None:

@@ -14,7 +14,8 @@ import numpy
 
 from backprobe.backends.tensorflow.cuts import Place, users_place
 from backprobe.backends.tensorflow.private import identity_of, shape_of
-from backprobe.backends.tensorflow.useless.outcomes import EXACT, MOST, Operation, is_float, near, wide
+from backprobe.backends.tensorflow.useless.outcomes import Operation, is_float, near, wide
+from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 OUTSIDE = 0.25
 """Of the numbers that are clipped to probabilities, the share outside of [0, 1] above which they are none."""
@@ -94,12 +95,8 @@ def _axes(tensor: Any) -> list[int]:
     # The dimensions along which it is a distribution.
     if tensor.dtype.is_complex or not 1 < tensor.shape.num_elements() <= MOST:
         return []
-    far, x = near(tensor), tensor.numpy()
-    first = x.reshape(-1)[:64]
-    if (first < 0).any() or (first > 1 + far).any() or (x < 0).any() or (x > 1 + far).any():
-        return []
-    numbers = x.astype(numpy.float64)
-    return [axis for axis in range(x.ndim) if x.shape[axis] > 1 and (abs(numbers.sum(axis) - 1) <= far).all()]
+    numbers = tensor.numpy()
+    return axes(numbers, near_of(numbers))
 
 
 def _softmax(x: Any, axis: int) -> Any:

@@ -10,15 +10,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.call_sites import Instruction
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.cuts import users_place
-from backprobe.backends.tensorflow.operation_log import OperationLog
-from backprobe.backends.tensorflow.private import identity_of, is_stopped, shape_of
+from backprobe.backends.tensorflow.operation_log import RESOURCE, OperationLog
+from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_stopped, shape_of
 from backprobe.backends.tensorflow.useless.distributions import Distributions
 from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation
 from backprobe.backends.tensorflow.useless.picks import Picks
 from backprobe.backends.tensorflow.useless.replay import Recorded
 from backprobe.backends.tensorflow.useless.shapes import Shapes
+from backprobe.backends.useless.dropped import dropped_by
 from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
 
@@ -26,6 +28,8 @@ MOST = 20_000
 """The operations that are kept in one iteration."""
 SMALL, SMALL_ELEMENTS = 2_000, 5_000_000
 """Those of a small program, and the elements of what they make: going through them once more takes no time there."""
+HOMES = ("tensorflow", "backprobe")
+"""The packages between the program and an operation that it runs by itself."""
 UNDONE = "Softmax"
 """The kind of operation that Keras leaves out in a graph, where a loss is given what it has made."""
 
@@ -38,18 +42,18 @@ class Operations:
         self.is_off = self.is_backward = False
         self.begin(OperationLog(), ())
 
-    def begin(self, log: OperationLog, suspicious: Collection[int] | None, is_brief: bool = False) -> None:
-        """An iteration begins. What is computed from suspicious Variables is kept; from all if that is None.
-
-        Where it ``is_brief``, that is done for small programs alone.
+    def begin(self, log: OperationLog, suspicious: Collection[int] | None) -> None:
+        """An iteration begins. What is computed from suspicious Variables is kept; of small programs from all if that
+        is None, as in the first iteration, when it is not known yet which are.
         """
         self.log = log
         self.shapes = Shapes(self.elementwise, self._is_held)
         self.distributions = Distributions(self._is_computed, _is_undone)
         self.picks = Picks(self._is_computed)
-        self.is_whole, self.is_brief, self.elements = suspicious is None, is_brief, 0
+        self.is_whole, self.elements = suspicious is None, 0
         self.suspicious, self.leading = frozenset(suspicious or ()), set(suspicious or ())
         self.recorded: list[Recorded] = []
+        self.dropped: dict[int, Instruction] = {}  # by the number of a result: the instruction that drops it
         self.trained: set[int] = set()  # what is computed from Variables that are followed, and differentiated
 
     @contextmanager
@@ -71,7 +75,11 @@ class Operations:
     def _ran(
         self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:  # fmt: skip
-        if self.is_off or graph is not None or self.log.is_muted or not outputs or is_stopped():
+        if self.is_off or graph is not None or self.log.is_muted:
+            return
+        for each in map(identity_of, inputs) if self.dropped else ():
+            self.dropped.pop(each, None)
+        if not outputs or is_stopped():
             return
         with self.looking():
             numbers = [*map(identity_of, inputs)]
@@ -84,9 +92,27 @@ class Operations:
             if self.leading and not self.leading.isdisjoint(numbers):
                 self._keep(Recorded(one, numbers, users_place()))
             if not self.is_backward:
+                self._look_at_use(one, numbers)
                 self.shapes.look(one, numbers)
                 self.distributions.look(one, numbers)
                 self.picks.look(one, numbers)
+
+    def _look_at_use(self, one: Operation, numbers: Sequence[int]) -> None:
+        # Is its result dropped at once? Another operation of the same call may use it yet.
+        if len(one.outputs) != 1 or identity_of(one.outputs[0]) not in self.trained:
+            return
+        running = ((frame.f_code, frame.f_lasti) for frame in callers(sys._getframe()))
+        at = dropped_by(running, HOMES)
+        if at is not None and self.trained.intersection(numbers) and not self._is_one_given(one):
+            self.dropped[identity_of(one.outputs[0])] = at
+
+    def _is_one_given(self, one: Operation) -> bool:
+        # Is it run for what else it does, as a check that passes on what it is given?
+        if private.is_stateful(one.kind) or any(dtype_number(given) == RESOURCE for given in one.inputs):
+            return True
+        made = one.outputs[0]
+        alike = [given for given in one.inputs if given.dtype == made.dtype and shape_of(given) == shape_of(made)]
+        return any(bool((given.numpy() == made.numpy()).all()) for given in alike)
 
     def _has_own_gradient(
         self, kind: Any, outputs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Any]
@@ -104,7 +130,7 @@ class Operations:
         self.leading.update(map(identity_of, one.operation.outputs))
         self.recorded.append(one)
         self.elements += prod(shape_of(one.operation.outputs[0]))
-        is_large = self.is_brief and (self.elements > SMALL_ELEMENTS or len(self.recorded) > SMALL)
+        is_large = self.is_whole and (self.elements > SMALL_ELEMENTS or len(self.recorded) > SMALL)
         if is_large or len(self.recorded) > MOST:
             self.is_whole = False
             self.leading.clear()

@@ -12,13 +12,9 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.operation_log import RESOURCE
 from backprobe.backends.tensorflow.private import dtype_number, shape_of
 from backprobe.backends.tensorflow.tensors import NUMBERS_DIFFERENTIABLE
-
-MOST = 1_000_000
-"""The elements of the largest result that is looked at."""
-
-
-EXACT, HALF = 1e-4, 2e-2
-"""How far a sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
+from backprobe.backends.useless import distributions
+from backprobe.backends.useless.constants import is_constant
+from backprobe.backends.useless.distributions import MOST
 
 
 class Operation(NamedTuple):
@@ -42,6 +38,22 @@ class Operation(NamedTuple):
     def is_reduction(self) -> bool:
         """Does it reduce one operand along dimensions?"""
         return "keep_dims" in (self.attrs or ())[::2] and len(self.floats) == 1
+
+    def is_constant(self) -> bool:
+        """Does it make the same of other numbers, whatever they are, as softmax of single elements?"""
+        if private.is_stateful(self.kind) or len(self.outputs) != 1 or not all(map(is_float, self.inputs)):
+            return False
+        if any(one.shape.num_elements() > MOST for one in [*self.inputs, *self.outputs]):
+            return False
+
+        def make(given: Sequence[Any]) -> Any:
+            given = [tf.constant(numbers, one.dtype) for numbers, one in zip(given, self.inputs, strict=True)]
+            return wide(private.executed(self.kind, given, self.attrs))
+
+        try:
+            return is_constant(make, [*map(shape_of, self.inputs)])
+        except (tf.errors.OpError, ValueError, TypeError):
+            return False
 
 
 def is_float(tensor: Any) -> bool:
@@ -96,7 +108,7 @@ def _flat(numbers: Any, shape: Sequence[int]) -> Any:
 
 
 def near(tensor: Any) -> float:
-    return EXACT if tensor.dtype in (tf.float32, tf.float64) else HALF
+    return distributions.near_of(tensor.numpy())
 
 
 def wide(tensor: Any) -> Any:

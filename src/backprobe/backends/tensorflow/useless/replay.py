@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -23,17 +23,8 @@ from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.tensorflow.private import identity_of
 from backprobe.backends.tensorflow.tensors import is_zero
 from backprobe.backends.tensorflow.useless.outcomes import Operation, is_float
-from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO
-
-ROUNDING = 64
-"""Contributions cancel if their sum is at most so many units of rounding of the sum of their norms.
-
-In healthy trainings it is above 5e5: see docs/useless.md.
-"""
-FAINT = 1e-3
-"""An operation that passes on less than this share of what it is given is tried with other numbers."""
-BY_CHANCE = "trained"
-"""A reason for 0 of which nothing is said: a factor that is trained is 0 now, or the parts of one sum cancel."""
+from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
+from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,39 +59,7 @@ class Seen:
     hidden: set[int] = field(default_factory=set)  # where that is rounding: it takes away just what comes
 
 
-@dataclass
-class Sum:
-    """The contributions that came to one value."""
-
-    total: Any
-    norms: float
-    last: Recorded  # the last operation in the program's order that contributes
-    count: int = 1
-
-    def add(self, gradient: Any) -> None:
-        self.total = self.total + gradient
-        self.norms += _norm(gradient)
-        self.count += 1
-
-    @property
-    def cancels(self) -> bool:
-        """Is what remains of several contributions but rounding?"""
-        if self.count < 2 or not self.norms:
-            return False
-        return _norm(self.total) <= ROUNDING * _rounding(self.total) * self.norms
-
-
-@dataclass(frozen=True)
-class Ending:
-    """Where the gradients of a Variable come to nothing: the code of why, the operation's kind and its line."""
-
-    code: str
-    operation: str
-    place: Place | None
-    order: int
-
-
-class Replay:
+class Replay(Ways[int, Recorded]):
     """One pass over the recorded operations, which are in the order in which they ran, from the numbers of the targets
     with their gradients to the numbers of Variables.
     """
@@ -111,17 +70,16 @@ class Replay:
     ) -> None:  # fmt: skip
         self.recorded, self.targets, self.leaves, self.is_trained = recorded, targets, leaves, is_trained
         self.order = {one: at for at, one in enumerate(recorded)}
-        self.maker = {identity_of(made): one for one in recorded for made in one.operation.outputs}
+        self.makers = {identity_of(made): one for one in recorded for made in one.operation.outputs}
         self.seen: dict[Recorded, Seen] = {}
         self.sums: dict[int, Sum] = {}
         self.gradients = dict(targets)
-        self.users: dict[int, list[tuple[Recorded, int]]] = defaultdict(list)
         for one in reversed(recorded):
             self._pass(one)
 
     def _pass(self, one: Recorded) -> None:
         outputs = one.operation.outputs
-        numbers = [number if self.maker[number] is one else None for number in map(identity_of, outputs)]
+        numbers = [number if self.makers[number] is one else None for number in map(identity_of, outputs)]
         given = [self.gradients.get(number) if number is not None else None for number in numbers]
         if all(each is None for each in given):
             return
@@ -129,15 +87,14 @@ class Replay:
                  for each, made in zip(given, outputs, strict=True)]  # fmt: skip
         seen = self.seen[one] = Seen(given, any(is_zero(each) is False for each in given if each is not None))
         for at, (number, gradient) in enumerate(zip(one.numbers, one.gradients(given), strict=False)):
-            if gradient is None or not (number in self.maker or number in self.leaves):
+            if gradient is None or not (number in self.makers or number in self.leaves):
                 continue
-            self.users[number].append((one, at))
             gradient, is_nothing = _dense(gradient), is_zero(gradient) is True
             seen.gave[at] = is_nothing
             if seen.came and not is_nothing and self._takes_away(one, at, gradient):
                 seen.gave[at] = True
                 seen.hidden.add(at)
-            if number in self.maker:
+            if number in self.makers:
                 self._add(number, gradient, one, counts=not is_nothing)
 
     def _takes_away(self, one: Recorded, at: int, gradient: Any) -> bool:
@@ -150,63 +107,67 @@ class Replay:
         others = [_drawn_like(each, drawn, True) for each in self.seen[one].given]
         passed = one.gradients(others)[at]
         gain = _norm(_dense(passed)) / math.hypot(*map(_norm, filter(_is_gradient, others)))
-        return _norm(gradient) <= ROUNDING * _rounding(gradient) * gain * size
+        return is_rounding(_norm(gradient), _rounding(gradient), gain * size)
 
     def _add(self, number: int, gradient: Any, one: Recorded, counts: bool) -> None:
         if not counts:
             self.gradients.setdefault(number, gradient)
-        elif number in self.sums:
-            self.sums[number].add(gradient)
-            self.gradients[number] = self.sums[number].total
-        else:
-            total = gradient + self.targets[number] if number in self.targets else gradient
-            self.sums[number] = Sum(total, _norm(gradient), one)
-            self.gradients[number] = total
+            return
+        if number not in self.sums:
+            self.sums[number] = Sum(_norm, _rounding)
+            if number in self.targets:
+                self.sums[number].total = self.targets[number]
+        self.sums[number].add(gradient, self.order[one])
+        self.gradients[number] = self.sums[number].total
 
-    def endings(self, leaf: int) -> set[Ending]:
+    def endings(self, leaf: int) -> set[End]:
         """Where what is on its way to a Variable comes to nothing, on each way; nothing where some of it arrives."""
-        cancelled = {number for number, one in self.sums.items() if one.cancels and not self._is_read(number)}
-        return set() if leaf in self._reached(cancelled) else {*self._endings(leaf, cancelled)}
+        return set() if leaf in self.arriving else self.ends(leaf, self.giving)
+
+    @cached_property
+    def arriving(self) -> set[int]:
+        """The values to which something comes that is neither 0 nor rounding."""
+        return self.reached(self.targets)
+
+    @cached_property
+    def giving(self) -> dict[int, list[tuple[Recorded, int]]]:
+        """The operations that gave to each value, with the place of the operand that it is."""
+        return self.users(self.seen)
+
+    @cached_property
+    def cancelled(self) -> set[int]:
+        return {number for number, one in self.sums.items() if one.cancels and not self._is_read(number)}
+
+    def maker(self, value: int) -> Recorded | None:
+        one = self.makers.get(value)
+        return one if one in self.seen else None
+
+    def made(self, step: Recorded) -> list[int]:
+        return [number for number in map(identity_of, step.operation.outputs) if self.makers[number] is step]
+
+    def operands(self, step: Recorded) -> dict[int, tuple[int, bool | None]]:
+        return {at: (step.numbers[at], is_nothing) for at, is_nothing in self.seen[step].gave.items()}
+
+    def has_come(self, step: Recorded) -> bool:
+        return self.seen[step].came
+
+    def end(self, code: str, step: Recorded) -> End:
+        is_constant = code == FLAT and step.operation.is_constant()
+        return End(code, _named(step), self.order[step], step.place, is_constant)
+
+    def cancelling(self, value: int) -> End:
+        last = self.recorded[self.sums[value].last]
+        return End(CANCELS, _named(self.makers[value]), self.order[last], last.place)
 
     def _is_read(self, number: int) -> bool:
         # Is it what a Variable holds?
-        return all(each in self.leaves or each not in self.maker for each in self.maker[number].numbers) and any(
-            each in self.leaves for each in self.maker[number].numbers
+        return all(each in self.leaves or each not in self.makers for each in self.makers[number].numbers) and any(
+            each in self.leaves for each in self.makers[number].numbers
         )
 
-    def _reached(self, cancelled: Collection[int]) -> set[int]:
-        # The values to which something comes that is neither 0 nor rounding.
-        found, pending = set(self.targets), [*self.targets]
-        while pending:
-            one = self.maker.get(pending.pop())
-            if one is None or one not in self.seen:
-                continue
-            for at, is_none in self.seen[one].gave.items():
-                number = one.numbers[at]
-                if not is_none and number not in cancelled and number not in found:
-                    found.add(number)
-                    pending.append(number)
-        return found
-
-    def _endings(self, leaf: int, cancelled: Collection[int]) -> Iterator[Ending]:
-        pending, visited = [leaf], {leaf}
-        while pending:
-            number = pending.pop()
-            if number in cancelled:
-                last = self.sums[number].last
-                yield Ending(CANCELS, _named(self.maker[number]), last.place, self.order[last])
-                continue
-            for user, at in self.users[number]:
-                seen = self.seen[user]
-                if seen.gave[at] and seen.came:
-                    yield Ending(self._why(user, at), _named(user), user.place, self.order[user])
-                    continue
-                new = {each for each in map(identity_of, user.operation.outputs) if self.maker[each] is user} - visited
-                visited |= new
-                pending += new
-
-    def _why(self, one: Recorded, at: int) -> str:
-        # Why does an operation pass exactly 0 on to an operand? It is asked again, with other numbers.
+    def why(self, step: Recorded, at: int) -> str:
+        """It is asked again, with other numbers."""
+        one = step
         if one.own_gradient is not None:
             return BY_CHANCE
         if at in self.seen[one].hidden:
@@ -263,5 +224,9 @@ def _norm(gradient: Any) -> float:
 
 
 def _rounding(tensor: Any) -> float:
-    # The unit of it in a dtype.
-    return float(ml_dtypes.finfo(tensor.dtype.as_numpy_dtype).eps)
+    return unit(tensor.dtype)
+
+
+def unit(dtype: Any) -> float:
+    """The unit of rounding of a dtype."""
+    return float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps)

@@ -8,15 +8,13 @@ number: each would have been used with one element alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from backprobe.backends.tensorflow.cuts import Place, users_place
+from backprobe.backends.tensorflow.cuts import users_place
 from backprobe.backends.tensorflow.private import identity_of, shape_of
 from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation, is_float
-
-Shape = tuple[int, ...]
+from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere
 
 
 class Part(Enum):
@@ -24,18 +22,6 @@ class Part(Enum):
 
     ALL = 1  # an element for each of its elements
     REDUCED = 2  # along a dimension
-
-
-@dataclass(eq=False)
-class Stretched:
-    """A result that is larger than its operands, and what became of it."""
-
-    shapes: Sequence[Shape]
-    result: Shape
-    number: int
-    place: Place | None
-    is_reduced: bool = False  # to one number
-    is_used: bool = False  # otherwise than element by element, or with another tensor that is as large
 
 
 class Shapes:
@@ -75,7 +61,7 @@ class Shapes:
     def _stretch(self, one: Operation, numbers: Sequence[int], shape: Shape, number: int) -> None:
         shapes = [shape_of(each) for each in one.inputs]
         is_larger = all(1 < prod(each) < prod(shape) for each in shapes) and len(shapes[0]) != len(shapes[1])
-        if not is_larger or not all(map(is_float, one.inputs)) or not _meet_elsewhere(shapes, len(shape)):
+        if not is_larger or not all(map(is_float, one.inputs)) or not meet_elsewhere(shapes, len(shape)):
             return
         is_meant = not self.asked.isdisjoint(numbers) or any(map(self.is_held, numbers))
         if not is_meant and self.elementwise(one):
@@ -114,12 +100,3 @@ class Shapes:
         is_same = len(one.floats) == 1 and prod(shape_of(one.inputs[0])) == prod(shape)
         is_moved = is_same and bool((one.inputs[0].numpy().reshape(-1) == one.outputs[0].numpy().reshape(-1)).all())
         return part if is_moved else None
-
-
-def _meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
-    # Do both have a dimension of the same size, each where the other has 1?
-    one, other = ((1,) * (rank - len(shape)) + shape for shape in shapes)
-    if len(one) != len(other):
-        return False
-    pairs = [*zip(one, other, strict=True)]
-    return bool({a for a, b in pairs if a > 1 == b} & {b for a, b in pairs if b > 1 == a})

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,32 +11,34 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
-from backprobe.backends.call_sites import site_at, source_of
 from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, is_wrapped
 from backprobe.backends.torch.trained_names import TrainedNames
+from backprobe.backends.torch.useless.calls import Leaves, run_backward
 from backprobe.backends.torch.useless.operations import Operations
-from backprobe.backends.torch.useless.passes import BY_CHANCE, Passes
-from backprobe.backends.torch.useless.steps import Steps
+from backprobe.backends.torch.useless.passes import Passes
+from backprobe.backends.torch.useless.steps import TorchSteps
 from backprobe.backends.useless import (
-    CANCELS,
-    DROPPED,
     TWICE,
     UNNORMALISED,
+    Call,
     UselessGradients,
+    in_one_call,
     of_operation,
-    of_parameters,
     outer_product,
-    step_without_effect,
 )
+from backprobe.backends.useless.dropped import notes_on_dropped
+from backprobe.backends.useless.ways import notes_on_leaves
 from backprobe.record.reasons import Note
 
 
 class TorchUselessGradients(UselessGradients):
     """PyTorch's ``UselessGradients``."""
 
+    is_on = False  # is the mode on the stack?
+
     def __init__(self) -> None:
-        self.operations, self.passes, self.steps = Operations(), Passes(), Steps()
+        self.operations, self.passes, self.steps = Operations(), Passes(), TorchSteps()
         self.handles: list[Any] = []
 
     def listen(self) -> None:
@@ -45,6 +46,7 @@ class TorchUselessGradients(UselessGradients):
             mode: Any = self.operations  # it has no types
             mode.__enter__()
             own_modes.count += 1
+            self.is_on = True
         self.handles = [
             *self.steps.listen(), register_optimizer_step_pre_hook(self._pause),
             register_optimizer_step_post_hook(self._go_on),
@@ -60,20 +62,40 @@ class TorchUselessGradients(UselessGradients):
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
-        if own_modes.count:
+        if self.is_on:
             _take_off(self.operations)
             own_modes.count -= 1
-        self.operations, self.passes, self.steps = Operations(), Passes(), Steps()
+            self.is_on = False
+        self.operations, self.passes, self.steps = Operations(), Passes(), TorchSteps()
+
+    def of_call(self, call: Call) -> Sequence[Note]:
+        """What is found in one call."""
+        found: Sequence[Note] = ()
+        self.operations.calls = {}
+        self.listen()
+        try:
+            for _ in range(2):  # a large graph is looked at where the first time has shown something
+                leaves = Leaves(call)
+                run_backward(
+                    call, leaves, lambda output: self.passes.begins([node for node in [output.grad_fn] if node])
+                )
+                is_enough = self.passes.are_whole
+                found = self.found(leaves.tensors, leaves)
+                if is_enough:
+                    break
+        finally:
+            self.stop()
+        return [in_one_call(note) for note in found]
 
     def begins(self, call: BackwardCall) -> None:
         """The program is about to run ``backward()`` or ``autograd.grad``."""
         if not (call.is_nested or call.is_batched) and current_pass() < 0 and not any(map(is_wrapped, call.roots)):
             self.passes.begins(call.nodes)
 
-    def found(self, trained: Collection[Tensor], names: TrainedNames) -> Sequence[Note]:
+    def found(self, trained: Collection[Tensor], names: TrainedNames | Leaves) -> Sequence[Note]:
         """The iteration is over: what was found in it, of the parameters that were to be trained."""
         numbers = self.passes.numbers
-        found = [*self._of_operations(numbers), *self._of_parameters(trained, names), *self._of_steps()]
+        found = [*self._of_operations(numbers), *self._of_parameters(trained, names), *self.steps.notes()]
         self.operations.begin()
         return found
 
@@ -81,7 +103,7 @@ class TorchUselessGradients(UselessGradients):
         # Of those which the loss was computed by.
         seen, line = self.operations, self.operations.line
         for one in seen.shapes.found:
-            if one.number in numbers and one.is_reduced and not one.is_used:
+            if one.number in numbers and one.is_accident:
                 yield outer_product(one.shapes, one.result, line(one.number))
         for number, applied in seen.distributions.twice.items():
             if number in numbers:
@@ -89,31 +111,16 @@ class TorchUselessGradients(UselessGradients):
         for number in seen.distributions.unnormalised:
             if number in numbers:
                 yield of_operation(UNNORMALISED, line(number))
+        yield from notes_on_dropped(seen.dropped)
 
-        for at in seen.dropped:
-            site = site_at(*at, ast.expr)
-            if site is not None:
-                place = source_of(at[0].co_filename, site.statement)
-                yield of_operation(DROPPED, place, call=f"`{ast.unparse(site.node)}`")
-
-    def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames) -> Iterator[Note]:
-        endings = self.passes.found()
-        places: dict[Any, list[Tensor]] = defaultdict(list)
-        for one in trained:
-            each = endings.get(id(one), set())
-            codes = {ending.code for ending in each}
-            if not each or BY_CHANCE in codes or not (CANCELS in codes or self.passes.is_zero(one)):
-                continue  # nothing arrives, and it is not known why
-            code = CANCELS if CANCELS in codes else max(codes)
-            first = max((ending for ending in each if ending.code == code), key=lambda ending: ending.number)
-            places[code, first.operation, self.operations.line(first.number)].append(one)
-        for (code, operation, line), those in places.items():
-            yield of_parameters(code, [*map(names.of, those)], operation, line, self.passes.iterations)
-
-    def _of_steps(self) -> Iterator[Note]:
-        for optimizer, step in self.steps.without_effect():
-            dtype = str(step.dtype).removeprefix("torch.")
-            yield step_without_effect(type(optimizer).__name__, step.rate, dtype, step.share, step.at)
+    def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames | Leaves) -> Iterator[Note]:
+        endings, line = self.passes.found(), self.operations.line
+        constant = self.operations.is_constant
+        leaves = [(one, [replace(end, is_constant=end.is_constant and constant(end.order))
+                         for end in endings.get(id(one), ())]) for one in trained]  # fmt: skip
+        return notes_on_leaves(
+            leaves, self.passes.is_zero, names.of, lambda end: line(end.order), self.passes.iterations
+        )
 
 
 def _take_off(mode: TorchDispatchMode) -> None:

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-MOST = 1_000_000
-"""The elements of the largest tensor that is looked at."""
-EXACT, HALF = 1e-4, 2e-2
-"""How far the sum of probabilities may be from 1, in float32 and wider, and in 16 bits: see docs/useless.md."""
+from backprobe.backends.useless.distributions import MOST, is_rarely, near
 
 
 class Distributions:
@@ -34,7 +31,8 @@ class Distributions:
                 self.twice[number] = applied
         elif len(given) in (2, 3) and _picks(first, given[1], given[2:], made):
             sums = first.detach().double().logsumexp(1)
-            if not bool((sums.abs() <= 10 * _near(first)).any()):
+            far = _near(first)
+            if is_rarely(float((sums.abs() <= 10 * far).double().mean()), far):
                 self.unnormalised.append(number)
 
 
@@ -44,21 +42,21 @@ def _is_computed(tensor: Tensor) -> bool:
 
 
 def _near(tensor: Tensor) -> float:
-    return EXACT if tensor.dtype in (torch.float32, torch.float64) else HALF
+    return near(tensor.element_size())
 
 
 def _normalised(given: Tensor, made: Tensor) -> str:
     # What was applied, if it is softmax or log-softmax along a dimension along which the operand is a distribution.
-    near = _near(given)
+    far = _near(given)
     x = given.detach().double()
-    if bool((x < 0).any()) or bool((x > 1 + near).any()):
+    if bool((x < 0).any()) or bool((x > 1 + far).any()):
         return ""
     for axis in range(x.ndim):
-        if x.shape[axis] < 2 or not bool(((x.sum(axis) - 1).abs() <= near).all()):
+        if x.shape[axis] < 2 or not bool(((x.sum(axis) - 1).abs() <= far).all()):
             continue
         y = made.detach().double()
         for name, wanted in (("softmax", x.softmax(axis)), ("log-softmax", x.log_softmax(axis))):
-            if bool(((y - wanted).abs() <= 10 * near * wanted.abs() + 1e-12).all()):
+            if bool(((y - wanted).abs() <= 10 * far * wanted.abs() + 1e-12).all()):
                 return name
     return ""
 
@@ -77,5 +75,5 @@ def _picks(given: Tensor, at: Tensor, others: Sequence[Tensor], made: Tensor) ->
     picked = -given.detach().double().gather(1, index.unsqueeze(1)).squeeze(1) * weights * there
     total = (weights * there).sum()
     wanted = [picked] if made.ndim else [picked.sum(), picked.sum() / total]
-    y, near = made.detach().double(), 10 * _near(given)
-    return any(bool(((y - one).abs() <= near * one.abs() + near * 1e-3).all()) for one in wanted)
+    y, far = made.detach().double(), 10 * _near(given)
+    return any(bool(((y - one).abs() <= far * one.abs() + far * 1e-3).all()) for one in wanted)

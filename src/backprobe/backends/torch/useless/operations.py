@@ -15,6 +15,7 @@ from backprobe.backends.result_uses import dropping
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.tensors import ORDINARY
 from backprobe.backends.torch.unaccounted_nodes import now
+from backprobe.backends.torch.useless.applied import Applied
 from backprobe.backends.torch.useless.distributions import Distributions
 from backprobe.backends.torch.useless.shapes import Shapes
 from backprobe.backends.user_lines import source_at, users_frames
@@ -33,6 +34,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
         made()
         self.lines: dict[int, tuple[str, int]] = {}  # by the number of a node
         self.pointwise: dict[Any, bool] = {}
+        self.calls: dict[int, Applied] | None = None  # by the number of a node, where they are kept
         self.is_paused = False
         self.failed: Exception | None = None
         self.begin()
@@ -79,6 +81,8 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
         is_pointwise = self.pointwise.get(function)
         if is_pointwise is None:
             is_pointwise = self.pointwise[function] = torch.Tag.pointwise in function.tags
+        if self.calls is not None and number not in self.calls and kwargs == {}:
+            self.calls[number] = Applied(function, args, given, made)
         if calling.f_lasti in dropping(calling.f_code) and _makes_another(function, given, made):
             self.dropped[calling.f_code, calling.f_lasti] = None
         self.shapes.look(is_pointwise, given, made, number)
@@ -89,6 +93,15 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # it has 
         """The program's line that made a node."""
         known = self.lines.get(number)
         return None if known is None else source_at(*known)
+
+    def is_constant(self, number: int) -> bool:
+        """Does the operation that made a node make the same of any numbers, as softmax of single elements?"""
+        known = (self.calls or {}).get(number)
+        was_paused, self.is_paused = self.is_paused, True
+        try:
+            return known is not None and known.is_constant()
+        finally:
+            self.is_paused = was_paused
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -8,13 +8,12 @@ one number: each would have been used with one element alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import ref
 
 from torch import Tensor
 
-Shape = tuple[int, ...]
+from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere, use_beside
 
 
 class Known(NamedTuple):
@@ -24,17 +23,6 @@ class Known(NamedTuple):
     is_asked: bool  # did the program ask for its dimensions of size 1?
     rank: int  # before it was expanded
     stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
-
-
-@dataclass(eq=False)
-class Stretched:
-    """A result that is larger than its operands, and what became of it."""
-
-    shapes: Sequence[Shape]
-    result: Shape
-    number: int  # of its node
-    is_reduced: bool = False  # to one number
-    is_used: bool = False  # by an operation that is not elementwise
 
 
 class Shapes:
@@ -52,6 +40,9 @@ class Shapes:
             asked, rank = _of_one(given[0], made, own[0])
         new = self._stretched(is_pointwise, given, own, made, number)
         before = tuple({each: None for one in own if one for each in one.stretched})
+        if any(known is not None and known.stretched for known in own):
+            beside = zip(given, own, strict=True)
+            use_beside([(_true_shape(one), known.stretched if known else ()) for one, known in beside])
         is_alike = is_pointwise or (len(given) == 1 and made.numel() == given[0].numel())
         if not is_alike and made.numel() > 1:
             for each in before:
@@ -80,7 +71,7 @@ class Shapes:
         shapes = [_true_shape(one) for one, _ in pairs]
         ranks = [known.rank if known is not None else one.ndim for one, known in pairs]
         is_float = any(one.is_floating_point() for one, _ in pairs)
-        if not is_float or ranks[0] == ranks[1] or not _meet_elsewhere(shapes, len(result)):
+        if not is_float or ranks[0] == ranks[1] or not meet_elsewhere(shapes, len(result)):
             return ()
         spelled = [shape[len(shape) - rank :] for shape, rank in zip(shapes, ranks, strict=True)]
         self.found.append(found := Stretched(spelled, tuple(result), number))
@@ -105,10 +96,3 @@ def _true_shape(tensor: Tensor) -> Shape:
     # Its shape before it was expanded.
     strides: Any = tensor.stride()
     return tuple([1 if stride == 0 else size for size, stride in zip(tensor.shape, strides, strict=True)])
-
-
-def _meet_elsewhere(shapes: Sequence[Shape], rank: int) -> bool:
-    # Do both have a dimension of the same size, each where the other has 1?
-    one, other = ((1,) * (rank - len(shape)) + shape for shape in shapes)
-    pairs = [*zip(one, other, strict=True)]
-    return bool({a for a, b in pairs if a > 1 == b} & {b for a, b in pairs if b > 1 == a})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -13,36 +11,16 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from backprobe.backends.torch.tensors import ORDINARY, grad_of
+from backprobe.backends.useless.steps import Step, Steps, spread
 from backprobe.backends.user_lines import users_line
-from backprobe.record.source import Source
-
-SAMPLE = 4096
-"""The elements of each parameter that are compared."""
-LEAST = 0.01
-"""The share of the elements with a gradient that a step changes, or it counts as one without effect."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step: how many of the sampled elements have a gradient, and how many of these it changed."""
-
-    rate: float
-    moved: int
-    count: int
-    dtype: torch.dtype
-    at: Source | None
-
-    @property
-    def share(self) -> float:
-        return self.moved / self.count if self.count else 1.0
-
-
-class Steps:
+class TorchSteps(Steps):
     """The steps of all optimizers."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.before: dict[Optimizer, list[tuple[Tensor, Tensor, Tensor]]] = {}  # while one steps
-        self.steps: WeakKeyDictionary[Optimizer, list[Step]] = WeakKeyDictionary()
 
     def listen(self) -> list[Any]:
         """Look at every step from now on; what is returned ends that."""
@@ -66,18 +44,8 @@ class Steps:
         moved = sum(int(((_sample(parameter) != was) & live).sum()) for parameter, was, live in sampled)
         count = sum(int(live.sum()) for _, _, live in sampled)
         rate = max(_rate(group) for group in optimizer.param_groups)
-        step = Step(rate, moved, count, sampled[0][0].dtype, users_line(sys._getframe(1)))
-        self.steps.setdefault(optimizer, []).append(step)
-
-    def without_effect(self) -> list[tuple[Optimizer, Step]]:
-        """The optimizers of which all steps so far had no effect, two at least, and whose learning rate does not grow
-        as in a warm-up; with the last step.
-        """
-        return [
-            (optimizer, steps[-1]) for optimizer, steps in self.steps.items()
-            if len(steps) > 1 and steps[-1].rate <= steps[0].rate
-            and all(one.count and one.share < LEAST for one in steps)
-        ]  # fmt: skip
+        dtype = str(sampled[0][0].dtype).removeprefix("torch.")
+        self.made(optimizer, Step(rate, moved, count, dtype, users_line(sys._getframe(1))))
 
 
 def _rate(group: dict[str, Any]) -> float:
@@ -89,7 +57,7 @@ def _rate(group: dict[str, Any]) -> float:
 def _sample(tensor: Tensor) -> Tensor:
     # Some of the elements, spread over all of the tensor.
     flat = tensor.detach().flatten()
-    return flat[:: max(1, flat.numel() // SAMPLE)]
+    return flat[spread(flat.numel())]
 
 
 def _is_plain(tensor: Tensor) -> bool:

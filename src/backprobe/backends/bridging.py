@@ -1,0 +1,135 @@
+"""Bridges: a value that gets the history of another one, to see whether a gradient arrives by that way.
+
+The value keeps its numbers. What the gradient is multiplied with on the way is arbitrary, and differs from element to
+element: with the same factor everywhere it would be 0 behind a softmax, whose gradients sum to 0.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from types import FrameType
+from typing import Any, Protocol
+
+from backprobe.backends.held_values import attributes
+from backprobe.record.containers import children, refilled
+
+DEEPEST = 3  # objects in objects
+MOST = 1000  # items of a container
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One backward pass that the program ran: of which number, and for what.
+
+    ``arrived`` and ``lacking`` belong to ``sources``: does a gradient that is not zero arrive there over the bridges
+    that stand, and is there none without them? ``frame`` is where the program ran it.
+    """
+
+    loss: float | None
+    sources: Sequence[Any]
+    arrived: Sequence[bool]
+    lacking: Sequence[bool]
+    frame: FrameType
+
+
+class Bridges(Protocol):
+    """What a framework knows of bridges, while a program runs in which some are built."""
+
+    @abstractmethod
+    def bridged(self, value: Any, source: Any) -> Any | None:
+        """A value with the history of others as well: of the tensors in ``source``, a tensor or container of tensors.
+
+        None where it has no floating tensor that could have one, as for a number, or ``source`` has none.
+        """
+
+    @abstractmethod
+    def sources(self, held: Any, *, of_models: bool = True) -> list[Any]:
+        """The tensors that may have a history in what a program mentions: a tensor, container, object or model."""
+
+    @abstractmethod
+    def is_off(self) -> bool:
+        """Would what the program computes now get no history, whatever it is computed from?"""
+
+    @abstractmethod
+    def moved(self, value: Any, by: float, undo: list[Callable[[], None]]) -> Any:
+        """A value with other numbers, and its history. Models stay, and get other numbers until ``undo`` is called."""
+
+    @abstractmethod
+    def shift(self, sources: Sequence[Any], by: float) -> None:
+        """Give other numbers to what is trained among these tensors, and in their history."""
+
+    @abstractmethod
+    def kept(self, value: Any) -> Any:
+        """The value, with memory of its own."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Random numbers and modes of the framework are as a new process has them."""
+
+    @property
+    @abstractmethod
+    def writers(self) -> Sequence[tuple[Any, str]]:
+        """Functions that write files without Python's ``open``: each with the module or class that has it."""
+
+    @abstractmethod
+    def passes(
+        self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]
+    ) -> AbstractContextManager[None]:  # fmt: skip
+        """Within this context ``heard`` is told of each backward pass, and the program gets what it gives without
+        bridges. ``watched`` gives tensors that no bridge leads to, and of which it is to be told as well, by the frame
+        that runs the pass.
+        """
+
+
+class Gates:
+    """Do gradients go over bridges now? They do but for a pass that is run to compare with."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Within this context no gradient goes over a bridge."""
+        before, self.is_open = self.is_open, False
+        try:
+            yield
+        finally:
+            self.is_open = before
+
+
+def filled(value: Any, replace: Callable[[Any], Any | None]) -> Any | None:
+    """A value with those leaves replaced for which there is a replacement; None where there is none for any.
+
+    >>> filled([1, "x"], lambda leaf: leaf + 1 if leaf == 1 else None), filled("x", lambda leaf: None)
+    ([2, 'x'], None)
+    """
+    made = []
+
+    def one(leaf: Any) -> Any:
+        new = replace(leaf)
+        if new is None:
+            return leaf
+        made.append(new)
+        return new
+
+    found = refilled(value, one)
+    return found if made else None
+
+
+def opened(held: Any, is_whole: Callable[[Any], bool], depth: int = 0) -> Iterator[Any]:
+    """What stands in a value: what is whole in containers, and in attributes of objects of the program's own classes.
+
+    >>> [*opened({"a": [1.0, 2]}, lambda one: isinstance(one, float))]
+    [1.0]
+    """
+    if is_whole(held):
+        yield held
+    elif depth < DEEPEST:
+        inside = children(held)
+        parts: Iterable[Any] = attributes(held) if inside is None else [item for _, item in inside]
+        for part in islice(parts, MOST):
+            yield from opened(part, is_whole, depth + 1)

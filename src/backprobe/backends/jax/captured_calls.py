@@ -1,0 +1,260 @@
+"""JAX's ``Captures``: gradients that a program took, and calls of Equinox and NNX models, as data, and run again."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.captures import CapturedCall, CapturedStep, Captures, Kept, LeftOut, Misfit, Ran, Result
+from backprobe.backends.jax import models
+from backprobe.backends.jax.guarded_gradients import Asked, JaxGuardedGradient, named
+from backprobe.backends.jax.guarded_values import at_element, is_floating, unfit
+from backprobe.backends.jax.guarding import JaxGuardedCall
+from backprobe.backends.jax.state import JaxState
+from backprobe.backends.random_states import OF_PYTHON, put_back
+from backprobe.backends.replay import Replay
+from backprobe.record.containers import leaves, refilled
+from backprobe.record.nonfinite import Nonfinite
+
+RANDOM = ("python", "numpy")
+SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_prng_impl")
+MAPPED = "mapped"
+
+
+def kept(array: Any) -> Kept:
+    """An array as a file has it; a random key as its numbers."""
+    facts: dict[str, Any] = {"weak": bool(getattr(array, "weak_type", False))}
+    if is_key(array):
+        facts["key"] = str(jax.random.key_impl(array))
+        array = jax.random.key_data(array)
+    device = next(iter(array.devices())) if isinstance(array, jax.Array) else jax.devices()[0]
+    return Kept(array, int(array.nbytes), {"device": f"{device.platform}:{device.id}", **facts})
+
+
+def array_of(one: Any) -> Any:
+    """What ``kept`` was given."""
+    if not isinstance(one, Kept) or one.tensor is None:
+        return one
+    if one.facts.get("key"):
+        return jax.random.wrap_key_data(one.tensor, impl=one.facts["key"])
+    if one.facts["weak"] and one.tensor.ndim == 0:
+        weak = jnp.asarray(one.tensor.item())
+        return weak if weak.dtype == one.tensor.dtype else one.tensor
+    return one.tensor
+
+
+def is_key(array: Any) -> bool:
+    """Is it an array of random keys?"""
+    return isinstance(array, jax.Array) and bool(jnp.issubdtype(array.dtype, jax.dtypes.prng_key))
+
+
+def result(array: Any) -> Result:
+    """What is compared of an array: the bits of its numbers, where any NaN is like any other."""
+    held = numpy.asarray(array)
+    counts = unfit({"": array}).get("", Nonfinite(0, 0, held.size))
+    if is_floating(array):
+        held = numpy.where(held != held, numpy.asarray(numpy.nan, held.dtype), held)
+    digest = hashlib.sha256(numpy.ascontiguousarray(held).tobytes()).hexdigest()
+    return {"digest": digest, "shape": [*held.shape], "dtype": str(held.dtype), "nan": counts.nan, "inf": counts.inf}
+
+
+def _kept_leaf(leaf: Any) -> Any:
+    if models.kind(leaf) == "nnx":
+        return Held({name: kept(array) for name, array in _arrays(leaf)})
+    return kept(leaf) if isinstance(leaf, jax.Array) else leaf
+
+
+class Held(dict[str, Kept]):
+    """The arrays of a model of NNX that a function was given, by path."""
+
+
+class JaxCaptures(Captures):
+    """JAX's ``Captures``."""
+
+    def captured(self, model: Any, calls: Sequence[Any], *, is_backward: bool) -> CapturedStep:
+        (call,) = calls[:1]
+        random = dict(zip(RANDOM, [state for _, state in call.random.states], strict=True))
+        settings = {name: getattr(jax.config, name) for name in SETTINGS}
+        args, kwargs = call.arguments()
+        given = refilled((tuple(args), dict(kwargs)), _kept_leaf)
+        devices = sorted({str(one.facts["device"]) for _, one in leaves(given) if isinstance(one, Kept)})
+        if isinstance(call, JaxGuardedGradient):
+            wanted = {"positions": [*call.positions], "has_aux": call.has_aux, MAPPED: call.element is not None}
+            left = {name: result(at_element(one, call.element)) for name, one in call.left.items()}
+            returned, gradients = ({}, left) if is_backward else (left, {})
+            one = CapturedCall("", given, random=random, returned=returned, wanted=wanted)
+            name = getattr(call.function, "__name__", type(call.function).__name__)
+            return CapturedStep("jax", name, [one], is_backward, {}, gradients, settings, devices, [], is_function=True)
+        parameters = {name: kept(leaf) for name, leaf in _arrays(call.module)}
+        returned = {path: result(one) for path, one in call.returned.items()}
+        one = CapturedCall("", given, random=random, returned=returned, wanted={MAPPED: call.is_mapped})
+        return CapturedStep("jax", type(model).__name__, [one], False, parameters, {}, settings, devices)
+
+    def with_models(self, step: CapturedStep, models: Sequence[Any]) -> CapturedStep:
+        given = iter(models)
+        calls = [replace(call, given=refilled_models(call.given, given)) for call in step.calls]
+        return replace(step, calls=calls)
+
+    def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
+        if step.is_function:
+            return []
+        held = {name: tuple(leaf.shape) for name, leaf in _arrays(model)}
+        captured = {
+            name: tuple(one.facts["shape"] if one.tensor is None else array_of(one).shape)
+            for name, one in step.parameters.items()
+        }
+        found = [Misfit(name, shape, held.get(name)) for name, shape in captured.items() if held.get(name) != shape]
+        return [*found, *(Misfit(name, None, shape) for name, shape in held.items() if name not in captured)]
+
+    def calls(self, model: Any, step: CapturedStep) -> Sequence[Any]:
+        (call,) = step.calls
+        args, kwargs = refilled(call.given, array_of)
+        states = dict(zip(RANDOM, OF_PYTHON, strict=True))
+        if step.is_function:
+            wanted = call.wanted
+            asked = Asked(model, tuple(args), kwargs, tuple(wanted["positions"]), wanted["has_aux"])
+            made: Any = JaxGuardedGradient(asked)
+        else:
+            made = JaxGuardedCall(_with_parameters(model, step.parameters), tuple(args), kwargs)
+        made.random.states = [(states[name][1], state) for name, state in call.random.items()]
+        return [made]
+
+    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> Ran:
+        (call,) = calls
+        with Replay(_Jax, model, draws_anew=False).run(), put_back(OF_PYTHON), call.restored():
+            if step.is_function:
+                return _differentiated(call, step.is_backward)
+            args, kwargs = call.arguments()
+            outputs = {path: leaf for path, leaf in leaves(call.module(*args, **kwargs)) if is_floating(leaf)}
+            bad = unfit(outputs)
+            if bad:
+                call.failed_with(outputs, bad)
+            return Ran([{path: result(one) for path, one in outputs.items()}], {}, {f":return{p}": bad[p] for p in bad})
+
+    def otherwise(self, step: CapturedStep) -> Sequence[str]:
+        here = {f"{one.platform}:{one.id}" for one in jax.devices()} | {"cpu:0"}
+        gone = [f"it ran on {one}, which is not here" for one in step.devices if one not in here]
+        is_mapped = any(call.wanted.get(MAPPED) for call in step.calls)
+        return [*gone, *["it ran under jax.vmap, and now for the element that is not finite"] * is_mapped]
+
+    @contextmanager
+    def settled(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        before = {name: getattr(jax.config, name) for name in SETTINGS}
+        _configure(settings, before)
+        try:
+            yield
+        finally:
+            _configure(before, settings)
+
+    def spelled(self, value: Any) -> str | None:
+        if isinstance(value, jnp.dtype) or (isinstance(value, type) and issubclass(value, numpy.generic)):
+            return f"dtype {jnp.dtype(value).name}"
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if callable(value) and name and _named_in(module, name) is value:
+            return f"function {module} {name}"
+        return None
+
+    def unspelled(self, text: str) -> Any:
+        kind, _, rest = text.partition(" ")
+        module, _, name = rest.partition(" ")
+        found = jnp.dtype(rest) if kind == "dtype" else _named_in(module, name) if kind == "function" else None
+        if found is None:
+            raise ValueError(f"a value {text!r}")
+        return found
+
+
+def refilled_models(given: Any, templates: Iterator[Any]) -> Any:
+    """What a function was given, where each model is the next of these, with the arrays that it had."""
+    args, kwargs = given
+    return tuple([_refilled(one, templates) for one in args]), {
+        name: _refilled(one, templates) for name, one in kwargs.items()
+    }
+
+
+def _refilled(one: Any, templates: Iterator[Any]) -> Any:
+    if not isinstance(one, Held) and models.kind(one) is None:
+        return one
+    template = next(templates, None)
+    if template is None:
+        return LeftOut("a model of NNX, which is to be given beside the function") if isinstance(one, Held) else one
+    held = dict(one) if isinstance(one, Held) else dict(_captured_arrays(one))
+    return _with_parameters(template, held)
+
+
+def _captured_arrays(model: Any) -> list[tuple[str, Kept]]:
+    # What stands for the arrays in a model of Equinox that was read from a file.
+    found = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda leaf: isinstance(leaf, Kept))[0]
+    return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, Kept)]
+
+
+class _Jax:
+    # A backend, as far as ``Replay`` needs one.
+    state = JaxState
+
+
+def _configure(wanted: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for name, value in wanted.items():
+        if name in SETTINGS and now.get(name) != value:
+            jax.config.update(name, value)
+
+
+def _named_in(module: Any, name: str) -> Any:
+    # What an imported module has under a name; None where it is not imported, or has not.
+    found: Any = sys.modules.get(module) if isinstance(module, str) else None
+    for step in name.split("."):
+        found = getattr(found, step, None)
+    return found
+
+
+def _arrays(model: Any) -> list[tuple[str, Any]]:
+    # The arrays of a model, by path.
+    held, _ = models.taken_apart(model)
+    found = jax.tree_util.tree_flatten_with_path(held)[0]
+    return [(models.dotted(path), leaf) for path, leaf in found if isinstance(leaf, jax.Array)]
+
+
+def _with_parameters(model: Any, parameters: Mapping[str, Kept]) -> Any:
+    held, whole = models.taken_apart(model)
+    known, structure = jax.tree_util.tree_flatten_with_path(held)
+    given = {name: array_of(one) for name, one in parameters.items() if one.tensor is not None}
+    return whole(jax.tree.unflatten(structure, [
+        given.get(models.dotted(path), leaf) if isinstance(leaf, jax.Array) else leaf for path, leaf in known
+    ]))  # fmt: skip
+
+
+def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> Ran:
+    # The function again, and its gradient, of the floating arrays in what it was differentiated by.
+    args, kwargs = call.arguments()
+    held = [args[at] if part is None else part[0] for at, part in enumerate(call.parts)]
+    given = [held[at] for at in call.positions]
+    flat, structure = jax.tree.flatten(given)
+    places = [at for at, leaf in enumerate(flat) if is_floating(leaf)]
+
+    def run(inputs: Sequence[Any]) -> Any:
+        filled = dict(zip(places, inputs, strict=True))
+        parts = jax.tree.unflatten(structure, [filled.get(at, leaf) for at, leaf in enumerate(flat)])
+        exchanged = {
+            at: one if (part := call.parts[at]) is None else part[1](one)
+            for at, one in zip(call.positions, parts, strict=True)
+        }
+        return call.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
+
+    inputs = [flat[at] for at in places]
+    if not is_backward:
+        found = run(inputs)
+        value = found[0] if call.has_aux else found
+        return Ran([{"": result(value)}], {}, unfit({"": value}))
+    found = jax.grad(run, has_aux=call.has_aux)(inputs)
+    gradients = found[0] if call.has_aux else found
+    filled = dict(zip(places, gradients, strict=True))
+    whole = jax.tree.unflatten(structure, [filled.get(at) for at in range(len(flat))])
+    by_name = named(call.names, whole)
+    return Ran([{}], {name: result(one) for name, one in by_name.items()}, unfit(by_name))

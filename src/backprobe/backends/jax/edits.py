@@ -1,0 +1,14 @@
+"""Data: the expressions that let gradients through in the place of operations that cut, see ``Backend.edits``."""
+
+from __future__ import annotations
+
+EDITS = {
+    ".item()": ("{0}",),
+    ".tolist()": ("{0}",),
+    "builtins.float": ("{1}",),
+    "jax.lax.stop_gradient": ("{1}",),
+    "numpy.array": ("{1}", "jax.numpy.stack"),
+    "numpy.asarray": ("{1}", "jax.numpy.stack"),
+    "math.*": ("jax.numpy.*",),
+    "numpy.*": ("jax.numpy.*",),
+}

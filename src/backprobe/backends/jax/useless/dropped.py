@@ -1,0 +1,43 @@
+"""Results in a function of a JAX program that nothing uses, not even a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+import numpy
+
+from backprobe.backends.call_sites import Instruction
+from backprobe.backends.jax import private
+from backprobe.backends.jax.useless.program import Program, Step
+from backprobe.backends.useless.dropped import dropped_by
+from backprobe.source.user_code import package
+
+
+def dropped(program: Program) -> Iterator[Instruction]:
+    """The instructions that drop what they compute from what is differentiated."""
+    used = {at for step in program.steps for at in step.given} | {program.output}
+    for step in program.steps:
+        if used.isdisjoint(step.made) and _is_new(program, step):
+            at = dropped_by(private.instructions(step.equation), ("jax",))
+            if at is not None and _own(private.inner_equations(step.equation)) <= {at[0]}:
+                yield at
+
+
+def _own(equations: Iterable[Any]) -> set[CodeType]:
+    # The program's own code that made these: there is some in a function of its own with a derivative by hand.
+    codes = (code for one in equations for code, _ in private.instructions(one))
+    return {code for code in codes if package(code.co_filename) is None}
+
+
+def _is_new(program: Program, step: Step) -> bool:
+    # Does it compute one array, other than what it is given, by nothing that may do more than that?
+    if len(step.made) != 1 or step.equation.effects:
+        return False
+    (at,) = step.made
+    if not (program.moving[at] and program.is_floating(at)):
+        return False
+    alike = [one for one in step.given if program.shape(one) == program.shape(at) and program.moving[one]]
+    made = numpy.asarray(program.values[at])
+    return not any(numpy.array_equal(numpy.asarray(program.values[one]), made) for one in alike)

@@ -1,0 +1,261 @@
+"""Steps from one gradient of a function of a JAX program to its next, by the operations that run between.
+
+There is no optimizer to hear: new parameters are what the old ones became by some operations. Each of these is judged
+by its numbers: it adds something, or it leaves the numbers as they are, as a conversion does. Where something other
+than 0 was added and the next gradient is taken at just the same numbers, that is below the rounding of the dtype.
+
+A program that puts new and old numbers together may keep what is lost, as in a compensated sum: nothing is said then.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.jax import private
+from backprobe.backends.useless import update_without_effect
+from backprobe.backends.useless.steps import LEAST, Step, Steps, spread
+from backprobe.backends.user_lines import source_at, users_frames
+from backprobe.record.reasons import Note
+
+LONGEST, MOST = 16, 10_000
+"""The operations between an array and the next, and the arrays that are followed."""
+GROWN = 1.5
+"""What is added grows, as in a warm-up, if it is that many times what was added before."""
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An operation that ran on an array and others, and the line that called it."""
+
+    primitive: Any
+    params: Mapping[str, Any]
+    given: Sequence[Any]
+    at: int  # the place of the array that is followed
+    made: Any
+    place: Place | None
+
+    def on(self, array: Any) -> Any:
+        """What it makes of another array in the place of that one."""
+        given = [array if place == self.at else one for place, one in enumerate(self.given)]
+        return private.run(self.primitive, given, self.params)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What was made of an array that the program has differentiated a function at."""
+
+    origin: Any
+    held: Any
+    ran: tuple[Ran, ...] = ()
+
+
+@dataclass(frozen=True)
+class Update(Step):
+    """From one gradient of a function to its next; ``rate`` is how large what was added is beside the gradient."""
+
+    size: float = 0.0  # of what was added
+    names: tuple[str, ...] = ()  # of the arrays that it was added to
+
+
+class Function:
+    """What is differentiated, which has steps as an optimizer has."""
+
+    def __init__(self) -> None:
+        self.arrays: Mapping[str, Any] = {}  # at which it was differentiated, by name
+        self.gradients: Mapping[str, Any] = {}
+
+
+class JaxSteps(Steps):
+    """The steps from one gradient of each function to its next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: dict[Any, Function] = {}
+        self.known: dict[int, Followed] = {}  # by identity of the array
+        self.compared: set[int] = set()  # arrays, by identity, that were put together with what became of them
+        self.is_off = False
+
+    def listening(self) -> AbstractContextManager[None]:
+        """Within this context it hears of operations that are not transformed."""
+        return private.hearing_evaluations(self._ran)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """What runs within this context is no step of the program."""
+        was, self.is_off = self.is_off, True
+        try:
+            yield
+        finally:
+            self.is_off = was
+
+    def _ran(self, primitive: Any, given: Sequence[Any], params: Mapping[str, Any], made: Any) -> None:
+        if self.is_off or not self.known or len(self.known) > MOST or not _is_floating(made):
+            return
+        places = [(at, known) for at, one in enumerate(given) if (known := self._of(one)) is not None]
+        places = [(at, known) for at, known in places if known.origin.shape == made.shape]
+        if not places:
+            return
+        with self.resting():
+            self.compared.update(_compared([known for _, known in places]))
+            if id(made) in self.known:
+                return
+            at, known = max(places, key=lambda one: (_is_left(given[one[0]], made), len(one[1].ran)))
+            if len(known.ran) < LONGEST:
+                frame = next(users_frames(sys._getframe(1)), None)
+                place = None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+                ran = Ran(primitive, params, given, at, made, place)
+                self.known[id(made)] = Followed(known.origin, made, (*known.ran, ran))
+
+    def _of(self, array: Any) -> Followed | None:
+        known = self.known.get(id(array))
+        return known if known is not None and known.held is array else None
+
+    def gradient(self, function: Any, arrays: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
+        """The program has differentiated a function at arrays, by name. The first error ends all this."""
+        try:
+            with self.resting():
+                self._gradient(function, arrays, gradients)
+        except Exception:  # noqa: BLE001  # the program goes on, and no more is said of it
+            self.is_off = True
+            self.known.clear()
+            self.steps.clear()
+
+    def _gradient(self, function: Any, arrays: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
+        one = self.functions.setdefault(function, Function())
+        if (update := self._update(one, arrays)) is not None:
+            self.made(one, update)
+        gone = {id(array) for array in one.arrays.values()}
+        self.known = {at: known for at, known in self.known.items() if id(known.origin) not in gone}
+        one.arrays = {name: array for name, array in arrays.items() if _is_floating(array)}
+        one.gradients = gradients
+        self.compared -= gone
+        self.known |= {id(array): Followed(array, array) for array in one.arrays.values()}
+
+    def _update(self, one: Function, arrays: Mapping[str, Any]) -> Update | None:
+        # From the arrays of the last gradient to these; None where it is not known, or there was none.
+        pairs = {name: (old, arrays[name]) for name, old in one.arrays.items() if name in arrays}
+        pairs = {name: (old, new) for name, (old, new) in pairs.items()
+                 if old is not new and old.shape == new.shape and name in one.gradients}  # fmt: skip
+        live = {name: _sample(one.gradients[name]) != 0 for name in pairs}
+        moved = {name: (_sample(old) != _sample(new)) & live[name] for name, (old, new) in pairs.items()}
+        count = sum(int(each.sum()) for each in live.values())
+        total = sum(int(each.sum()) for each in moved.values())
+        if not count:
+            return None
+        if total >= LEAST * count:
+            return Update(0.0, total, count, "", None)
+        followed = {name: self._of(new) for name, (_, new) in pairs.items()}
+        if not all(known is not None and known.origin is pairs[name][0] for name, known in followed.items()):
+            return None
+        if not self.compared.isdisjoint(id(old) for old, _ in pairs.values()):
+            return None
+        added = {name: _added(known) for name, known in followed.items() if known is not None}
+        if any(each is None for each in added.values()):
+            return None
+        known_added = {name: each for name, each in added.items() if each is not None}
+        return self._lost(one, pairs, known_added, live, moved)
+
+    def _lost(
+        self, one: Function, pairs: Mapping[str, Any], added: Mapping[str, tuple[Any, Place | None]],
+        live: Mapping[str, Any], moved: Mapping[str, Any],
+    ) -> Update | None:  # fmt: skip
+        # A step that changes next to nothing, if something was added at all.
+        there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
+        names = [name for name, each in there.items() if each.any()]
+        if not names:
+            return None
+        count = sum(int(there[name].sum()) for name in names)
+        total = sum(int((moved[name] & there[name]).sum()) for name in names)
+        size = math.hypot(*(_norm(added[name][0]) for name in names))
+        beside = math.hypot(*(_norm(one.gradients[name]) for name in names))
+        place = added[names[0]][1]
+        return Update(
+            size / beside, total, count, str(pairs[names[0]][0].dtype),
+            None if place is None else source_at(*place), size, tuple(names),
+        )  # fmt: skip
+
+    def grows(self, steps: Sequence[Any]) -> bool:
+        first, last = steps[0], steps[-1]
+        return bool(last.rate > GROWN * first.rate or last.size > GROWN * first.size)
+
+    def is_open(self, function: Any) -> bool:
+        """Has a function one step so far, and one without effect?"""
+        steps = self.steps.get(self.functions.get(function), ())
+        return len(steps) == 1 and steps[0].has_no_effect
+
+    def notes_on(self, function: Any) -> list[Note]:
+        """The note on the steps of a function."""
+        own = self.functions.get(function)
+        found = [step for one, step in self.without_effect() if one is own and isinstance(step, Update)]
+        return [update_without_effect(step.names, step.dtype, step.share, step.at) for step in found]
+
+
+def _compared(given: Sequence[Followed]) -> Iterator[int]:
+    # The arrays, by identity, of which an operation is given old and new numbers that are alike.
+    for one, other in combinations(given, 2):
+        is_of_one = one.origin is other.origin and one.held is not other.held
+        if is_of_one and all(_is_left(each.origin, each.held) for each in (one, other)):
+            yield id(one.origin)
+
+
+def _added(known: Followed) -> tuple[Any, Place | None] | None:
+    # What was added to an array, and by which line first; None where something else was done with it.
+    total, place = numpy.zeros(known.origin.shape), None
+    for ran in known.ran:
+        before = ran.given[ran.at]
+        more = ran.on(jnp.zeros_like(before))
+        if _wide(more).any():
+            if not _is_twice(_wide(ran.on(jnp.asarray(more, before.dtype))), _wide(more)):
+                if not _is_left(before, ran.made):
+                    return None
+                continue
+            total = total + _wide(more)
+            place = place or ran.place
+        elif not _is_left(before, ran.made):
+            return None
+    return total, place
+
+
+def _is_twice(one: Any, other: Any) -> bool:
+    # An operation that adds a number gives twice that of the number itself.
+    return bool((abs(one - 2 * other) <= 0.05 * abs(other)).mean() >= 1 - LEAST)
+
+
+def _is_left(before: Any, made: Any) -> bool:
+    # Are the numbers those that they were, to the rounding of the coarser dtype?
+    unit = max(float(jnp.finfo(one.dtype).eps) for one in (before, made))
+    old, new = _sample(before).astype(numpy.float64), _sample(made).astype(numpy.float64)
+    return bool((abs(old - new) <= unit * abs(old)).mean() >= 1 - LEAST)
+
+
+def _is_floating(array: Any) -> bool:
+    return (
+        isinstance(array, jax.Array)
+        and not isinstance(array, jax.core.Tracer)
+        and bool(jnp.issubdtype(array.dtype, jnp.floating))
+    )
+
+
+def _wide(array: Any) -> Any:
+    return numpy.asarray(array).astype(numpy.float64)
+
+
+def _sample(array: Any) -> Any:
+    # Some of the elements, spread over all of the array.
+    return numpy.asarray(array).reshape(-1)[spread(array.size)]
+
+
+def _norm(array: Any) -> float:
+    return float(numpy.linalg.norm(_wide(array).reshape(-1)))

@@ -1,0 +1,83 @@
+"""Gradients of one call that are there, and useless: of the function that it is, at its arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+from jax.extend.core import jaxpr_as_fun
+
+from backprobe.backends.facts import Options
+from backprobe.backends.jax import models
+from backprobe.backends.jax.arguments import as_given
+from backprobe.backends.jax.guarded_gradients import Asked, JaxGuardedGradient
+from backprobe.backends.jax.guarded_values import is_floating
+from backprobe.backends.jax.tape import JaxTape
+from backprobe.backends.useless import FAR_BELOW, Call, in_one_call, of_ends
+from backprobe.record.reasons import Note
+
+MODEL = "model"
+
+
+class Traced(JaxTape):
+    """The tensors of a function that is traced as a whole."""
+
+    def is_differentiated(self, value: Any) -> bool:
+        return self.is_floating(value)
+
+
+def of_call(call: Call) -> Sequence[Note]:
+    """What is found in one call; of a model that holds its parameters also of these."""
+    is_model = models.kind(call.target) in ("equinox", "nnx")
+    arguments = {name: _as_recorded(value) for name, value in call.arguments().items()}
+    given = {MODEL: call.target, **arguments} if is_model else arguments
+    asked = {name: one for name, one in given.items() if name == MODEL or (not is_model and _is_asked(call, name, one))}
+    positions = [at for at, name in enumerate(given) if name in asked]
+
+    def function(*values: Any) -> Any:
+        named = dict(zip(given, values, strict=True))
+        held = functools.partial(named.pop(MODEL)) if is_model else call.target
+        result = held(*list(named.values())[: len(call.args)], **{name: named[name] for name in call.kwargs})
+        output, cotangent = call.output(result, Traced(Options()))
+        return output if cotangent is None else jnp.sum(output * cotangent)
+
+    gradient = Gradient(Asked(function, tuple(given.values()), {}, tuple(positions), False), list(given))
+    found = gradient.useless(gradient.small())
+    return [*map(in_one_call, found.notes), *of_ends({_name(one): end for one, end in found.endings.items()})]
+
+
+class Gradient(JaxGuardedGradient):
+    """The gradient of one call, by the names of its arguments."""
+
+    def __init__(self, asked: Asked, names: Sequence[str]) -> None:
+        super().__init__(asked)
+        self.names = tuple(names[at] for at in asked.positions)
+
+    def small(self) -> list[str]:
+        """The names of those whose gradient is 0, or far below the others."""
+        names, closed, inputs = self._traced
+        function = jaxpr_as_fun(closed)
+        outputs, back = jax.vjp(lambda *arrays: function(*arrays), *inputs)
+        gradients = back([jnp.ones_like(one) for one in outputs])
+        sizes = {name: float(jnp.max(jnp.abs(one), initial=0.0)) for name, one in zip(names, gradients, strict=True)}
+        limit = FAR_BELOW * max(sizes.values(), default=0.0)
+        return [name for name, size in sizes.items() if size <= limit]
+
+
+def _as_recorded(value: Any) -> Any:
+    # What the recorded run was given: JAX's arrays in the place of NumPy's. The caller's containers stay as they are.
+    is_numpy = any(isinstance(leaf, numpy.ndarray) for leaf in jax.tree.leaves(value))
+    return jax.tree.map(as_given, value) if is_numpy else value
+
+
+def _is_asked(call: Call, name: str, value: Any) -> bool:
+    has_numbers = any(map(is_floating, jax.tree.leaves(value))) or isinstance(value, float)
+    return has_numbers and (call.wrt is None or name in call.wrt)
+
+
+def _name(name: str) -> str:
+    return name.removeprefix(f"{MODEL}.")

@@ -1,0 +1,93 @@
+"""Undos of what a run may change, and containers that get back what they held."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import is_not
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from backprobe.backends.random_states import RandomState
+
+FILLED = (OrderedDict, dict, list, set, deque, bytearray)
+
+
+class Kept:
+    """What is put back after one run, the last change first."""
+
+    def __init__(self, lasting: Mapping[int, Any] = MappingProxyType({})) -> None:
+        self.before, self.lasting = lasting, dict[int, Any]()
+        """What was kept of large tensors in the run before, and in this one."""
+
+        self.known: dict[tuple[int, str], Any] = {}
+        self.copies: dict[int, Any] = {}
+        """Of what is exchanged while the program runs, by the identity of the original: the same copy each time."""
+
+        self.undo: list[Callable[[], None]] = []
+        """Each says what is there afterwards, and not what changes: it may be called twice."""
+
+    def is_new(self, one: Any, part: str = "") -> bool:
+        """Is it, or a part of it, kept for the first time in this run?"""
+        if (id(one), part) in self.known:
+            return False
+        self.known[id(one), part] = one  # alive, so that no other object gets its identity
+        return True
+
+    def keep(self, state: RandomState) -> None:
+        """A random state, or another that is read and written as a whole."""
+        read, write = state
+        self.undo.append(partial(write, read()))
+
+    def put_back(self) -> None:
+        """Put all of it back, whatever interrupts that; what has interrupted is raised in the end."""
+        error: BaseException | None = None
+        is_again = False
+        while self.undo:
+            try:
+                self.undo[-1]()
+            except BaseException as raised:  # noqa: BLE001  it is raised below
+                error = error or raised
+                is_again = not is_again
+                if is_again:
+                    continue
+            is_again = False
+            self.undo.pop()
+        if error is not None:
+            raise error
+
+
+def assign(own: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """The attributes of an object become those of another time."""
+    for name in own.keys() - before.keys():
+        del own[name]
+    own.update(before)
+
+
+def content_of(container: Any) -> Any:
+    """What a list, dict, set or the like holds now, in a plain one."""
+    kind = _kind_of(container)
+    items = kind.__iter__(container)
+    return {key: kind.__getitem__(container, key) for key in items} if issubclass(kind, dict) else [*items]
+
+
+def refill(container: Any, content: Any) -> None:
+    """A list, dict, set or the like holds this again; it is written only where it has changed."""
+    now = content_of(container)
+    is_same = len(now) == len(content) and not any(map(is_not, now, content))
+    if is_same and (not isinstance(now, dict) or not any(map(is_not, now.values(), content.values()))):
+        return
+    kind = _kind_of(container)
+    kind.clear(container)
+    if isinstance(now, dict):
+        for key, value in content.items():
+            kind.__setitem__(container, key, value)
+    else:
+        (kind.update if kind is set else kind.extend)(container, content)
+
+
+def _kind_of(container: Any) -> Any:
+    # The class whose methods are no code of the program.
+    return next(one for one in type(container).__mro__ if one in FILLED)

@@ -1,0 +1,68 @@
+"""The statements that read a name after the one that binds it: what the program itself does with a value.
+
+They are read from the source, and nothing is run: only statements that surely run after that one are told.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from backprobe.backends.call_sites import source_of, statement_at
+from backprobe.backends.result_uses import BLOCKS, FUNCTIONS, NOT_PASSED_ON, names_in, statements_of
+from backprobe.cuts.cutting_operations import Use, uses
+from backprobe.record.source import Source
+
+LEAVING = ast.Return | ast.Raise | ast.Break | ast.Continue
+
+
+def passed_to(line: Source, name: str) -> Source | None:
+    """The first statement after a line that is given what the line binds to a name, and may pass it on.
+
+    One that takes a number of it alone, or its shape, passes nothing on.
+    """
+    site = statement_at(line)
+    if site is None or not isinstance(site.statement, ast.stmt) or name not in _stored(site.statement):
+        return None
+    for statement in _readers(site.statement, site.above, name):
+        source = source_of(line.file, statement)
+        found = uses(source.statement, name)
+        if found is None or any(use.kind not in NOT_PASSED_ON or _is_address(use) for use in found):
+            return source
+    return None
+
+
+def _is_address(use: Use) -> bool:
+    # Is it where the value lies in memory? That is no number of it, and what is given the address may read them all.
+    return use.kind == "shape" and use.text.endswith(".data_ptr()")
+
+
+def _readers(statement: ast.stmt, above: dict[ast.AST, ast.AST], name: str) -> Iterator[ast.stmt]:
+    # The statements that surely run after one, and read a name before it holds another value.
+    node: ast.AST = statement
+    while node in above and not isinstance(node, FUNCTIONS):
+        node, child = above[node], node
+        if isinstance(node, ast.Try | ast.ClassDef):
+            return
+        block = next((found for one in BLOCKS if child in (found := statements_of(node, one))), ())
+        following = block[block.index(child) + 1 :] if block else ()
+        for each in _in_turn([one for one in following if isinstance(one, ast.stmt)]):
+            if name in names_in(each):
+                yield each
+            if name in _stored(each) or any(isinstance(one, LEAVING) for one in ast.walk(each)):
+                return
+
+
+def _in_turn(statements: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    # Statements, and those in the body of each ``with``, which run wherever it does.
+    for one in statements:
+        yield one
+        if isinstance(one, ast.With):
+            yield from _in_turn(one.body)
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    # The names that a statement binds, but those that one in its body does.
+    targets = [target for target in getattr(statement, "targets", [getattr(statement, "target", None)]) if target]
+    nodes = (node for target in targets for node in ast.walk(target))
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

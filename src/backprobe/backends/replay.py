@@ -1,0 +1,146 @@
+"""Replay: a program runs again, each time as it would have run now, and leaves everything as it was.
+
+What is put back after each run, also after one that ends with an error or is interrupted:
+
+- random states: of Python, NumPy and the framework, and of generators that the program holds or is given
+- of modules, whenever the program comes to them: buffers, modes, hooks, attributes, which parameters they have
+- of parameters, and of tensors that the program holds or is given: their numbers, ``.grad`` and ``requires_grad``
+- of optimizers: their state and their groups
+- of Variables in TensorFlow and Flax NNX: their values
+
+- of Python's objects that the program holds or is given: attributes, items, globals, cells, and NumPy's arrays
+
+Not put back: what is no part of this, as a file that is written, or an iterator that is taken from; what a compiled or
+C++ module changes; tensors and arrays of more than 64 MB that are no parameters. Results and errors of the program come
+as they are.
+
+This file has the contract, and what is the same in every framework; ``state.py`` of each backend has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from backprobe.backends.held_values import held_by
+from backprobe.backends.kept import Kept
+from backprobe.record.containers import leaves
+
+if TYPE_CHECKING:
+    from backprobe.backends.random_states import RandomState
+
+
+class State:
+    """What a run may change of a program: as far as it can be found beforehand, and as far as the run comes to it."""
+
+    def __init__(self, target: Any, given: Any = (), *, draws_anew: bool = True) -> None:
+        self.target, self.given, self.draws_anew = target, given, draws_anew
+        self.lasting: dict[int, Any] = {}
+        """What is kept of large tensors, by their identity, from one run to the next."""
+
+    @cached_property
+    def held(self) -> Sequence[Any]:
+        """What the program holds and is given."""
+        return [*held_by(self.target, *(leaf for _, leaf in leaves(self.given)))]
+
+    @cached_property
+    def reached(self) -> Sequence[Any]:
+        """What it holds and is given, with what is reached from there in objects of libraries."""
+        from backprobe.backends.held_objects import reached_from  # which imports NumPy
+
+        given = list(self.given)
+        return [*reached_from([self.target, *given, *self.held, *self.further()], self.is_known)]
+
+    def further(self) -> Iterable[Any]:
+        """What objects of the framework hold that is no object of it, as functions that are called in a backward."""
+        return ()
+
+    def keep_objects(self, kept: Kept) -> None:
+        """Keep what a run may change of Python's own objects."""
+        from backprobe.backends.held_objects import keep_object  # which imports NumPy
+
+        for one in self.reached:
+            if not self.is_known(one):
+                keep_object(one, kept)
+
+    @staticmethod
+    def modes() -> Callable[[], AbstractContextManager[object]]:
+        """What makes a context with the modes of the framework as they are now: a later run begins as one did then."""
+        return nullcontext
+
+    def random_states(self) -> Sequence[RandomState]:
+        """The random states that the program may draw from."""
+        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy  # which imports NumPy
+
+        return [*OF_PYTHON, *generators_of_numpy(self.reached)]
+
+    def effect(self) -> str:
+        """What running the program once more would do that is seen outside; empty where nothing is known of that."""
+        return ""
+
+    def is_known(self, value: Any) -> bool:
+        """Is it an object of the framework, whose state is kept otherwise or is none?"""
+        return False
+
+    def hearing(self, kept: Kept, seed: int | None) -> AbstractContextManager[None]:
+        """Within this context ``kept`` is given what the program comes to and may change, before it is changed.
+
+        Random numbers of the framework begin anew with a seed. Without one they are the same in each run, also where
+        that takes another seed; not so where whoever runs the program restores them, and nothing ``draws_anew``.
+        """
+        return nullcontext()
+
+
+class HasState(Protocol):
+    """A backend, as far as it is needed here."""
+
+    @property
+    def state(self) -> type[State]:
+        """The class of what its programs change."""
+
+
+class Replay:
+    """A program that can be run again and again.
+
+    >>> import random
+    >>> from backprobe.backends.discover import load_backend
+    >>> replay = Replay(load_backend("torch"), random.random)
+    >>> with replay.run():
+    ...     first = random.random()
+    >>> with replay.run():
+    ...     again = random.random()
+    >>> first == again == random.random()
+    True
+    """
+
+    def __init__(
+        self, backend: HasState, target: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
+        *, seed: int | None = None, draws_anew: bool = True,
+    ) -> None:  # fmt: skip
+        self.state = backend.state(target, (tuple(args), dict(kwargs or {})), draws_anew=draws_anew)
+        self.seed = seed
+        self.made: list[RandomState] = []  # of generators that the program has made in an earlier run, and may hold
+
+    @contextmanager
+    def run(self) -> Iterator[None]:
+        """Within this context the program runs as if it had not run before, and after it, as if it had not run."""
+        from backprobe.backends.random_states import hearing_generators, seed_python  # which import NumPy
+
+        def made(state: RandomState) -> None:
+            kept.keep(state)
+            self.made.append(state)
+
+        kept = Kept(self.state.lasting)
+        try:
+            self.state.keep_objects(kept)
+            for state in (*self.state.random_states(), *self.made):
+                kept.keep(state)
+            if self.seed is not None:
+                seed_python(self.seed)
+            with hearing_generators(made), self.state.hearing(kept, self.seed):
+                yield
+        finally:
+            kept.put_back()
+            self.state.lasting = kept.lasting

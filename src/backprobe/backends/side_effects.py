@@ -1,0 +1,95 @@
+"""Side effects that a program has outside of it, heard by audit events: a run that nobody asked for ends there.
+
+https://docs.python.org/3/library/audit_events.html lists the events.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from backprobe.record.reasons import Note
+
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.")
+STARTING = ("subprocess.Popen", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn")
+CONNECTING = ("socket.connect", "socket.bind", "socket.sendto", "urllib.Request", "http.client.connect")
+OWN = ("__pycache__", os.devnull)
+"""Files that Python itself writes when it imports, and the one that keeps nothing."""
+
+
+class Stopped(BaseException):
+    """A run ended at a side effect. No program catches it with ``except Exception``."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(str(note))
+        self.note = note
+
+
+class _Running(threading.local):
+    name = ""  # of the program that runs in this thread and may have no side effects
+    stopped: Stopped | None = None
+
+
+RUNNING = _Running()
+
+
+@contextmanager
+def harmless(name: str) -> Iterator[None]:
+    """Within this context the program of this name ends at its first side effect. Raises Stopped.
+
+    >>> try:
+    ...     with harmless("f"):
+    ...         input()
+    ... except Stopped as stop:
+    ...     print(stop.note)
+    f was not run again to look for useless gradients: it asks for input
+    """
+    _install()
+    before = RUNNING.name, RUNNING.stopped
+    RUNNING.name, RUNNING.stopped = name, None
+    try:
+        yield
+        if RUNNING.stopped is not None:  # the program has caught it
+            raise RUNNING.stopped
+    finally:
+        RUNNING.name, RUNNING.stopped = before
+
+
+@cache
+def _install() -> None:
+    sys.addaudithook(_hear)
+
+
+def _hear(event: str, args: tuple[Any, ...]) -> None:
+    if not RUNNING.name:
+        return  # nearly always
+    effect = effect_of(event, args)
+    if effect:
+        RUNNING.stopped = Stopped(Note("side_effect", {"name": RUNNING.name, "effect": effect}))
+        raise RUNNING.stopped
+
+
+def effect_of(event: str, args: tuple[Any, ...]) -> str:
+    """What an audit event does that is seen outside of the process; empty for one that does nothing of that kind.
+
+    >>> effect_of("open", ("log.txt", "a", 0)), effect_of("open", ("log.txt", "r", 0)), effect_of("compile", ())
+    ('opens log.txt for writing', '', '')
+    """
+    if event == "open":
+        path, mode, flags = (*args, "", 0)[:3]
+        is_written = bool(set(str(mode or "")) & set("wax+")) or bool(int(flags or 0) & WRITING)
+        named = isinstance(path, str | bytes | os.PathLike) and not any(own in os.fsdecode(path) for own in OWN)
+        return f"opens {os.fsdecode(path)} for writing" if named and is_written else ""
+    if event.startswith(CHANGING):
+        return "changes files"
+    if event.startswith(STARTING):
+        return "starts a process"
+    if event.startswith(CONNECTING):
+        return "connects to a network"
+    return "asks for input" if event == "builtins.input" else ""

@@ -1,0 +1,219 @@
+"""TensorFlow's ``Captures``: the calls of a Keras model in a failed step as data, and such calls made again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.captures import CapturedCall, CapturedStep, Captures, Kept, Misfit, Ran, Result
+from backprobe.backends.random_states import OF_PYTHON, RandomNumbers, put_back
+from backprobe.backends.replay import Replay
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.block_guards import flat, numbers_of
+from backprobe.backends.tensorflow.guarded_calls import (
+    State,
+    TensorflowGuardedCall,
+    floating,
+    unfit,
+    variables,
+)
+from backprobe.backends.tensorflow.model_plans import structure_of
+from backprobe.backends.tensorflow.state import TensorflowState
+from backprobe.backends.tensorflow.tensors import describe, is_eager, read, variable_of
+from backprobe.record.containers import leaves, refilled
+from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.reasons import Reason
+
+RANDOM = ("python", "numpy", "operations")
+
+
+def kept(tensor: Any, **facts: Any) -> Kept:
+    """A tensor as a file has it."""
+    about = describe(tensor)
+    size = int(numpy.prod(about.shape or ())) * tf.as_dtype(about.dtype).size
+    return Kept(tensor, size, {"device": about.device, **facts})
+
+
+def result(tensor: Any) -> Result:
+    """What is compared of a tensor: the bits of its numbers, where any NaN is like any other."""
+    array = numpy.asarray(tensor.numpy())
+    counts = unfit({"": tensor}).get("", Nonfinite(0, 0, array.size))
+    if array.dtype.kind in "fcV":
+        array = numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
+    digest = hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
+    return {
+        "digest": digest, "shape": [*array.shape], "dtype": str(array.dtype), "nan": counts.nan, "inf": counts.inf,
+    }  # fmt: skip
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name
+
+
+def named(path: str, module: Any) -> list[tuple[str, Any]]:
+    """The Variables of a module by path, with the states of its random generators, which have a number."""
+    known = {id(variable_of(one)): _under(path, name) for name, one in structure_of(module).variables}
+    found = variables(module)
+    return [(known.get(id(one), _under(path, f"state.{at}")), one) for at, one in enumerate(found)]
+
+
+class TensorflowCaptures(Captures):
+    """TensorFlow's ``Captures``."""
+
+    def captured(self, model: Any, calls: Sequence[TensorflowGuardedCall], *, is_backward: bool) -> CapturedStep:
+        parameters: dict[str, Kept] = {}
+        found, left_out = [], list[str]()
+        for call in calls:
+            values = {id(variable): value for variable, value in call.state.values}
+            state: dict[str, Kept] = {}
+            for name, variable in named(call.path, call.module):
+                if (
+                    id(variable) not in values and not variable.trainable
+                ):  # made by the call: what it began with is gone
+                    left_out.append(f"{name}: the call made it as it ran")
+                    continue
+                value = values.get(id(variable))
+                one = kept(private.unrecorded(read, variable) if value is None else value)
+                (parameters if variable.trainable else state).setdefault(name, one)
+            if call.is_within:
+                left_out.append(
+                    f"whether {call.path or 'the model'} was to train: another layer that called it said so"
+                )
+            found.append(self._captured(call, state))
+        devices = sorted({str(one.facts["device"]) for one in parameters.values()})
+        left = calls[-1].left if is_backward else {}
+        gradients = {name: result(one) for name, one in left.items()}
+        return CapturedStep(
+            "tensorflow", type(model).__name__, found, is_backward, parameters, gradients, {}, devices, left_out
+        )
+
+    def _captured(self, call: TensorflowGuardedCall, state: Mapping[str, Kept]) -> CapturedCall:
+        random = {name: one for name, (_, one) in zip(RANDOM, call.state.random.states, strict=True) if one is not None}
+        return CapturedCall(
+            call.path, refilled(call.given, lambda one: kept(one) if is_eager(one) else one), state,
+            {path: kept(numbers_of(one)) for path, one in call.gradients.items()}, random, {},
+            {path: result(one) for path, one in call.returned.items()},
+        )  # fmt: skip
+
+    def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
+        found = []
+        for path in dict.fromkeys(call.path for call in step.calls):
+            module = module_at(model, path)
+            if module is None:
+                found.append(Misfit(path, (), None))
+                continue
+            calls = [call for call in step.calls if call.path == path]
+            _build(module, calls[0])
+            held = {name: tuple(one.shape) for name, one in named(path, module)}
+            states = [each for call in calls for each in call.state.items()]
+            captured = {
+                name: tuple(one.facts["shape"] if one.tensor is None else one.tensor.shape)
+                for name, one in (*step.parameters.items(), *states) if not path or name.startswith(f"{path}.")
+            }  # fmt: skip
+            found += [Misfit(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one]
+            trained = [name for name, one in named(path, module) if one.trainable]
+            found += [Misfit(name, None, held[name]) for name in trained if captured and name not in captured]
+        return found
+
+    def calls(self, model: Any, step: CapturedStep) -> Sequence[TensorflowReplayedCall]:
+        return [TensorflowReplayedCall(module_at(model, call.path), call, step) for call in step.calls]
+
+    def run(self, model: Any, step: CapturedStep, calls: Sequence[Any]) -> Ran:
+        with Replay(_Tensorflow, model, draws_anew=False).run(), tf.GradientTape(persistent=True) as tape:
+            outputs = []
+            for call in calls:
+                call.state.restore()
+                args, kwargs = call.arguments()
+                outputs.append(dict(floating(call.module(*args, **kwargs))))
+            returned = [{path: result(one) for path, one in each.items()} for each in outputs]
+            if not step.is_backward:
+                return Ran(returned, {}, unfit({f":return{p}": one for each in outputs for p, one in each.items()}))
+            pairs = [call.outputs_and_gradients(each) for call, each in zip(calls, outputs, strict=True)]
+            targets, came = ([one for pair in pairs for one in pair[at]] for at in (0, 1))
+            known = {name: one for call in calls for name, one in named(call.path, call.module) if one.trainable}
+        gradients = flat(tape.gradient(targets, [*known.values()], came))
+        found = {
+            name: numbers_of(one) for name, one in zip(known, gradients, strict=True)
+            if one is not None and (not step.gradients or name in step.gradients)
+        }  # fmt: skip
+        return Ran(returned, {name: result(one) for name, one in found.items()}, unfit(found))
+
+    def otherwise(self, step: CapturedStep) -> Sequence[str]:
+        here = {describe(tf.zeros(())).device, *(one.name.removeprefix("/device:").lower() for one in _devices())}
+        return [f"it ran on {one}, which is not here" for one in step.devices if one not in here]
+
+    def spelled(self, value: Any) -> str | None:
+        return f"dtype {value.name}" if isinstance(value, tf.DType) else None
+
+    def unspelled(self, text: str) -> Any:
+        kind, _, rest = text.partition(" ")
+        if kind == "dtype":
+            return tf.as_dtype(rest)
+        raise ValueError(f"a value {text!r}")
+
+
+class _Tensorflow:
+    # A backend, as far as ``Replay`` needs one.
+    state = TensorflowState
+
+
+def _devices() -> list[Any]:
+    return list(tf.config.list_logical_devices())
+
+
+def module_at(model: Any, path: str) -> Any:
+    """The module at a path; None where there is none."""
+    return next((module for one, module in structure_of(model).modules if one == path), None)
+
+
+def _build(module: Any, call: CapturedCall) -> None:
+    # A layer that makes its Variables in its first call makes them now.
+    is_built = all(layer.built for layer in module._flatten_layers())
+    if not is_built and not any(_is_gone(one) for _, one in leaves(call.given)):
+        args, kwargs = refilled(call.given, _tensor_of)
+        with put_back(TensorflowState(module).random_states()):  # what it writes gets the numbers of the step
+            module(*args, **kwargs)
+
+
+def _is_gone(one: Any) -> bool:
+    return isinstance(one, Kept) and one.tensor is None
+
+
+def _tensor_of(one: Any) -> Any:
+    return one.tensor if isinstance(one, Kept) else one
+
+
+class ReplayedState(State):
+    """What a call in a file begins with."""
+
+    def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
+        states = dict(zip(RANDOM, [*OF_PYTHON, private.operation_seeds()], strict=True))
+        self.random = RandomNumbers(())
+        self.random.states = [(states[name][1], one) for name, one in call.random.items()]
+        known = {**step.parameters, **call.state}
+        pairs = [(variable, known[name].tensor) for name, variable in named(call.path, module) if name in known]
+        self.values = [(variable, value) for variable, value in pairs if value is not None]
+
+
+class TensorflowReplayedCall(TensorflowGuardedCall):
+    """A call in a file, as a guard has one."""
+
+    def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
+        self.module, self.path, self.is_within, self.came = module, call.path, False, lambda _: None
+        self.given = refilled(call.given, _tensor_of)
+        self.state = ReplayedState(module, call, step)
+        self.has_ended, self.returned, self.left = True, {}, {}
+        self.gradients = {path: one.tensor for path, one in call.gradients.items()}
+
+    def why_not_again(self) -> Reason | None:
+        return None
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        self.state.restore()
+        yield

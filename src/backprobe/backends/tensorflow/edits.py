@@ -1,0 +1,18 @@
+"""Data: the expressions that let gradients through in the place of operations that cut, see ``Backend.edits``."""
+
+from __future__ import annotations
+
+EDITS = {
+    ".numpy()": ("{0}",),
+    ".item()": ("{0}",),
+    ".tolist()": ("{0}",),
+    "builtins.float": ("{1}",),
+    "tensorflow.stop_gradient": ("{1}",),
+    "tensorflow.Variable": ("{1}",),
+    "tensorflow.constant": ("{1}", "tensorflow.stack"),
+    "keras.ops.stop_gradient": ("{1}",),
+    "numpy.array": ("{1}", "tensorflow.stack"),
+    "numpy.asarray": ("{1}", "tensorflow.stack"),
+    "math.*": ("tensorflow.math.*", "tensorflow.*"),
+    "numpy.*": ("tensorflow.math.*", "tensorflow.*"),
+}

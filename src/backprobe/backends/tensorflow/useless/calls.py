@@ -1,0 +1,62 @@
+"""Gradients of one call that are there, and useless: the call is made under a tape, as a script would make it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from backprobe.backends.facts import Options
+from backprobe.backends.tensorflow import layers
+from backprobe.backends.tensorflow.arguments import lift
+from backprobe.backends.tensorflow.tape import TensorflowTape
+from backprobe.backends.tensorflow.tensors import identity, is_tensor
+from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
+from backprobe.backends.useless import Call, in_one_call
+from backprobe.record.containers import leaves
+from backprobe.record.reasons import Note
+
+
+def of_call(call: Call) -> Sequence[Note]:
+    """What is found in one call; the Variables are those that it reads."""
+    observer, tensors, undo = TensorflowUselessGradients(), list[Any](), list[Callable[[], None]]()
+
+    def own(tensor: Any) -> Any:
+        tensors.append(tensor)
+        return tensor
+
+    try:
+        given = lift(call.arguments(), call.wrt, undo, own)
+        found = _found(observer, call, given, tensors)
+        if observer.passes.suspicious():  # these are looked at as it is made again
+            found = _found(observer, call, given, tensors)
+    finally:
+        for put_back in reversed(undo):
+            put_back()
+    return [in_one_call(note) for note in found]
+
+
+def _found(
+    observer: TensorflowUselessGradients, call: Call, given: Mapping[str, Any], tensors: Sequence[Any]
+) -> Sequence[Note]:  # fmt: skip
+    # What is found where the call is made with these tensors in the places of its floating arguments.
+    tape = TensorflowTape(Options())
+    held = [(f"{name}{path}", leaf) for name, value in given.items() for path, leaf in leaves(value)]
+    names = {identity(leaf): name for name, leaf in held if is_tensor(leaf)}
+    names |= {identity(one): path for path, one in _variables(call.target)}
+    try:
+        with tape.recorded() as recording, observer.observing(tape.log):
+            for tensor in tensors:
+                recording.watch(tensor)
+                tape.log.root(tensor)
+            output, cotangent = call.output(call.make(given), tape)
+            sources = [*tensors, *recording.watched_variables()]
+            with observer.backward():
+                gradients = recording.gradient(output, sources, cotangent)
+            observer.gave([(output, cotangent)], sources, gradients)
+            return observer.found(lambda one: names.get(identity(one), str(getattr(one, "name", "a Variable"))))
+    finally:
+        tape.release()
+
+
+def _variables(target: Any) -> Sequence[tuple[str, Any]]:
+    return list(layers.variables(target).items()) if layers.is_layer(target) else []

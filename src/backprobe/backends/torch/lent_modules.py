@@ -1,0 +1,126 @@
+"""Modules in a call that is made again: each holds copies of its tensors meanwhile, and no hooks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.utils import stateless
+
+from backprobe.backends.kept import Kept, assign
+from backprobe.backends.patching import listening
+from backprobe.backends.pure_calls import contents
+from backprobe.record.containers import leaves, refilled
+
+BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
+HOOKS = (
+    "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs", *BACKWARD_HOOKS,
+)  # fmt: skip
+"""The attributes that hold a module's hooks. These may do anything, and were called when the module itself was."""
+
+GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
+"""How the names start under which PyTorch keeps the hooks of every module."""
+
+
+class ModuleState:
+    """A module and those in it as they are now: calls of it may be made again when it has changed."""
+
+    def __init__(self, module: Module | None = None) -> None:
+        copies: dict[int, Tensor] = {}
+        parts = [] if module is None else list(module.modules())
+        self.held = {id(part): {name: self._copy(one, copies) for name, one in vars(part).items()} for part in parts}
+
+    def of(self, part: Module) -> dict[str, Any]:
+        """What a module holds by its attributes: as it was then, or for any other as it is now."""
+        return self.held.get(id(part)) or dict(vars(part))
+
+    def _copy(self, value: Any, copies: dict[int, Tensor]) -> Any:
+        if not isinstance(value, dict | list | tuple | Tensor):
+            return value
+        return refilled(value, lambda leaf: self._tensor(leaf, copies))
+
+    def _tensor(self, leaf: Any, copies: dict[int, Tensor]) -> Any:
+        # Parameters stay what they are: each repetition is given numbers for them.
+        if not isinstance(leaf, Tensor) or leaf.requires_grad:
+            return leaf
+        return copies.setdefault(id(leaf), leaf.detach().clone())
+
+
+class Lent:
+    """The modules that a repetition reaches through its arguments, or through what a function of them closes over.
+
+    While this context lasts each holds copies of its tensors, in the wanted precision, and no hooks; afterwards all of
+    them are as they were. A module that this thread calls is lent before its forward runs, wherever it comes from, and
+    no more than its forward runs: no global hook is called. In the place of some tensors, by identity, they hold what
+    is ``given`` for these.
+    """
+
+    def __init__(self, reaching: Any, double: bool, state: ModuleState, given: Mapping[int, Tensor]) -> None:
+        self.reaching, self.double, self.state = reaching, double, state
+        self.copies, self.kept = dict(given), Kept()
+
+    @contextmanager
+    def while_called(self) -> Iterator[None]:
+        try:
+            swapping = listening(stateless, "_reparametrize_module", self._swapping)
+            with listening(Module, "__call__", self._called), swapping:
+                for module in reached(self.reaching):
+                    self.lend(module)
+                yield
+        finally:
+            self.kept.put_back()
+
+    def _called(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        self.lend(module)
+        return module.forward(*args, **kwargs)
+
+    def _swapping(self, following: Callable[..., Any], module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        # ``functional_call`` puts tensors into the copies, and takes them out of these again.
+        self.lend(module)
+        return following(module, *args, **kwargs)
+
+    def lend(self, module: Module) -> None:
+        """Put copies into a module and all that are in it."""
+        if (id(module), "") in self.kept.known:
+            return
+        for part in list(module.modules()):
+            if self.kept.is_new(part):
+                if any(leaf.grad_fn is not None for leaf in part._parameters.values() if leaf is not None):
+                    raise RuntimeError("it puts tensors into a module that is not among its arguments")
+                own = vars(part)
+                self.kept.undo.append(partial(assign, own, dict(own)))
+                assign(own, {name: self._lent(name, value) for name, value in self.state.of(part).items()})
+
+    def _lent(self, name: str, value: Any) -> Any:
+        if name in HOOKS:
+            return OrderedDict()
+        if name == "_modules" or not isinstance(value, dict | list | tuple | Tensor):
+            return value
+        return refilled(value, self._copy)
+
+    def _copy(self, leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or leaf.grad_fn is not None:
+            return leaf
+        if id(leaf) not in self.copies:
+            copy = leaf.detach().clone()
+            self.copies[id(leaf)] = copy.double() if self.double and copy.is_floating_point() else copy
+        return self.copies[id(leaf)]
+
+
+def reached(given: Any) -> Iterator[Module]:
+    """The modules among the arguments of a call, and those that functions among them belong to or close over."""
+    for _, leaf in leaves(given):
+        if isinstance(leaf, partial):
+            yield from reached((leaf.func, leaf.args, leaf.keywords))
+            continue
+        cells = getattr(leaf, "__closure__", None) or () if isinstance(leaf, FunctionType) else ()
+        for one in (leaf, getattr(leaf, "__self__", None), *map(contents, cells)):
+            if isinstance(one, Module):
+                yield one

@@ -1,0 +1,57 @@
+"""One operation that has run, without the numbers that it was given: it can run again on others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.useless.constants import is_constant
+from backprobe.backends.useless.distributions import MOST
+
+PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device)
+
+
+class Applied:
+    """What was called, with what is no tensor of its arguments; it holds none."""
+
+    def __init__(self, function: Any, args: Sequence[Any], given: Sequence[Tensor], made: Tensor) -> None:
+        self.function = function
+        self.args = [None if isinstance(one, Tensor) else one for one in args]
+        self.places = [at for at, one in enumerate(args) if isinstance(one, Tensor)]
+        self.kinds = [(tuple(one.shape), one.dtype, one.device) for one in given]
+        size = max(one.numel() for one in (*given, made))
+        are_floats = all(one.is_floating_point() for one in (*given, made))
+        self.is_known = (
+            len(self.places) == len(given) and are_floats and size <= MOST and any(one.requires_grad for one in given)
+            and not function._schema.is_mutable and all(map(_is_plain, self.args)) and not self._has_numbers()
+        )  # fmt: skip
+
+    def _has_numbers(self) -> bool:
+        # Is a Python number an operand, as a factor, and not a dimension? What it is stays open.
+        kinds = [one.type.kind() for one in self.function._schema.arguments]
+        return any(kind in ("TensorType", "NumberType") and isinstance(value, int | float)
+                   for kind, value in zip(kinds, self.args, strict=False))  # fmt: skip
+
+    def is_constant(self) -> bool:
+        """Does it make the same of other numbers, whatever they are?"""
+        if not self.is_known:
+            return False
+        with torch.no_grad():
+            try:
+                return is_constant(self._make, [shape for shape, _, _ in self.kinds])
+            except (RuntimeError, TypeError, ValueError):  # what an operation may raise on such numbers
+                return False
+
+    def _make(self, given: Sequence[Any]) -> Any:
+        args = [*self.args]
+        for at, numbers, (_, dtype, device) in zip(self.places, given, self.kinds, strict=True):
+            args[at] = torch.tensor(numbers, dtype=dtype, device=device)
+        made = self.function(*args)
+        return (made[0] if isinstance(made, tuple) else made).double().cpu().numpy()
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, list | tuple) else isinstance(value, PLAIN)

@@ -1,0 +1,115 @@
+"""Gradients of one call that are there, and useless: the call is made as a script would make it, and run backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import is_lazy
+
+from backprobe.backends.facts import Options
+from backprobe.backends.held_values import held_by
+from backprobe.backends.torch.tape import TorchTape
+from backprobe.backends.torch.tensors import is_floating
+from backprobe.backends.useless import Call
+from backprobe.record.containers import leaves, refilled
+from backprobe.record.names import quote
+from backprobe.source.user_code import innermost
+
+
+class Writable(torch.autograd.Function):
+    """The numbers of a leaf, which the program may write to, as PyTorch does not allow of a leaf."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Tensor) -> Tensor:
+        return leaf.detach().clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]  # autograd calls it with one gradient
+        return gradient
+
+
+class Leaves:
+    """The leaves of one call, as a script would have them, and their names."""
+
+    def __init__(self, call: Call) -> None:
+        self.call, self.names = call, dict[int, str]()
+        self.tensors: list[Tensor] = []
+        self.is_model = isinstance(call.target, Module)
+        given = [leaf for _, leaf in leaves((tuple(call.args), dict(call.kwargs)))]
+        self.has_flags = self.is_model or any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in given)
+        for name, parameter in _parameters(call.target):
+            self._add(parameter, name)
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments anew, each floating one that is differentiated a leaf of its own."""
+        return {name: self._argument(name, one) for name, one in self.call.arguments().items()}
+
+    def of(self, leaf: Tensor) -> str:
+        """What the program calls it."""
+        return self.names.get(id(leaf), f"a parameter of shape {tuple(leaf.shape)}")
+
+    def _argument(self, name: str, value: Any) -> Any:
+        paths = iter(leaves(value))
+        return refilled(value, lambda leaf: self._leaf(f"{name}{next(paths)[0]}", name, leaf))
+
+    def _leaf(self, path: str, name: str, leaf: Any) -> Any:
+        if isinstance(leaf, numpy.ndarray | numpy.generic) and leaf.dtype.kind in "iubfc" and not self.is_model:
+            leaf = torch.tensor(numpy.asarray(leaf))
+        is_number = isinstance(leaf, float | complex) and not self.is_model
+        if not (is_number or (isinstance(leaf, Tensor) and is_floating(leaf))):
+            return leaf
+        wrt = self.call.wrt
+        is_asked = name in wrt if wrt is not None else getattr(leaf, "requires_grad", False) or not self.has_flags
+        made = torch.tensor(leaf) if is_number else leaf.detach().clone()
+        if not is_asked:
+            return leaf if is_number else made
+        return Writable.apply(self._add(made.requires_grad_(), path))  # type: ignore[no-untyped-call]  # it has no type
+
+    def _add(self, leaf: Tensor, name: str) -> Tensor:
+        if leaf.requires_grad and not is_lazy(leaf) and id(leaf) not in self.names:
+            self.names[id(leaf)] = name
+            self.tensors.append(leaf)
+        return leaf
+
+
+def _parameters(target: Any) -> Iterator[tuple[str, Tensor]]:
+    # Those of a model, or of the models that a function finds, with names as a recording has them.
+    if isinstance(target, Module):
+        yield from ((".".join(map(quote, path.split("."))), one) for path, one in target.named_parameters())
+        return
+    for name, value in _variables(target):
+        if isinstance(value, Module):
+            yield from ((f"{name}.{path}", one) for path, one in value.named_parameters())
+        elif isinstance(value, Tensor) and value.is_leaf:
+            yield name, value
+    for one in held_by(target):
+        if isinstance(one, Module):
+            yield from one.named_parameters()
+
+
+def _variables(target: Any) -> Iterator[tuple[str, Any]]:
+    # What a function closes over and names, by these names.
+    function = innermost(target)
+    if function is None:
+        return
+    cells: Mapping[str, Any] = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
+    for name, cell in cells.items():
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # it is empty
+            continue
+    known = function.__globals__
+    yield from ((name, known[name]) for name in function.__code__.co_names if name in known)
+
+
+def run_backward(call: Call, leaves: Leaves, begins: Callable[[Tensor], None]) -> None:
+    """Make the call, and run backward from its output; ``begins`` is given what that begins at."""
+    with torch.enable_grad():
+        output, cotangent = call.output(call.make(leaves.arguments()), TorchTape(Options()))
+        begins(output)
+        torch.autograd.backward(output, cotangent)

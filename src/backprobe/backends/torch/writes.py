@@ -1,0 +1,224 @@
+"""Writes into tensors that have names: what a call will write to, and what a write has done to captures.
+
+A value is copied just before a write that is seen. What was written out of sight is found by its contents.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node, get_gradient_edge
+
+from backprobe.backends.capabilities import Versions, Writes
+from backprobe.backends.facts import Effect
+from backprobe.backends.patching import original
+from backprobe.backends.torch import effects, graph, models
+from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memory, version
+from backprobe.backends.torch.graph import key
+from backprobe.backends.torch.tensors import Geometry, copied, is_there, same_content
+from backprobe.record.reasons import Reason
+
+TOGETHER, WITHIN = Reason("versions_share_gradient"), Reason("written_within_function")
+BEHIND_AUTOGRAD, UNSAVED = Reason("written_past_autograd"), Reason("written_past_unsaved")
+OTHER_DTYPE = Reason("view_of_other_dtype")
+UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
+CALL = torch.nn.Module.__call__
+
+
+class TorchWrites(Versions, Writes):
+    """PyTorch's ``Writes``, and what calls write to."""
+
+    refused: Sequence[models.Refusal]
+    modules: dict[torch.nn.Module, Effect]
+    """What calling each does; one walk over it tells."""
+    reporting: dict[int, torch.nn.Module]
+    """By identity: those whose own forward says what it writes."""
+    unplaced: list[Capture]
+    by_memory: dict[int, list[Capture]]
+    """Current captures by storage."""
+    known_versions: dict[int, int]
+    """By storage of captures: the version after the last write seen."""
+    pending: list[tuple[Tensor, list[Node], list[Capture]]]
+    exposed: dict[Capture, None]
+    exposed_now: list[Capture]
+    """By the statement that is running."""
+    saved: set[int]
+    """By storage: what operations saved for backward, as far as that was looked at."""
+    begun: bool
+    """Was it?"""
+    found_overwritten: list[Capture]
+    found_detached: list[Capture]
+    together: list[tuple[Capture, Capture]]
+    """Before and after a write while gradients are off."""
+
+    @abstractmethod
+    def quiet(self) -> AbstractContextManager[Any]:
+        """See ``Tape``."""
+
+    def effect(self, function: Any, flagged: bool) -> Effect:
+        if id(function) in self.reporting and not (function._forward_hooks or function._forward_pre_hooks):
+            return Effect.READS
+        if isinstance(function, torch.nn.Module):
+            if function not in self.modules:
+                if self.refused:
+                    asked = f"{type(function).__name__}(...) inside a probed function"
+                    models.refuse(function, asked, kinds=self.refused)
+                self.modules.update(effects.effects_of(function))
+            return self.modules[function]
+        return effects.effect(function, flagged)
+
+    def reports(self, owner: Any) -> None:
+        if type(owner).__call__ is CALL and not models.has_hooks_on_all():
+            self.reporting[id(owner)] = owner
+
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        if not (modules_too and isinstance(function, torch.nn.Module)):
+            return None
+        return original(function, "forward"), partial(models.call_with, function)
+
+    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        found = effects.targets(function, args, kwargs, self.modules)
+        if getattr(function, "__name__", "") in effects.EXPOSING:
+            with self.quiet():
+                for tensor in found:
+                    self.expose(tensor)
+            return []
+        return found
+
+    def writing(self, tensor: Tensor) -> None:
+        self.place()
+        place = memory(tensor)
+        if self.known_versions.get(place, self.version(tensor)) != self.version(tensor):
+            self.known_versions[place] = UNSEEN
+        self.pending.append((tensor, _view_nodes(tensor), self._kept(tensor)))
+
+    def written(self, tensor: Tensor) -> None:
+        for at, (target, nodes, current) in enumerate(self.pending):
+            if target is tensor:
+                del self.pending[at]
+                place = memory(tensor)
+                if self.known_versions.get(place, UNSEEN) != UNSEEN:  # memory of no capture may be another's soon
+                    self.known_versions[place] = self.version(tensor)
+                self._after_write(tensor, nodes, current)
+                return
+
+    def _after_write(self, tensor: Tensor, nodes: list[Node], current: list[Capture]) -> None:
+        for capture in current:
+            if is_written_past(capture):
+                self._overwritten_unseen(capture)
+            if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
+                self.found_detached.append(capture)
+                self.has_found = True
+        base = tensor._base
+        if nodes and base is not None and is_copy_slices(base):
+            write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
+            for capture in current:
+                if capture.edge is not None and capture.geometry is None and capture.edge.node in nodes:
+                    capture.writes = (*capture.writes, write)
+                    self._lead_around(write)
+                    if capture.tensor.dtype != base.dtype or tensor.dtype != base.dtype:
+                        capture.opaque = OTHER_DTYPE
+
+    def expose(self, tensor: Tensor) -> None:
+        captures = self._kept(tensor)
+        self.exposed |= dict.fromkeys(captures)
+        self.exposed_now += captures
+        self.has_found = True
+
+    def overwritten(self) -> Sequence[Capture]:
+        """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
+        self.look_at_exposed()
+        if self.together and torch.is_grad_enabled():
+            self._look_at_together()
+        found, self.found_overwritten = self.found_overwritten, []
+        self.has_found = bool(self.found_detached or self.together)
+        return found
+
+    def _look_at_together(self) -> None:
+        # The writes were those of a function with its own backward if its result, ``mark_dirty``, is their tensor now.
+        for previous, capture in self.together:
+            edge = gradient_edge(capture.tensor)
+            if edge is not None and capture.edge is not None and key(edge) != key(capture.edge):
+                previous.opaque = None if previous.opaque is TOGETHER else previous.opaque
+                capture.opaque = WITHIN
+        self.together.clear()
+
+    def look_at_exposed(self) -> None:
+        for capture in self.exposed_now:
+            if not capture.opaque and is_written_past(capture):
+                self._overwritten_unseen(capture)
+        self.exposed_now.clear()
+
+    def _overwritten_unseen(self, capture: Capture) -> None:
+        capture.opaque = BEHIND_AUTOGRAD
+        self.found_overwritten.append(capture)
+        self.has_found = True
+
+    def look_at_saved(self, roots: Sequence[Node]) -> None:
+        """Backward begins here: a write out of sight makes gradients wrong where an operation has saved the value."""
+        written = [one for one in self.exposed if one.leaf is None and one.edge is not None]
+        if written:
+            self.saved |= {*map(memory, graph.saved(roots))}
+            self.begun = True
+        for one in written:
+            if one.opaque in (BEHIND_AUTOGRAD, UNSAVED):
+                one.opaque = self._why_behind(one)
+
+    def _why_behind(self, capture: Capture) -> Reason:
+        return UNSAVED if self.begun and memory(capture.tensor) not in self.saved else BEHIND_AUTOGRAD
+
+    def detached(self) -> Sequence[Capture]:
+        found, self.found_detached = self.found_detached, []
+        return found
+
+    def _kept(self, tensor: Tensor) -> list[Capture]:
+        # The captures whose value lies in this tensor's memory now; they keep it, whatever is written.
+        self.place()
+        held = self.by_memory.get(memory(tensor), [])
+        held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
+        for capture in held:
+            if capture.snapshot is None and capture.alias is not None:
+                capture.snapshot = copied(capture.alias)
+        return list(held)
+
+    def place(self) -> None:
+        # Sort the captures by their memory: only where something is written does that matter.
+        for capture in self.unplaced:
+            place = memory(capture.tensor)
+            self.by_memory.setdefault(place, []).append(capture)
+            self.known_versions.setdefault(place, capture.version)
+        self.unplaced.clear()
+
+    def _lead_around(self, write: ViewWrite) -> None:
+        """Part of a capture's gradient will pass around it at this write."""
+
+
+def is_copy_slices(base: Tensor) -> bool:
+    """Was a view of this tensor written to, in a way that autograd has seen?"""
+    return base.grad_fn is not None and base.grad_fn.name().endswith("CopySlices")
+
+
+def _view_nodes(tensor: Tensor) -> list[Node]:
+    # The nodes of a view and of the views between it and its base: those that a write through it goes around.
+    base = tensor._base if tensor._is_view() else None
+    if base is None or not tensor.requires_grad or tensor.grad_fn is None:
+        return []
+    nodes: list[Node] = []
+    node: Node | None = tensor.grad_fn
+    while node is not None and node is not base.grad_fn and len(nodes) < 64:
+        nodes.append(node)
+        node = node.next_functions[0][0] if node.next_functions else None
+    return nodes
+
+
+def is_written_past(capture: Capture) -> bool:
+    """Has it other contents than it had, and the same version? What is freed is not changed."""
+    if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
+        return False
+    return is_there(capture.alias) and not same_content(capture.alias, capture.snapshot)

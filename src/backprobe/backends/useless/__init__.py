@@ -1,0 +1,239 @@
+"""Notes about gradients that are there, and useless: facts of a few iterations of a training, in no framework's words.
+
+What each fact means, how it is found and how often it was wrong is written in docs/useless.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backprobe.backends.tensors import Tensors
+from backprobe.findings.phrasing import listed
+from backprobe.record.reasons import Note
+from backprobe.record.source import Source
+from backprobe.source.user_code import innermost
+
+FLAT, TIMES_ZERO, CANCELS = "zero_flat", "zero_times_zero", "cancels"
+"""Of parameters: exactly 0 behind a flat operation, or times a 0 that is not trained; contributions that cancel."""
+
+OUTER, TWICE, UNNORMALISED = "outer_product", "distribution_twice", "not_log_probabilities"
+"""Of an operation: more elements than wanted, softmax of a distribution, picks of what are no log-probabilities."""
+
+DROPPED = "result_dropped"
+"""Of an operation: its result is used by nothing, not even given a name."""
+
+STILL = "step_without_effect"
+"""Of an optimizer: its steps change next to none of the numbers that have a gradient."""
+
+USELESS = (OUTER, TWICE, UNNORMALISED, DROPPED, FLAT, TIMES_ZERO, CANCELS, STILL)
+"""All of them; what the loss itself is wrong by comes first, since others may follow from it."""
+
+FAR_BELOW = 1e-4
+"""Of the largest number of all gradients: one that is all below that is looked at further."""
+COARSE, COARSE_ROUNDING, COARSE_ELEMENTS = 1e-4, 2, 8
+"""In a dtype whose unit is larger than the first, as those of 16 bits, contributions cancel if their sum is at most so
+many units of the sum of their norms, in an array of so many elements at least: two numbers of three digits may be the
+same by chance.
+"""
+
+
+def far_below(unit: float) -> float:
+    """The same in a dtype with this unit of rounding, which is what is left of numbers that cancel.
+
+    >>> far_below(1.2e-7), far_below(0.0078125)
+    (0.0001, 0.015625)
+    """
+    return COARSE_ROUNDING * unit if unit >= COARSE else FAR_BELOW
+
+
+@dataclass(frozen=True)
+class End:
+    """Where the gradients of a leaf come to nothing: the code of why, and the operation, with its place in the
+    program's order and its line as the backend has it; and whether that gives the same whatever it is given.
+    """
+
+    code: str
+    operation: str
+    order: int
+    place: Any = None
+    is_constant: bool = False
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was found in one gradient of a function: of its operations, and of each parameter by its name.
+
+    ``is_open`` says that the next gradient may show what the numbers of this one could not tell.
+    """
+
+    notes: Sequence[Note] = ()
+    endings: Mapping[str, End] = field(default_factory=dict)
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function or model, which is made again to see what is useless about the gradients of its output."""
+
+    target: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    wrt: frozenset[str] | None
+    """The arguments that are differentiated, where some were asked for."""
+
+    output: Callable[[Any, Tensors], tuple[Any, Any]]
+    """(what it returned, the framework's tensors) -> the one that is differentiated, and its cotangent"""
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments by the names of the parameters, those that are given by position first."""
+        inner = innermost(self.target)
+        names = () if inner is None else inner.__code__.co_varnames[: inner.__code__.co_argcount]
+        known = names[1:] if names[:1] == ("self",) else names
+        given = [*known, *(f"argument {at}" for at in range(len(known), len(self.args)))]
+        return {**dict(zip(given, self.args, strict=False)), **self.kwargs}
+
+    def make(self, arguments: Mapping[str, Any]) -> Any:
+        """Make it with these arguments in the places of its own: what it returns."""
+        values = list(arguments.values())
+        named = {name: arguments[name] for name in self.kwargs}
+        return self.target(*values[: len(self.args)], **named)
+
+
+def found_again(before: Mapping[str, End], now: Mapping[str, End]) -> list[Note]:
+    """The notes on parameters whose gradients come to nothing for the same reason in two gradients of one function.
+
+    >>> [str(note) for note in found_again({"w": End(FLAT, "clip", 1)}, {"w": End(FLAT, "clip", 1)})]
+    ['the gradients of w are exactly 0: clip is flat there']
+    """
+    return _by_operation(
+        {name: one for name, one in now.items() if name in before and before[name].code == one.code}, 2
+    )
+
+
+def once(now: Mapping[str, End]) -> list[Note]:
+    """The notes on parameters whose gradients come to nothing in the one gradient that was looked at.
+
+    >>> [note.fields["iterations"] for note in once({"w": End(FLAT, "clip", 1)})]
+    ['1']
+    """
+    return _by_operation({name: one for name, one in now.items() if one.code != CANCELS}, 1)
+
+
+def of_ends(ends: Mapping[str, End]) -> list[Note]:
+    """The notes on parameters whose gradients come to nothing in one call.
+
+    >>> [note.fields["iterations"] for note in of_ends({"w": End(CANCELS, "sub", 1)})]
+    ['call']
+    """
+    return [in_one_call(note) for note in _by_operation(ends, 1)]
+
+
+def _by_operation(ends: Mapping[str, End], iterations: int) -> list[Note]:
+    places: dict[tuple[str, str, Source | None, bool], list[str]] = {}
+    for name, one in ends.items():
+        places.setdefault((one.code, one.operation, one.place, one.is_constant), []).append(name)
+    return [of_parameters(code, names, operation, at, iterations, is_constant)
+            for (code, operation, at, is_constant), names in places.items()]  # fmt: skip
+
+
+class UselessGradients(ABC):
+    """Observes the iterations of one program; the tape of each block that records one has it as ``useless``."""
+
+    @property
+    def is_undecided(self) -> bool:
+        """May one more iteration show what the ones so far do not, since they have a part of it?"""
+        return False
+
+    @abstractmethod
+    def listen(self) -> None:
+        """Observe from now on."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Observe nothing any longer, and keep nothing."""
+
+
+def of_parameters(
+    code: str, names: Sequence[str], operation: str, at: Source | None, iterations: int, is_constant: bool = False
+) -> Note:  # fmt: skip
+    """The note on parameters whose gradients come to nothing at one operation, in each of so many iterations; the
+    operation may give the same whatever it is given.
+
+    >>> note = of_parameters(FLAT, ["scale"], "clamp", None, 2)
+    >>> note.code, note.fields["names"], note.fields["operation"]
+    ('zero_flat', 'scale', 'clamp')
+    """
+    several = {"count": str(len(names)), "first": names[0], "iterations": str(iterations)}
+    several |= {"constant": "yes"} if is_constant else {}
+    return Note(code, {"names": listed(names, 12), "operation": operation, **several, **placed(at)})
+
+
+def outer_product(shapes: Sequence[Sequence[int]], result: Sequence[int], at: Source | None) -> Note:
+    """The note on an operation whose operands were stretched to a result that is larger than each of them.
+
+    >>> str(outer_product([(16,), (16, 1)], (16, 16), None))
+    'operands of the shapes [16] and [16, 1] were broadcast to [16, 16]'
+    """
+    spelled = [str([*shape]) for shape in shapes]
+    return Note(OUTER, {"shapes": " and ".join(spelled), "result": str([*result]), **placed(at)})
+
+
+def of_operation(code: str, at: Source | None, **fields: str) -> Note:
+    """The note on an operation that is given something else than it is meant for."""
+    return Note(code, {**fields, **placed(at)})
+
+
+def step_without_effect(optimizer: str, rate: float, dtype: str, share: float, at: Source | None) -> Note:
+    """The note on an optimizer whose steps leave nearly all numbers as they were.
+
+    >>> str(step_without_effect("SGD", 1e-5, "bfloat16", 0.0, None))
+    'steps of SGD with lr 1e-05 change 0 % of the bfloat16 numbers that have a gradient'
+    """
+    fields = {"steps": f"steps of {optimizer} with lr {rate:g}", "optimizer": optimizer, "rate": f"{rate:g}"}
+    return Note(STILL, {**fields, "dtype": dtype, "share": f"{100 * share:.2g}", **placed(at)})
+
+
+def update_without_effect(names: Sequence[str], dtype: str, share: float, at: Source | None) -> Note:
+    """The note on additions that leave nearly all numbers of some arrays as they were, where no optimizer is known.
+
+    >>> str(update_without_effect(["p.w"], "bfloat16", 0.0, None))
+    'updates of p.w change 0 % of the bfloat16 numbers that have a gradient'
+    """
+    listing = listed(names, 12)
+    fields = {"steps": f"updates of {listing}", "names": listing, "dtype": dtype, "share": f"{100 * share:.2g}"}
+    return Note(STILL, {**fields, **placed(at)})
+
+
+ONE_CALL = "call"
+"""In the place of the iterations of a training: what was found at the arguments of one call alone."""
+
+
+def in_one_call(note: Note) -> Note:
+    """The note as what was found in one call, however often that was made again."""
+    return Note(note.code, {**note.fields, "iterations": ONE_CALL}) if "iterations" in note.fields else note
+
+
+def is_lasting(note: Note) -> bool:
+    """Does it hold for more than the one iteration that was looked at? A gradient may be 0 for a single batch.
+
+    Of a call it does where the operation gives the same whatever it is given; the next iteration of a training may
+    have another shape.
+    """
+    if note.code not in (FLAT, TIMES_ZERO):
+        return True
+    iterations = note.fields["iterations"]
+    return "constant" in note.fields if iterations == ONE_CALL else iterations != "1"
+
+
+def line_of(note: Note) -> Source | None:
+    """The line of a note."""
+    file, _, line = note.fields.get("at", "").rpartition(":")
+    return Source(file, int(line), note.fields.get("text", "")) if file else None
+
+
+def placed(at: Source | None) -> Mapping[str, str]:
+    """The line of a note as fields of it."""
+    return {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}

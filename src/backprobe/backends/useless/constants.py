@@ -1,0 +1,32 @@
+"""Operations that make the same whatever they are given, as softmax along a dimension of size 1: found by trying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+
+TRIED = 16
+"""The times that an operation is tried: each element of its operands then is of each size and sign."""
+
+
+def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]]) -> bool:
+    """Is what an operation makes always the same? It takes arrays of these shapes, and gives one.
+
+    >>> is_constant(lambda given: given[0] / given[0].sum(-1, keepdims=True), [(4, 1)])
+    True
+    >>> is_constant(lambda given: numpy.maximum(given[0], 500), [()])
+    False
+    """
+    made = [numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)]))
+            for at in range(TRIED)]  # fmt: skip
+    return bool(shapes) and all(numpy.array_equal(one, made[0]) for one in made)
+
+
+def _numbers(shape: Sequence[int], at: int, place: int) -> Any:
+    # From a thousandth to ten thousand, of both signs: what is flat only here or there is not flat for all.
+    count = int(numpy.prod(shape))
+    step = (numpy.arange(count) + at * (2 * place + 1)) % TRIED
+    drawn = numpy.random.default_rng([at, place]).uniform(1, 2, count)
+    return (drawn * 10.0 ** (step // 2 - 3) * (1 - 2 * (step % 2))).reshape(shape)

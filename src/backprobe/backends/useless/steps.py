@@ -1,0 +1,73 @@
+"""Steps that change next to nothing, as where the learning rate is below the rounding of the dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from backprobe.backends.useless import step_without_effect
+from backprobe.record.reasons import Note
+from backprobe.record.source import Source
+
+SAMPLE = 4096
+"""The elements of each parameter that are compared."""
+LEAST = 0.01
+"""The share of the elements with a gradient that a step changes, or it counts as one without effect."""
+
+
+def spread(size: int) -> slice:
+    """Some of so many elements, from all over them."""
+    return slice(None, None, max(1, size // SAMPLE))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: how many of the sampled elements have a gradient, and how many of these it changed."""
+
+    rate: float
+    moved: int
+    count: int
+    dtype: str
+    at: Source | None
+
+    @property
+    def share(self) -> float:
+        return self.moved / self.count if self.count else 1.0
+
+    @property
+    def has_no_effect(self) -> bool:
+        return self.count > 0 and self.share < LEAST
+
+
+class Steps:
+    """The steps that were made so far, by optimizer."""
+
+    def __init__(self) -> None:
+        self.steps: MutableMapping[Any, list[Step]] = WeakKeyDictionary()
+
+    def made(self, optimizer: Hashable, step: Step) -> None:
+        self.steps.setdefault(optimizer, []).append(step)
+
+    def without_effect(self) -> list[tuple[Any, Step]]:
+        """The optimizers of which all steps so far had no effect, two at least, and whose learning rate does not grow
+        as in a warm-up; with the last step.
+        """
+        return [
+            (optimizer, steps[-1]) for optimizer, steps in self.steps.items()
+            if len(steps) > 1 and not self.grows(steps) and all(one.has_no_effect for one in steps)
+        ]  # fmt: skip
+
+    def grows(self, steps: Sequence[Step]) -> bool:
+        """Are the steps larger and larger, as in a warm-up?"""
+        return steps[-1].rate > steps[0].rate
+
+    def notes(self) -> Iterator[Note]:
+        for optimizer, step in self.without_effect():
+            yield step_without_effect(type(optimizer).__name__, step.rate, step.dtype, step.share, step.at)
+
+    @property
+    def are_undecided(self) -> bool:
+        """Has an optimizer made one step so far, and one without effect?"""
+        return any(len(steps) == 1 and steps[0].has_no_effect for steps in self.steps.values())

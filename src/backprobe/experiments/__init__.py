@@ -1,0 +1,110 @@
+"""Experiments on missing gradients: a program runs again with values moved and lines bridged.
+
+They only add to what is known: where one cannot be had, or shows nothing, nothing is said. docs/explain.md says what
+they show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from backprobe.cuts.missing_edges import Cut, Dataflow
+from backprobe.experiments.bridged import Bridged
+from backprobe.experiments.flat import Flat
+from backprobe.experiments.moved import Moved, with_tried
+from backprobe.experiments.runs import Runs, full_names
+from backprobe.explain.about_entries import is_said
+from backprobe.explain.all_zero import is_zero
+from backprobe.explain.cut_findings import line_of_cut
+from backprobe.explain.useless import with_zero_everywhere
+from backprobe.findings.report import Finding, Report
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.quoted_errors import first_line
+
+MOST_LINES = 4
+"""Findings that are tried, of those that are at the top of a report."""
+
+NOT_TRIED = "what was found was not tried: the experiment ended with {why}"
+
+__all__ = ["Runs", "experimented", "not_tried"]
+
+
+def experimented(record: Record, report: Report, asked: int | None, runs: Runs) -> Report:
+    """The report, with what experiments have shown: of its cuts, of lines that it does not know, of gradients of 0.
+
+    ``asked`` is the position of the value that the report is about, None where it is about all of the record.
+    """
+    flow = Dataflow(record)
+    lost = {asked} if asked is not None else _leaves(flow, GradStatus.NOT_CONNECTED)
+    findings = _proven(flow, report.findings, runs, lost)
+    findings = _found(flow, findings, runs, lost)
+    zero = _leaves(flow, GradStatus.OK) if asked is None else {asked}
+    everywhere = Flat(runs, [full_names(record)[at] for at in sorted(zero) if _is_zero(flow, at, runs)])
+    flat = everywhere.findings()
+    if asked is not None and findings:  # which say where it becomes 0
+        return replace(report, findings=tuple(with_tried(one, *(flat[0].tried if flat else ())) for one in findings))
+    said = {_line(one): one for one in flat}
+    known = {_line(one) for one in findings}
+    new = [one for one in flat if _line(one) not in known]
+    findings = new + [with_tried(one, *said[_line(one)].tried) if _line(one) in said else one for one in findings]
+    return with_zero_everywhere(replace(report, findings=tuple(findings)), record, everywhere.found if new else ())
+
+
+def _line(one: Finding) -> tuple[str, int] | None:
+    return None if one.source is None else (one.source.file, one.source.line)
+
+
+def not_tried(report: Report, error: BaseException) -> Report:
+    """The report, with a note on an experiment that came to nothing."""
+    return replace(report, notes=(*report.notes, NOT_TRIED.format(why=f"{type(error).__name__}: {first_line(error)}")))
+
+
+def _leaves(flow: Dataflow, status: GradStatus) -> set[int]:
+    # What is differentiated and computed from nothing that is recorded, and what became of its gradient.
+    return {at for at, one in enumerate(flow.entries) if one.status is status and not flow.edges[at]}
+
+
+def _is_zero(flow: Dataflow, at: int, runs: Runs) -> bool:
+    return flow.entries[at].status is GradStatus.OK and is_zero(runs.arrays, flow.entries[at].held_grad)
+
+
+def _proven(flow: Dataflow, findings: Collection[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
+    # The findings, of which those of cuts say what became of the gradients where they were bridged.
+    cuts = [cut for cut in _cuts(flow, lost) if not cut.is_limited]
+    bridged, made = Bridged(flow, runs), list[Finding]()
+    for one in findings:
+        own = [cut for cut in cuts if line_of_cut(flow, cut) == one.source is not None]
+        made.append(with_tried(one, *bridged.tried(own, cuts, lost)) if own and len(made) < MOST_LINES else one)
+    return made
+
+
+def _cuts(flow: Dataflow, lost: set[int]) -> list[Cut]:
+    found = dict.fromkeys(cut for at in sorted(lost) for cut in flow.cuts(at))
+    return [*dict.fromkeys([*flow.severing(flow.leading), *found])]
+
+
+def _found(flow: Dataflow, findings: list[Finding], runs: Runs, lost: set[int]) -> list[Finding]:
+    # The findings, where lines that were found by moving a value take the place of those that know none of it.
+    names, made = full_names(flow.record), list[Finding]()
+    first = _without_line(flow, lost)
+    for one in findings:
+        at = first.get(one.chain[0] if one.chain else one.name)
+        moved = Moved(runs, names[at]).findings() if at is not None and not one.tried else []
+        if same := [each for each in moved if each.source is not None and is_said(each.source, [one])]:
+            made.append(with_tried(one, *same[0].tried))
+            continue
+        placed = [replace(each, consequence=one.consequence) for each in moved if each.source is not None]
+        made += placed or [with_tried(one, *(sentence for each in moved for sentence in each.tried))]
+    return made
+
+
+def _without_line(flow: Dataflow, lost: Collection[int]) -> dict[str, int]:
+    # By their names, the lost values of which no line is known that cuts them off, and what they are cut off from.
+    found: dict[str, int] = {}
+    for at in sorted(lost):
+        cuts = flow.cuts(at) if flow.entries[at].status is GradStatus.NOT_CONNECTED else None
+        if cuts is not None and not any(line_of_cut(flow, cut) for cut in cuts):
+            for each in (at, *(cut.target for cut in cuts)):
+                found.setdefault(flow.entries[each].name, at)
+    return found

@@ -1,0 +1,137 @@
+"""Cuts that are bridged: where the gradient then arrives, that line was what kept it away.
+
+Nothing is known here of what the line does: see ``backprobe/tracing/bridging.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from backprobe.cuts.missing_edges import Cut, Dataflow
+from backprobe.experiments.runs import MOVES, Runs, full_names, of_name
+from backprobe.explain.all_zero import is_zero
+from backprobe.explain.cut_findings import line_of_cut
+from backprobe.explain.text import say
+from backprobe.findings.phrasing import listed, plural, quoted, short
+from backprobe.record.entries import GradStatus, Record
+from backprobe.tracing.bridging import Bridges
+
+MOST_TRIES = 4
+"""Runs for one line, each with later values in the place of those that could not be bridged."""
+
+NAMED = 3
+"""Of more gradients the number is said."""
+
+
+class Bridged:
+    """What becomes of gradients that are missing in a record when cuts are bridged."""
+
+    def __init__(self, flow: Dataflow, runs: Runs, *, wide: bool = False) -> None:
+        self.flow, self.runs, self.wide = flow, runs, wide
+        self.names = full_names(flow.record)
+
+    def tried(self, own: Sequence[Cut], cuts: Sequence[Cut], lost: set[int]) -> Sequence[str]:
+        """What became of the gradients that the cuts of one line keep away, in a sentence, if that is known.
+
+        Where bridging that line alone brings none, those behind it are bridged as well.
+        """
+        lost = self.flow.before([cut.mention.source for cut in own]) & lost
+        if arrived := self.arrived(own, lost):
+            if still := self._still(own):
+                return [still]
+            return [self.said(arrived)]
+        after = {each for cut in own for each in self.flow.after(cut.target)}
+        behind = [cut for cut in cuts if cut.mention.source in after and cut not in own]
+        lines = [line for cut in behind if (line := line_of_cut(self.flow, cut)) is not None]
+        if lines and (arrived := self.arrived([*own, *behind], lost)):
+            at = listed([*dict.fromkeys(map(short, lines))])
+            return [say("bridged.several", gradients=self._gradients(arrived), lines=at)]
+        return ()
+
+    def said(self, arrived: Collection[int]) -> str:
+        """These gradients arrive where one line is bridged."""
+        return say("bridged", gradients=self._gradients(arrived))
+
+    def arrives(self, history: Mapping[int, Collection[int]], lost: Collection[int]) -> bool:
+        """Does one of the lost gradients arrive where each of these values gets the history of some others?"""
+        bridges = Bridges({self.names[at]: [self.names[each] for each in others] for at, others in history.items()})
+        record = self.runs(bridges, wide=self.wide)
+        return record is not None and any(self._is_there(record, at) for at in lost)
+
+    def _still(self, cuts: Sequence[Cut]) -> str:
+        # A sentence where what is mentioned in a line changes, and what the line gives does not.
+        cut = cuts[0]
+        source, target = self.names[cut.mention.source], self.names[cut.target]
+        before = of_name(self.runs(Bridges(), wide=self.wide), target)
+        if self.runs.numbers(before) is None:
+            return ""
+        for move in MOVES.values():
+            after = of_name(self.runs(Bridges(moves={source: move}), wide=self.wide), target)
+            if after is None or not self.runs.is_same(before, after):
+                return ""
+        value = repr(self.flow.entries[cut.mention.source].name)
+        return say("stays", value=value, target=repr(self.flow.entries[cut.target].name), times=len(MOVES))
+
+    def arrived(self, cuts: Collection[Cut], lost: Collection[int]) -> set[int]:
+        """Those of the lost gradients that are there, and not 0, where these cuts are bridged.
+
+        Where a value could not be, as one that is written into or a number, those computed from it are instead.
+        """
+        unfit = set[str]()
+        for _ in range(MOST_TRIES if lost else 0):
+            bridges = Bridges(self._bridged(cuts, unfit))
+            record = self.runs(bridges, wide=self.wide)
+            if record is not None and (arrived := {at for at in lost if self._is_there(record, at)}):
+                return arrived
+            new = bridges.from_to.keys() - (bridges.bridged if record is not None else ())
+            if not new:
+                break
+            unfit |= new
+        return set()
+
+    def _is_there(self, record: Record, at: int) -> bool:
+        entry = of_name(record, self.names[at])
+        return entry is not None and entry.status is GradStatus.OK and not is_zero(self.runs.arrays, entry.held_grad)
+
+    def _bridged(self, cuts: Iterable[Cut], unfit: Collection[str]) -> dict[str, list[str]]:
+        # By the full name of each value that gets a history, the names of those that it leads to.
+        found: dict[str, list[str]] = {}
+        for cut in cuts:
+            for target in self._fit(cut.target, unfit):
+                found.setdefault(self.names[target], []).append(self.names[cut.mention.source])
+            for source, target in self._without_gradients(cut.target):
+                found.setdefault(self.names[target], []).append(self.names[source])
+        return found
+
+    def _fit(self, at: int, unfit: Collection[str]) -> Collection[int]:
+        # A value, or where that cannot be bridged the nearest ones that are computed from it, past no other cut.
+        found, pending, seen = list[int](), [at], {at}
+        while pending:
+            source = pending.pop()
+            if self.names[source] not in unfit:
+                found.append(source)
+                continue
+            cut_off = {cut.target for cut in self.flow.among({source, *self.flow.consumers[source]})}
+            for target in self.flow.consumers[source]:
+                if target not in seen and target not in cut_off:
+                    seen.add(target)
+                    pending.append(target)
+        return found
+
+    def _without_gradients(self, at: int) -> Iterator[tuple[int, int]]:
+        # What was computed from a value where gradients were switched off, and from what each.
+        pending, seen = [at], {at}
+        while pending:
+            source = pending.pop()
+            for target in self.flow.consumers[source]:
+                if self.flow.entries[source].status is self.flow.entries[target].status is GradStatus.NO_GRAD:
+                    yield source, target
+                    if target not in seen:
+                        seen.add(target)
+                        pending.append(target)
+
+    def _gradients(self, positions: Collection[int]) -> str:
+        names = [self.flow.entries[at].name for at in sorted(positions)]
+        if len(names) > NAMED:
+            return f"{plural(len(names), 'gradient')} arrive"
+        return f"the gradient{'s' * (len(names) > 1)} of {quoted(names)} arrive{'s' * (len(names) == 1)}"

@@ -1,0 +1,75 @@
+"""Gradients that are 0 wherever a program is looked at, though its output changes: at a step, or a lost derivative.
+
+A single 0 says little: a unit may be off for one input. Here the value is moved to several other points; where its
+gradient is 0 at each of them, and the output is not the same, no slope is to be had there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.experiments.bridged import Bridged
+from backprobe.experiments.moved import with_tried
+from backprobe.experiments.runs import MOVES, Runs, full_names, of_name
+from backprobe.explain.all_zero import is_zero
+from backprobe.explain.present_gradient import explain_present
+from backprobe.explain.text import say
+from backprobe.findings.report import Finding
+from backprobe.record.entries import GradStatus, Record
+from backprobe.tracing.bridging import Bridges
+
+FEWEST = 3
+"""Other points at which the program has to run."""
+
+
+class Flat:
+    """Which of some gradients that are 0 are so everywhere, and the lines where they become it."""
+
+    def __init__(self, runs: Runs, names: Collection[str]) -> None:
+        self.runs, self.names = runs, names
+        self.found: list[str] = []
+        """As the program calls them: those of which a finding says where they become 0."""
+
+    def findings(self) -> list[Finding]:
+        """What makes the gradients 0, where that is so at each point that was tried."""
+        wide = self.runs.wide if self.names else None
+        if wide is None:
+            return []
+        flow, found = Dataflow(wide), dict[object, Finding]()
+        for name in self._flat(wide):
+            entry = of_name(wide, name)
+            assert entry is not None
+            tried = say("flat_everywhere", name=repr(entry.name), times=self.ran)
+            causes = [one for one in explain_present(flow, entry, self.runs.arrays).findings if one.source is not None]
+            self.found += [entry.name] if causes else []
+            for one in causes:
+                if one.source not in found:
+                    found[one.source] = with_tried(one, tried, *self._bridged(flow, one, wide.names[name]))
+        return [*found.values()]
+
+    def _bridged(self, flow: Dataflow, one: Finding, at: int) -> list[str]:
+        # Does the gradient arrive where what the line gives gets the history of what it takes once more?
+        if len(one.chain) < 2:
+            return []
+        source, target = (flow.position[name] for name in one.chain[-2:])
+        bridged = Bridged(flow, self.runs, wide=True)
+        return [bridged.said({at})] if bridged.arrives({target: [source]}, {at}) else []
+
+    def _flat(self, wide: Record) -> list[str]:
+        # Those whose gradients stay 0 while an output changes.
+        outputs = [full_names(wide)[at] for at in wide.outputs]
+        flat = [name for name in self.names if self._is_zero(wide, name)]
+        self.ran, is_moved = 0, False
+        for move in MOVES.values() if flat else ():
+            other = self.runs(Bridges(moves=dict.fromkeys(flat, move)), wide=True)
+            if other is None:
+                continue
+            self.ran += 1
+            flat = [name for name in flat if self._is_zero(other, name)]
+            is_moved |= any(not self.runs.is_same(of_name(wide, name), of_name(other, name)) for name in outputs)
+        return flat if is_moved and self.ran >= FEWEST else []
+
+    def _is_zero(self, record: Record, name: str) -> bool:
+        entry = of_name(record, name)
+        return entry is not None and entry.status is GradStatus.OK and is_zero(self.runs.arrays, entry.held_grad)

@@ -1,0 +1,120 @@
+"""Values that are moved: the first that change with one, and have no edge from it, are where its gradient is lost.
+
+That is found without knowing what any operation does, and is said where a bridge to it then brings the gradient.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.experiments.bridged import Bridged
+from backprobe.experiments.runs import MOVES, Runs, full_names, of_name
+from backprobe.explain.about_entries import about
+from backprobe.explain.cut_findings import cut_findings, line_of_cut
+from backprobe.explain.text import say
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
+from backprobe.record.source import Source
+from backprobe.tracing.bridging import Bridges
+
+
+class Moved:
+    """Where the way of a value to the output is lost, as far as the program shows it when it runs again."""
+
+    def __init__(self, runs: Runs, full: str) -> None:
+        self.runs, self.full = runs, full
+
+    def findings(self) -> list[Finding]:
+        """What is proven to keep the gradient of a value away, with the line where that is known."""
+        if self.runs.wide is None or of_name(self.runs.wide, self.full) is None:
+            return []
+        self.flow = Dataflow(self.runs.wide)
+        self.names, self.at = full_names(self.runs.wide), self.runs.wide.names[self.full]
+        return self._seen() or [*self._hidden()]
+
+    def _seen(self) -> list[Finding]:
+        # With all names recorded, the way may be seen to its end.
+        cuts, bridged = self.flow.cuts(self.at), Bridged(self.flow, self.runs, wide=True)
+        found: dict[object, Finding] = {}
+        for cut, one in zip(cuts, cut_findings(self.flow, self.at, cuts), strict=True):
+            line = line_of_cut(self.flow, cut)
+            place = line if line is None else (line.file, line.line)
+            own = [each for each in cuts if line_of_cut(self.flow, each) == line]
+            if place not in found and (tried := bridged.tried(own, cuts, {self.at})):
+                found[place] = with_tried(one, *tried)
+        return [*found.values()]
+
+    def _hidden(self) -> Iterator[Finding]:
+        # The first that changes where the value is moved, and has no edge to it, if a bridge to that is enough.
+        bridged = Bridged(self.flow, self.runs, wide=True)
+        for source, target in self._frontier(self._changed()):
+            if bridged.arrives({target: [source]}, {self.at}):
+                yield self._finding(source, target)
+                return
+
+    def _changed(self) -> set[int]:
+        # The values that change with the one that is moved.
+        #
+        # Not those that change anyhow, as an address or the time.
+        changed = {at for move in MOVES.values() for at in self._other(Bridges(moves={self.full: move}))}
+        return changed - self._other(Bridges()) if changed else changed
+
+    def _other(self, bridges: Bridges) -> set[int]:
+        # The values that are others in another run; none where it bound a name more or less often.
+        record = self.runs(bridges, wide=True)
+        own = Counter(map(strip, self.flow.record.names))
+        if record is None or own != Counter(name for name in map(strip, record.names) if name in own):
+            return set()
+        return {at for at, name in self.names.items()
+                if not self.runs.is_same(self.flow.entries[at], of_name(record, name))}  # fmt: skip
+
+    def _frontier(self, changed: set[int]) -> list[tuple[int, int]]:
+        # The first of them to which no edge leads, each with the last one before it that edges do lead to.
+        live, dead, found = [self.at], set[int](), []
+        for at in sorted(changed - {self.at}):
+            if not {*self.flow.edges[at]}.isdisjoint(live):
+                live.append(at)
+                continue
+            mentioned = [mention.source for mention in self.flow.mentions[at]]
+            if dead.isdisjoint(mentioned):
+                nearest = [each for each in mentioned if each in live] or live
+                found.append((nearest[-1], at))
+            dead.add(at)
+        return found
+
+    def _finding(self, source: int, target: int) -> Finding:
+        value, entry = self.flow.entries[source], self.flow.entries[target]
+        chain = (self.flow.entries[self.at].name, *([value.name] if source != self.at else ()), entry.name)
+        line = self._given_in(source, target)
+        is_mentioned = any(mention.source == source for mention in self.flow.mentions[target])
+        facts = [say("used_last", value=repr(value.name), text=f"`{line.text.strip()}`")] if line else ()
+        one = about(
+            self.flow, self._outcome(value, entry), entry, entry.source if is_mentioned else line, chain=chain,
+            value=repr(value.name), facts=facts,
+        )  # fmt: skip
+        return with_tried(one, say("moved", value=repr(value.name), target=repr(entry.name)))
+
+    def _given_in(self, source: int, target: int) -> Source | None:
+        # Where the line of what changes mentions nothing of the value: that in which it was given to something last.
+        if any(mention.source == source for mention in self.flow.mentions[target]):
+            return None
+        name, entries = self.flow.entries[source].name, self.flow.entries[source + 1 : target]
+        given = [one for one in entries if any(read.name == name for read in one.reads)]
+        return given[-1].source if given else None
+
+    def _outcome(self, source: Entry, target: Entry) -> str:
+        # What kind of value came out: the kind of cut.
+        if target.status is GradStatus.NOT_TENSOR:
+            return "left_framework"
+        if target.status is GradStatus.NOT_FLOAT:
+            return "discrete"
+        return "same_numbers" if self.runs.is_same(source, target) else "new_numbers"
+
+
+def with_tried(finding: Finding, *sentences: str) -> Finding:
+    """A finding that says what was tried."""
+    return replace(finding, tried=(*finding.tried, *sentences))

@@ -1,0 +1,88 @@
+"""Runs of one program under experiments: how many there may be, and whether two of them gave the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from time import monotonic
+from typing import Any
+
+from backprobe.backends.tensors import Arrays
+from backprobe.errors import BackprobeError
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.limits import Limit
+from backprobe.tracing.bridging import Bridges
+
+MOST_RUNS = 24  # so that some are left for remedies
+SAME = 1e-5
+"""Of the largest number: what is computed in another order differs by less, and a small move changes more than that."""
+
+MOVES: Mapping[str, Callable[[Any], Any]] = {
+    "a little": lambda value: value * (1 + 2**-8) + 2**-8,
+    "turned round": lambda value: -value,
+    "up": lambda value: value + 2.9,
+    "down": lambda value: value * 0.3 - 1,
+}
+"""Other numbers for a value. The first would be lost in no floating dtype, and changes no branch where it can be."""
+
+Again = Callable[[Bridges, bool], Record | None]
+"""Runs a program again with some values bridged or moved, and records all names if so asked; None if it fails then."""
+
+
+class Runs:
+    """A program that runs again, at most so often, and no longer than so many seconds in all."""
+
+    def __init__(self, again: Again, arrays: Arrays, limit: Limit) -> None:
+        self.again, self.arrays, self.limit = again, arrays, limit
+        self.left, self.until = min(MOST_RUNS, limit.runs), monotonic() + limit.seconds
+
+    def __call__(self, bridges: Bridges, *, wide: bool = False) -> Record | None:
+        """The record of one more run; None where that fails, or none is left."""
+        if self.left <= 0 or monotonic() >= self.until:
+            return None
+        self.left -= 1
+        self.limit.runs -= 1
+        return self.again(bridges, wide)
+
+    @cached_property
+    def wide(self) -> Record | None:
+        """The record of the program as it is, with every value that has a name or is computed without one."""
+        return self(Bridges(), wide=True)
+
+    def is_same(self, one: Entry | None, other: Entry | None) -> bool:
+        """Do two entries hold the same numbers, but for rounding? So it is where neither can be read."""
+        from numpy import array_equal, isfinite  # importing backprobe imports no NumPy
+
+        first, second = self.numbers(one), self.numbers(other)
+        if first is None or second is None:
+            return first is second
+        if first.shape != second.shape:
+            return False
+        if array_equal(first, second, equal_nan=first.dtype.kind in "fc"):
+            return True
+        if first.dtype.kind not in "fc" or not (isfinite(first).all() and isfinite(second).all()):
+            return False
+        return bool(abs(first - second).max() <= SAME * max(abs(first).max(), abs(second).max()))
+
+    def numbers(self, entry: Entry | None) -> Any:
+        """What an entry holds, as an array of NumPy; None where that cannot be read, or is no number."""
+        from numpy import asarray
+
+        try:
+            value = None if entry is None or entry.status is GradStatus.NOT_EXECUTED else entry.value
+        except BackprobeError:
+            return None
+        if self.arrays.is_tensor(value):
+            return self.arrays.numbers(value)
+        return asarray(value) if isinstance(value, int | float | complex) or type(value).__module__ == "numpy" else None
+
+
+def of_name(record: Record | None, full: str) -> Entry | None:
+    """The entry with this full name, if a record has one."""
+    position = None if record is None else record.names.get(full)
+    return None if record is None or position is None else record.entries[position]
+
+
+def full_names(record: Record) -> Mapping[int, str]:
+    """By the positions of entries, the first full name of each."""
+    return {at: full for full, at in reversed([*record.names.items()])}

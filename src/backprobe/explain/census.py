@@ -1,0 +1,249 @@
+"""The parameters that optimizers and models hold, but for the leaves that the graph reached: why each got no gradient.
+
+Three facts say why: did its module run, is another tensor in its place, and was the result differentiated? So there
+are few kinds of causes: ``not_executed``, ``replaced``, ``dropped``, ``unused`` or ``unknown``, and those of lines that
+cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.mentions import DIFFERENTIATED
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
+from backprobe.explain.about_entries import about, by_status
+from backprobe.explain.cut_findings import with_hooks
+from backprobe.explain.missing import not_connected
+from backprobe.explain.module_calls import of_call, said
+from backprobe.explain.text import finding, say
+from backprobe.findings.phrasing import listed, location, plural
+from backprobe.findings.report import Finding, grouped
+from backprobe.record.brief import path
+from backprobe.record.entries import GradStatus
+from backprobe.record.training import Ran, Stray, Training, Unregistered, Untrained
+
+UNUSED = ("unused", "unknown", "other_call", "written_since")
+LEFT = (*UNUSED, "made_again")
+"""Kinds that hold for values of an earlier iteration as well: beside one that cuts, they are not the cause."""
+NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
+NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
+MOST = 12  # names of parameters
+
+
+def heading(training: Training) -> str:
+    """How many parameters got a gradient."""
+    parameters, lost = plural(training.count, "parameter"), len(training.untrained) or len(training.cleared)
+    trained = "trained_one" if training.count == 1 else "trained"
+    if not training.count:
+        return say("none_trained", frozen=plural(training.frozen, "parameter"))
+    code = "untrained" if training.untrained else "cleared_of" if training.cleared else trained
+    frozen = f"; {say('frozen_parameters', count=training.frozen)}" if training.frozen else ""
+    return say(code, parameters=parameters, lost=lost) + frozen
+
+
+def trained_leaves(flow: Dataflow) -> set[int]:
+    """The entries of leaves that nothing is said of: they got their gradient, or were not to be trained."""
+    states = {at for at, entry in enumerate(flow.entries) if entry.is_because("state_no_path")}
+    training = flow.record.training
+    if training is None:
+        return states
+    lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
+    unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
+    given = _given(flow)
+    return states | {
+        at for at, entry in enumerate(flow.entries)
+        if (entry.is_leaf and at not in lacking) or entry.name in unread or at in given
+    }  # fmt: skip
+
+
+def _given(flow: Dataflow) -> set[int]:
+    # What a block of TensorFlow reads that it has not computed, and that no tape was asked for: the probe's own tape
+    # watches data as well, and nothing says that they are leaves.
+    asked = {one.at for one in flow.record.none_given}
+    is_watched = flow.record.framework == "tensorflow"
+    return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
+
+
+def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings about values, and what keeps parameters from their gradients: of one line, one finding."""
+    training = flow.record.training
+    if training is None:
+        return [*findings]
+    untrained = [one for one in training.untrained if one.ran is not Ran.CUT_SHORT]  # of which the error is said
+    unread = {one.name for one in untrained if one.ran is Ran.NEVER_READ and not one.carriers}
+    causes = [(cause, one) for one in untrained for cause in _causes(flow, one, len(unread) > 1)]
+    if not (causes or findings):  # of tensors with an entry of their own
+        causes = [(_unknown(flow, one.name), one) for one in untrained]
+    groups = grouped(causes, lambda pair: _place(pair[0]))
+    new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
+    known = [_merged(found, new.pop(_place(found), None)) for found in findings]
+    frozen = [finding("frozen.all", "", None, "torch")] if training.stepped and not training.count else []
+    stray = training.unregistered
+    found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # what explains most comes first
+    return [*frozen, *_not_held(stray), *found, *_cleared(training), *_unregistered(stray)]
+
+
+def _place(found: Finding) -> object:
+    line = found.source
+    return found.kind, (line.file, line.line, line.text) if line is not None else found.headline
+
+
+def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
+    # A finding about a value that parameters lack their gradient for as well: the last fact is who holds them.
+    if of_parameters is None:
+        return found
+    held = [fact for fact in of_parameters.facts[-1:] if fact not in found.facts]
+    return replace(found, lost=of_parameters.lost, consequence=of_parameters.consequence, facts=(*found.facts, *held))
+
+
+def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) -> Finding:
+    names = list(dict.fromkeys(one.name for one in lost))
+    held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
+    code, holds = ("parameters_lost", "held_by") if len(names) > 1 else ("parameter_lost", "held_by.one")
+    facts = (*cause.facts, *([say(holds, optimizers=listed(held))] if held else ()))
+    consequence = say(code, count=len(names), names=listed(names, MOST))
+    return replace(cause, lost=tuple(names), consequence=consequence, facts=facts)
+
+
+def _is_entry_alone(one: Untrained) -> bool:
+    # Is nothing known of a parameter but its own entry?
+    return one.own is not None and one.ran is Ran.UNKNOWN
+
+
+def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
+    # What keeps the gradient from one parameter: where what leads back to it is cut off, or else what its module did.
+    #
+    # That of a parameter with an entry of its own is found with the other entries.
+    if one.own is not None and flow.entries[one.own].status is GradStatus.OK:  # of another output
+        return
+    yield from dropped_results(flow, one)
+    if _is_entry_alone(one):
+        return
+    own = [] if one.own is None else [cause for cause in not_connected(flow, one.own) if cause.kind not in NO_CUTS]
+    if own:  # it was given to a function of the program by itself
+        yield from own
+    elif one.ran is Ran.RETURNED_NONE:
+        yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
+    elif one.carriers and flow.record.outputs:
+        causes = [cause for at in one.carriers for cause in _of_carrier(flow, at)]
+        cutting = [cause for cause in causes if cause.kind not in LEFT]
+        yield from cutting or (causes if one.ran is not Ran.ASKED else ())
+    elif not (one.carriers or one.ran is Ran.ASKED):
+        yield from _by_facts(flow, one, are_several)
+
+
+def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
+    # Did its module run? Is another tensor in its place? Was the result differentiated?
+    if one.ran is Ran.NOT_CALLED:
+        yield said(flow, "not_executed.untrained", one.name, None, module=repr(one.module), kind=one.kind)
+    elif one.ran is Ran.REPLACED:
+        yield from _by_others(flow, one)
+    elif one.ran is Ran.NEVER_READ:
+        yield said(flow, "unused.parameters" if are_several else "unused.parameter", one.name, None)
+    elif one.ran is Ran.OWN and not one.calls:
+        yield said(flow, "unused.forward", one.name, None, module=repr(one.module))
+    elif one.ran in (Ran.CALLED, Ran.OWN) and one.calls:
+        yield from (of_call(flow, one.name, call) for call in one.calls)
+    elif one.module:
+        facts = [say("others_reached", module=repr(one.module))] if one.ran is Ran.PARTLY else []
+        yield _unknown(flow, one.name, facts)
+    else:
+        cuts = [*_of_variable(flow, one.name)]
+        is_variable = ".param_groups[" not in one.name  # or the optimizer alone has it
+        is_open = is_variable or not one.held_by
+        stepped = None if is_open or not one.calls else one.calls[0]
+        yield from cuts or [_unknown(flow, one.name) if is_open else said(flow, "replaced.held", one.name, stepped)]
+
+
+def _unknown(flow: Dataflow, name: str, facts: Sequence[str] = ()) -> Finding:
+    return with_hooks(flow, said(flow, "unknown.parameters", name, None, facts))
+
+
+def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
+    # Where the tensors were made that a module ran with in the place of its parameters, or else where it was called.
+    known = [flow.entries[at] for at in one.instead if flow.entries[at].source is not None]
+    calls = [say("called_at", text=f"`{call.text}`", at=location(call.source)) for call in one.calls]
+    for entry in known:
+        code = "replaced.leaf" if entry.is_leaf else "replaced.made"
+        yield about(flow, code, entry, entry.source, facts=calls)
+    if not known:
+        yield said(flow, "replaced.call", one.name, next(iter(one.calls), None))
+
+
+def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
+    """The calls that something of a parameter went into, and whose results nothing uses."""
+    return [said(flow, "dropped", one.name, call) for call in one.dropped]
+
+
+def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
+    # The lines that take out what has the name of a variable, as a global one that a function reads.
+    for at in sorted(flow.to_outputs):
+        entry = flow.entries[at]
+        for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
+            if text == name:
+                yield about(flow, use.kind, entry, line_of(place, use.text), facts=[say("hidden_of", value=repr(name))],
+                            value=f"`{text}`", plain=text, text=f"`{use.text}`", converted=f"`{text}`")  # fmt: skip
+
+
+def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
+    # Why nothing comes back to an entry that leads back to a parameter.
+    entry = flow.entries[at]
+    if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because("block_raised"):  # the error is said
+        yield by_status(flow, entry)
+        return
+    if entry.status is GradStatus.OK:
+        yield about(flow, "none_behind", entry, entry.source)
+        return
+    for found in not_connected(flow, at):
+        if found.kind == DIFFERENTIATED:
+            continue
+        if found.kind in UNUSED and found.name == entry.name and found.source == entry.source:
+            yield about(flow, "unused.value", entry, entry.source, facts=found.facts, chain=found.chain)
+        else:
+            yield found
+
+
+def _cleared(training: Training) -> Iterator[Finding]:
+    if training.cleared:
+        parameters = plural(len(training.cleared), "parameter")
+        facts = [say("parameters_untrained", names=listed(training.cleared, MOST))]
+        yield finding("cleared", training.cleared[0], None, "torch", facts=facts, parameters=parameters)
+
+
+def _not_held(found: Sequence[Unregistered]) -> Iterator[Finding]:
+    nowhere = [one.name for one in found if one.kind == Stray.PARAMETER]
+    if nowhere:
+        facts = [say("parameters_untrained", names=listed(nowhere, MOST))]
+        yield finding("not_held", nowhere[0], None, "torch", facts=facts, parameters=plural(len(nowhere), "parameter"))
+
+
+def _unregistered(found: Sequence[Unregistered]) -> Iterator[Finding]:
+    for group in grouped([one for one in found if one.kind not in NAMED_ALONE], lambda one: one.place):
+        place, kind = group[0].place, group[0].kind
+        attribute = place.rpartition(".")[2]
+        facts = [say("parameters_untrained", names=listed([one.name for one in group], MOST))]
+        if kind in (Stray.TENSOR, Stray.COMPUTED):
+            yield finding(f"not_held.{kind}", place, None, "torch", place=repr(place), plain=f"self.{attribute}")
+            continue
+        of_modules = any(name.name.count(".") > place.count(".") for name in group)
+        made = {"dict": "nn.ModuleDict" if of_modules else "nn.ParameterDict"}
+        instead = made.get(kind, "nn.ModuleList" if of_modules else "nn.ParameterList")
+        yield finding("not_held.inside", group[0].name, None, "torch", facts=facts, place=repr(place), kind=kind,
+                      instead=f"self.{attribute} = {instead}(...)")  # fmt: skip
+
+
+def constants(training: Training | None) -> list[str]:
+    """What models compute with that is not a parameter and is not trained: it may be meant so."""
+    found = () if training is None else training.unregistered
+    kinds = {Stray.BUFFER: "a buffer", Stray.CONSTANT: "a plain tensor"}
+    names = [f"{one.name!r} ({kinds[Stray(one.kind)]})" for one in found if one.kind in tuple(kinds)]
+    return [say("constants.several" if len(names) > 1 else "constants", names=listed(names, MOST))] if names else []
+
+
+def dropped_beside(training: Training | None) -> list[str]:
+    """Calls whose results nothing uses, and that take no gradient from a parameter: it has one by other ways."""
+    found = () if training is None else training.dropped
+    return [say("dropped_beside", text=f"`{call.text}`", at=path(call.source.file, call.source.line)) for call in found]

@@ -1,0 +1,79 @@
+"""Remedies that fit any operation: tried where no row of the table fits, and proposed only if they cure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from backprobe.explain.nonfinite.remedy_table import PREFIX
+
+EPSILON = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.22e-16}
+WIDER = {"torch": "{0}.float()", "tensorflow": "tf.cast({0}, tf.float32)", "jax": "{0}.astype('float32')"}
+
+
+def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str]]:
+    """What may be written in the place of which part of an expression.
+
+    >>> list(ways("torch.special.bessel_y0(r)", "torch", "float32"))[0]
+    ('torch.special.bessel_y0(r)', 'torch.special.bessel_y0(torch.where(r > 1.19e-07, r, 1.19e-07))')
+    """
+    try:
+        tree = ast.parse(expression, mode="eval").body
+    except SyntaxError:
+        return
+    prefix = PREFIX.get(framework)
+    if prefix is None:
+        return
+    eps = f"{EPSILON.get(dtype, 1.19e-7):.3g}"
+    for operand in _operands(tree):
+        text = ast.unparse(operand)
+        if dtype in ("float16", "bfloat16"):
+            yield ast.unparse(tree), _with(tree, operand, WIDER[framework].format(text))
+        yield ast.unparse(tree), _with(tree, operand, f"{prefix}where({text} > {eps}, {text}, {eps})")
+        below = f"1 - {eps}"
+        yield ast.unparse(tree), _with(tree, operand, f"{prefix}where({text} < {below}, {text}, {below})")
+
+
+def _operands(tree: ast.expr) -> list[ast.expr]:
+    # What may lie at a pole, and is computed: a number that is written there, as that of a mask, is meant.
+    return [one for one in _parts(tree) if not _is_written(one)]
+
+
+def _is_written(node: ast.expr) -> bool:
+    # Is it a number, or one that a library has a name for, with a sign or without?
+    match node:
+        case ast.UnaryOp(operand=inside):
+            return _is_written(inside)
+        case ast.Call(func=ast.Name(id="float"), args=[inside]):
+            return _is_written(inside)
+        case ast.Attribute(attr="inf" | "nan" | "pi" | "e"):
+            return True
+    return isinstance(node, ast.Constant)
+
+
+def _parts(tree: ast.expr) -> list[ast.expr]:
+    # Arguments, the last first, and what is divided by.
+    match tree:
+        case ast.BinOp(op=ast.Div(), right=right):
+            return [right]
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.Call(func=ast.Attribute(value=owner), args=args):
+            own = [] if isinstance(owner, ast.Name | ast.Attribute) and args else [owner]
+            return [*reversed(args), *own]
+        case ast.Call(args=args):
+            return [*reversed(args)]
+    return []
+
+
+def _with(tree: ast.expr, operand: ast.expr, instead: str) -> str:
+    # The expression with another operand.
+    other = ast.parse(instead, mode="eval").body
+
+    class Put(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            return other if node is there else super().generic_visit(node)
+
+    copy = ast.parse(ast.unparse(tree), mode="eval").body  # the same text twice is the same tree
+    there = list(ast.walk(copy))[list(ast.walk(tree)).index(operand)]
+    return ast.unparse(Put().visit(copy))

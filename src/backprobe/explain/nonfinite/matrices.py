@@ -1,0 +1,66 @@
+"""The condition of a matrix: what its decomposition, its inverse or their derivatives need and do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from backprobe.explain.nonfinite.text import say
+
+LARGEST = 512
+"""Of matrices with more rows nothing is said: the decomposition would take long."""
+
+CLOSE = 1e-6
+"""By how much of the largest two singular values or eigenvalues may differ and be equal but for rounding."""
+
+
+def condition(text: str, numbers: Any, result: Any) -> Iterator[str]:
+    """Why a matrix, of a stack the first that is bad, has no inverse, no Cholesky factor, or a determinant below 0."""
+    matrix = _first(numbers, result)
+    if matrix is None:
+        return
+    is_symmetric = bool(numpy.allclose(matrix, matrix.conj().T, CLOSE, CLOSE))
+    singular = numpy.linalg.svd(matrix, compute_uv=False)
+    determinant = 0.0 if singular[-1] <= CLOSE * singular[0] else float(numpy.real(numpy.linalg.det(matrix)))
+    if is_symmetric and (lowest := float(numpy.linalg.eigvalsh(matrix)[0])) <= CLOSE * singular[0]:
+        lowest = 0.0 if abs(lowest) <= CLOSE * singular[0] else lowest
+        yield say("eigenvalue", matrix=text, number=f"{lowest:.4g}")
+    if determinant <= 0:
+        yield say("matrix_determinant", matrix=text, number=f"{determinant:.4g}")
+    if singular[-1] <= CLOSE * singular[0]:
+        yield say("pivot", matrix=text, rank=int((singular > CLOSE * singular[0]).sum()), size=len(matrix))
+
+
+def equal(text: str, numbers: Any, grad: Any) -> Iterator[str]:
+    """Which singular values or eigenvalues of a matrix are equal: there the vectors have no derivative."""
+    matrix = _first(numbers, grad, is_square=False)
+    if matrix is None:
+        return
+    is_symmetric = matrix.shape[0] == matrix.shape[1] and numpy.allclose(matrix, matrix.conj().T, CLOSE, CLOSE)
+    kind = "eigenvalues" if is_symmetric else "singular values"
+    values = numpy.linalg.eigvalsh(matrix) if is_symmetric else numpy.linalg.svd(matrix, compute_uv=False)
+    values = numpy.sort(values)
+    close = [at for at, gap in enumerate(numpy.diff(values)) if gap <= CLOSE * numpy.abs(values).max()]
+    if close:
+        pair = (f"{one:.6g}" for one in values[close[0] : close[0] + 2])
+        yield say("equal_values", matrix=text, kind=kind, numbers=" and ".join(pair))
+
+
+def _first(numbers: Any, bad: Any, *, is_square: bool = True) -> Any:
+    # The matrix that a result was computed from: of a stack, the first whose result is bad.
+    array = numpy.asarray(numbers)
+    if array.ndim < 2 or array.dtype.kind not in "fc" or not 1 < array.shape[-1] <= LARGEST:
+        return None
+    if not 1 < array.shape[-2] <= LARGEST or (is_square and array.shape[-1] != array.shape[-2]):
+        return None
+    stack, bad = array.shape[:-2], numpy.asarray(bad)
+    if stack:
+        if bad.shape[: len(stack)] != stack or bad.dtype.kind not in "fc":
+            return None
+        is_bad = (~numpy.isfinite(bad)).reshape(*stack, -1).any(-1)
+        if not is_bad.any():
+            return None
+        array = array[tuple(numpy.argwhere(is_bad)[0])]
+    return array if numpy.isfinite(array).all() else None

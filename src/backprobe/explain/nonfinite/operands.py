@@ -1,0 +1,246 @@
+"""The numbers at the first place that is not finite: the element, and what it was computed from there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy
+
+from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING
+from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.matrices import condition, equal
+from backprobe.explain.nonfinite.terms import Term
+from backprobe.explain.nonfinite.text import MOST, Mechanism, say
+from backprobe.findings.phrasing import shorten
+
+Array = Any
+Index = tuple[int, ...]
+
+OPERATORS = {"div": "/", "mul": "*", "add": "+", "sub": "−", "pow": "**"}
+SHOWN = 6  # operands
+OF_MATRICES = ("determinant_zero", "determinant_below", "not_definite", "singular")
+"""Reasons for which a matrix is looked at."""
+
+
+def shown(number: Any) -> str:
+    """A number as it is printed.
+
+    >>> shown(0.0), shown(-numpy.inf), shown(3), shown(1e-8)
+    ('0.0', '−Inf', '3', '1e-08')
+    """
+    exact = str(number)
+    if isinstance(number, numpy.generic):
+        number = number.item()
+    if isinstance(number, complex):
+        return f"({shown(number.real)} + {shown(number.imag)}j)"
+    if not isinstance(number, float):
+        return str(number)
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Inf" if number > 0 else "−Inf"
+    text = f"{number:.6g}"
+    if float(text) != number and float(text).is_integer():
+        return exact  # 1.0000001 of an arccosine
+    return text if any(mark in text for mark in ".e") else f"{text}.0"
+
+
+def first_bad(numbers: Array, but: Sequence[Array] = ()) -> Index | None:
+    """The first place with NaN or Inf, if possible one where these others, of that shape, are finite."""
+    array = numpy.asarray(numbers)
+    if array.dtype.kind not in "fc":
+        return None
+    bad = ~numpy.isfinite(array)
+    alone = bad.copy()
+    for other in but:
+        if _goes_into(numpy.shape(other), array.shape) and numpy.asarray(other).dtype.kind in "fc":
+            alone &= numpy.isfinite(other)
+    places = numpy.argwhere(alone if alone.any() else bad)
+    return tuple(int(one) for one in places[0]) if len(places) else None
+
+
+def forward(
+    computed: Computation, part: Term | None, why: Mechanism | None, name: str, line: str,
+    sources: Sequence[tuple[str, Array]],
+) -> list[str]:  # fmt: skip
+    """The first bad element of what was computed, and its operands; of a part of it, if it begins in one.
+
+    ``sources`` are the operands where the parts of the line are not known, ``line`` is its text.
+    """
+    term = computed.term if part is None else part
+    result = computed.result if term is computed.term else computed.value(term)
+    if result is None or isinstance(result, tuple | slice | str):
+        return []
+    operands = [] if computed.is_contradicted else list(_operands(computed, term))
+    if not operands and (part is None or computed.is_contradicted or part is computed.term):
+        operands = [one for one in sources if numpy.asarray(one[1]).dtype.kind in "fciu"]
+    index = first_bad(result, [numbers for _, numbers in operands])
+    if index is None or not operands:
+        return []
+    result = numpy.asarray(result)
+    said = _by_operator(term, operands, index, result)
+    is_elementwise = bool(said) or term.op in ELEMENTWISE or _is_elementwise(operands, result)
+    said = said or _listed(operands, index, result, is_elementwise)
+    found = [say("first_place", text=shorten(term.text or name), at=where(index), numbers=said)] if said else []
+    if is_elementwise or ("linalg." not in (term.text or line) if why is None else why.code not in OF_MATRICES):
+        return found
+    return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
+
+
+def where(index: Index) -> str:
+    """`` at [1, 4]``, or nothing for a number alone."""
+    return f" at {list(index)}" if index else ""
+
+
+def _operands(computed: Computation, term: Term) -> Iterator[tuple[str, Array]]:
+    # What a term is computed from, with its numbers: of a part that has none, what that is computed from.
+    for one in term.inputs:
+        value = computed.value(one)
+        if one.is_constant or isinstance(value, bool | str | slice | tuple):
+            if not isinstance(one.constant, bool) and isinstance(one.constant, int | float) and one in term.args:
+                yield one.text, one.constant
+        elif value is not None and numpy.asarray(value).dtype.kind in "fciu":
+            yield one.text, value
+        elif value is None and one.op:
+            yield from _operands(computed, one)
+
+
+def _by_operator(term: Term, operands: Sequence[tuple[str, Array]], index: Index, result: Array) -> str:
+    # ``0.0 / 0.0``, where the term is an operator on two values.
+    sign = OPERATORS.get(term.op)
+    if sign is None or len(operands) != 2 or len(term.args) != 2:
+        return ""
+    if not all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in operands):
+        return ""
+    left, right = (shown(_at(numbers, index, result.shape)) for _, numbers in operands)
+    return f"({left}) ** {right}" if term.op == "pow" and left.startswith("-") else f"{left} {sign} {right}"
+
+
+def _listed(operands: Sequence[tuple[str, Array]], index: Index, result: Array, is_elementwise: bool) -> str:
+    # Of each operand that the text does not spell itself, its name and its number there.
+    different = {text: numbers for text, numbers in operands if not _is_spelled(text, numbers)}
+    is_alone = len({numpy.shape(numbers) for numbers in different.values()}) == 1  # a reduction of what has one shape
+    said = [_operand(text, numbers, index, result, is_elementwise, is_alone) for text, numbers in different.items()]
+    return ", ".join(said[:SHOWN])
+
+
+def _is_spelled(text: str, numbers: Array) -> bool:
+    return (
+        isinstance(numbers, int | float) and re.search(r"[A-Za-z_]{2}", text) is None and bool(re.search(r"\d", text))
+    )
+
+
+def _is_elementwise(operands: Sequence[tuple[str, Array]], result: Array) -> bool:
+    # May each element come from those at its place alone? Not if the same numbers gave a finite one elsewhere.
+    arrays = [numpy.asarray(numbers) for _, numbers in operands if _goes_into(numpy.shape(numbers), result.shape)]
+    bad = (~numpy.isfinite(result)).reshape(-1)
+    if not arrays or (bad.all() and bad.size > 1):
+        return False  # what is bad everywhere may come of anything
+    rows = [numpy.broadcast_to(one, result.shape) for one in arrays]
+    table = numpy.stack([row.reshape(-1).astype(complex if row.dtype.kind == "c" else float) for row in rows], 1)
+    there, elsewhere = (set(map(repr, table[places][:10_000].tolist())) for places in (bad, ~bad))
+    return there.isdisjoint(elsewhere)
+
+
+def _operand(text: str, numbers: Array, index: Index, result: Array, is_elementwise: bool, is_alone: bool) -> str:
+    array, text = numpy.asarray(numbers), f"`{shorten(text)}`"
+    if not array.shape:
+        return f"{text} is {shown(array[()])}"
+    if is_elementwise and _goes_into(array.shape, result.shape):
+        lane = _lane(array, index, result)
+        if lane is None:
+            return f"{text} is {shown(_at(array, index, result.shape))}"
+        return f"{text} there: {_many(lane)}"
+    part, place = _slice(array, index, result.shape) if is_alone else (array, ())
+    return f"{text}{where(place) if place else ''}: {_many(part)}"
+
+
+def _lane(array: Array, index: Index, result: Array) -> Array | None:
+    # The row of an element, where all of the row is bad and the operand is the same number all along it.
+    if array.shape != result.shape or array.shape[-1] < 2:
+        return None
+    row = array[index[:-1]]
+    is_whole = not numpy.isfinite(result[index[:-1]]).any() and bool((row == row[0]).all())
+    return row if is_whole and bool(numpy.isfinite(result).any() or result.ndim > 1) else None
+
+
+def _slice(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
+    # What an element of a reduction was computed from; all of the value, where the shapes leave a choice.
+    ways: list[tuple[Any, ...]] = []
+    for count in range(1, array.ndim + 1):
+        for axes in itertools.combinations(range(array.ndim), count):
+            left = tuple(size for axis, size in enumerate(array.shape) if axis not in axes)
+            kept = tuple(1 if axis in axes else size for axis, size in enumerate(array.shape))
+            if shape in (left, kept):
+                places = list(index if shape == left else [at for axis, at in enumerate(index) if axis not in axes])
+                ways.append(tuple(slice(None) if axis in axes else places.pop(0) for axis in range(array.ndim)))
+    if len(ways) != 1:
+        return array, ()
+    return array[ways[0]], tuple(at for at in ways[0] if isinstance(at, int))
+
+
+def _many(part: Array) -> str:
+    # How many numbers, and their extremes.
+    numbers = part.reshape(-1)
+    if numbers.size == 0:
+        return say("no_numbers")
+    if numbers.size == 1:
+        return say("one_number", number=shown(numbers[0]))
+    if (numbers == numbers[0]).all():
+        return say("same_numbers", count=numbers.size, number=shown(numbers[0]))
+    if numbers.dtype.kind == "c" or numpy.isnan(numbers).any():
+        return say("some_numbers", count=numbers.size)
+    return say("numbers_from", count=numbers.size, low=shown(numbers.min()), high=shown(numbers.max()))
+
+
+def _goes_into(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:
+    try:
+        return numpy.broadcast_shapes(shape, whole) == tuple(whole)
+    except ValueError:
+        return False
+
+
+def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
+    return numpy.broadcast_to(numbers, shape)[index]
+
+
+def of_gradient(known: Evidence, wrt: int, owner: int, example: Index | None) -> list[str]:
+    """The numbers at the first place of the gradient of an entry, which the line of another one made."""
+    grad, came = (known.taken(known.grad_numbers(at), at, owner, example) for at in (wrt, owner))
+    value, made = (known.taken(known.numbers(at), at, owner, example) for at in (wrt, owner))
+    name, made_name = (known.entries[at].name for at in (wrt, owner))
+    with numpy.errstate(all="ignore"), suppress(*FAILING):  # numbers that do not fit show nothing
+        said = backward(name, made_name, grad, value, came, made)
+        return [*said, *equal(name, value, grad)] if said and value is not None else said
+    return []
+
+
+def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made: Array) -> list[str]:
+    """The first bad element of a gradient, the value it is of, and the gradient that came in there."""
+    index = None if grad is None else first_bad(grad, [] if came is None else [came])
+    if index is None:
+        return []
+    grad = numpy.asarray(grad)
+    said = []
+    for code, text, numbers in (("value_there", wrt, value), ("result_there", owner, made), ("came_there", "", came)):
+        if numbers is None or numpy.asarray(numbers).dtype.kind not in "fciu":
+            continue
+        if _goes_into(numpy.shape(numbers), grad.shape):
+            said.append(say(code, name=text, number=shown(_at(numbers, index, grad.shape))))
+        elif code != "came_there":
+            part, place = _part_of(numpy.asarray(numbers), index, grad.shape)
+            said.append(f"{text}{where(place)}: {_many(part)}")
+    return [say("first_gradient", wrt=wrt, at=where(index), number=shown(grad[index]), numbers=", ".join(said))]
+
+
+def _part_of(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
+    # The part of a result that was computed from an element, where the shapes tell.
+    ways = []
+    for axes in itertools.combinations(range(len(shape)), len(shape) - array.ndim):
+        if tuple(size for axis, size in enumerate(shape) if axis not in axes) == array.shape:
+            ways.append(tuple(at for axis, at in enumerate(index) if axis not in axes))
+    return (numpy.asarray(array[ways[0]]), ways[0]) if len(ways) == 1 else (array, ())

@@ -1,0 +1,37 @@
+"""The print in front of a line that shows what it computes with."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.text import say
+from backprobe.record.source import Source
+from backprobe.source.syntax_nodes import parents
+
+
+def look_at(flow: Dataflow, line: Source | None) -> str:
+    """The print that shows what a line computes with: of the values that it reads, as it spells them."""
+    names = [] if line is None else [*dict.fromkeys([*_recorded(flow, line)] or [*_spelled(line)])]
+    return say("look", names=", ".join(names)) if names else say("look_whole")
+
+
+def _recorded(flow: Dataflow, line: Source) -> Iterator[str]:
+    # What the record has of it.
+    for entry in flow.entries:
+        place = entry.source
+        if place is not None and (place.file, place.line) == (line.file, line.line):
+            yield from (read.spelled for read in entry.reads if not read.spelled.endswith("()"))
+
+
+def _spelled(line: Source) -> Iterator[str]:
+    # The variables in its text in their order, but those that are called, or on which something is.
+    tree = parsed(line.statement)
+    above = {} if tree is None else parents(tree)
+    names = [node for node in above if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    for node in sorted(names, key=lambda node: (node.lineno, node.col_offset)):
+        around = above[node]
+        if not (isinstance(around, ast.Attribute) or (isinstance(around, ast.Call) and around.func is node)):
+            yield node.id

@@ -1,0 +1,318 @@
+"""One run of a script in which the results of some statements are bridged, or what these read is moved."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from threading import get_ident
+from types import FrameType, ModuleType
+from typing import Any
+
+from backprobe.backends.bridging import Bridges, Pass
+from backprobe.backends.patching import patched
+from backprobe.backends.user_lines import callers
+from backprobe.record.containers import SIMPLE, children
+from backprobe.source.bridged_code import BEGIN, MADE, SEEN, Statement
+from backprobe.source.user_code import package
+
+MANY = 100  # items of a container that are looked at
+
+
+class Enough(SystemExit):
+    """Raised in the script when it has shown what it was run for, or takes too long."""
+
+
+@dataclass(eq=False)
+class Running:
+    """A statement that runs: what it has read, and the sources that what it called leaves to it."""
+
+    number: int
+    seen: list[Any] = field(default_factory=list)
+    before: list[Any] = field(default_factory=list)
+    left: list[tuple[list[Any], bool]] = field(default_factory=list)
+    undo: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass
+class Arrival:
+    """What came to one tensor that the program differentiates."""
+
+    tensor: Any
+    arrived: bool = False
+    lacked: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is changed in a run.
+
+    The results of the statements in ``targets`` get the history of what they read. Where one is no tensor that could
+    have it, as a number, that waits for the next statement which makes a tensor of it; where it ``is_wide``, also of
+    what the statement has written into. If it ``is_around``, models are left out: a statement that calls all of a model
+    has read each of its parameters. With ``by`` the statements read moved numbers instead; if it ``is_shift``, what has
+    one of the ``names`` is moved when the first of them has run.
+    """
+
+    targets: frozenset[int]
+    names: tuple[str, ...] = ()
+    by: float | None = None
+    is_wide: bool = False
+    is_around: bool = False
+    is_shift: bool = False
+    is_followed: bool = False
+
+
+Stop = Callable[[list[float | None]], bool]
+"""Is a run over, whose passes were of these losses?"""
+
+
+class BridgedRun:
+    """The hooks of one run, and what they have found."""
+
+    def __init__(
+        self, bridges: Bridges, statements: Sequence[Statement], plan: Plan, is_over: Stop, until: float,
+        total: Callable[[Any], float | None], is_tensor: Callable[[Any], bool],
+    ) -> None:  # fmt: skip
+        self.bridges, self.statements, self.plan = bridges, statements, plan
+        self.is_over, self.until, self.total, self.is_tensor = is_over, until, total, is_tensor
+        self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
+        self.thread: int | None = get_ident()  # None when it is over
+        self.running: list[Running] = []
+        self.waiting: dict[int, tuple[Any, list[Any], bool]] = {}  # by identity: the value, its sources, while off?
+        self.named: dict[tuple[Any, str], tuple[Any, list[Any]]] = {}  # the same of small numbers, by variable
+        self.losses: list[float | None] = []
+        self.arrivals: dict[int, Arrival] = {}
+        self.callers: set[int] = set()  # statements that come to a target by way of a library
+        self.carrying: dict[int, Any] = {}  # by identity, tensors that have come by a bridge
+        self.ends: dict[int, None] = {}  # statements that read such a tensor, and made something without a history
+        self.count = 0  # of targets that have run
+        self.resolved: dict[str, Any] = {}
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within this context the hooks do something."""
+        try:
+            with self.bridges.passes(self.passed, self._watched):
+                yield
+        finally:
+            self.thread = None
+
+    def begin(self, number: int) -> Running:
+        """A statement begins."""
+        one = Running(number)
+        if get_ident() != self.thread:
+            return one
+        if time.monotonic() > self.until:
+            raise Enough
+        self.running.append(one)
+        return one
+
+    def seen(self, value: Any, name: str = "", is_within: bool = False) -> Any:
+        """The statement that runs has read this; or, if it ``is_within``, comes by it to what it reads."""
+        if not self.running or get_ident() != self.thread or (is_within and not self.is_tensor(value)):
+            return value
+        one = self.running[-1]
+        one.seen.append(value)
+        if self.plan.is_wide and one.number in self.plan.targets:
+            one.before.append(self.total(value))
+        if name and type(value) in SIMPLE:
+            kept = self.named.get((sys._getframe(1).f_code, name))
+            if kept is not None and kept[0] is value:
+                one.left.append((kept[1], False))
+        if self.plan.by is not None and not self.plan.is_shift and one.number in self.plan.targets:
+            return self._moved(value, one)
+        return value
+
+    def made(self, one: Running, value: Any, *owners: Any) -> Any:
+        """A statement has made this."""
+        if one not in self.running:
+            return value  # of another thread, or of a generator that goes on later
+        while self.running.pop() is not one:  # errors have left others, and the program has caught them
+            pass
+        is_target = one.number in self.plan.targets
+        if is_target:
+            self.count += 1
+            self._note_caller(sys._getframe(1))
+        if self.plan.by is not None and self.plan.is_shift:
+            if is_target and self.count == 1:
+                named = [held_at(name, sys._getframe(1)) for name in self.plan.names]
+                self.bridges.shift([each for each in named if each is not None], self.plan.by)
+            return value
+        if self.plan.by is not None:
+            return self._unmoved(value, one) if one.undo else value
+        sources = self._sources(one, is_target)
+        carried = self._carried(one, value, sources, owners, sys._getframe(1)) if sources else value
+        if self.plan.is_followed:
+            self._follow(one, carried, is_target)
+        return carried
+
+    def _follow(self, one: Running, value: Any, is_target: bool) -> None:
+        # Does what came by a bridge go on from here, or end?
+        seen = (each for held in one.seen for each in self._of(held))
+        if not is_target and all(id(each) not in self.carrying for each in seen):
+            return
+        made = self.bridges.sources(value)
+        self.carrying.update({id(each): each for each in made})
+        if not made and not is_target and not self.statements[one.number].is_call:
+            self.ends[one.number] = None
+
+    def _sources(self, one: Running, is_target: bool) -> list[Any]:
+        own = [each for value in one.seen for each in self._of(value)] if is_target else []
+        is_off: bool | None = None
+        for sources, while_off in [*one.left, *(each for value in one.seen for each in self._waiting(value))]:
+            if while_off and is_off is None:
+                is_off = self.bridges.is_off()
+            own += sources if is_off or not while_off else ()
+        return own
+
+    def _of(self, value: Any) -> list[Any]:
+        # The sources in what a statement reads; of a method those in its object, of a module none.
+        owner = getattr(value, "__self__", None) if callable(value) else None
+        if isinstance(value, ModuleType | type) or isinstance(owner, ModuleType | type):
+            return []
+        found = self.bridges.sources(value, of_models=not self.plan.is_around)
+        return found or ([] if owner is None else self.bridges.sources(owner, of_models=not self.plan.is_around))
+
+    def _waiting(self, value: Any) -> Iterator[tuple[list[Any], bool]]:
+        if not self.waiting:
+            return
+        inside = children(value) if type(value) not in SIMPLE else None
+        owner = getattr(value, "__self__", None) if callable(value) else None
+        for each in (value, owner, *(item for _, item in (inside or ())[:MANY])):
+            kept = self.waiting.get(id(each))
+            if kept is not None and kept[0] is each:
+                yield kept[1], kept[2]
+
+    def _carried(
+        self, one: Running, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType
+    ) -> Any:  # fmt: skip
+        # The value with these sources in its history; or they are kept for what will be made of it.
+        is_off, statement = self.bridges.is_off(), self.statements[one.number]
+        new = self.bridges.bridged(value, sources)
+        if new is not None and not is_off:
+            return new
+        value = value if new is None else new
+        kept = (sources if new is None else [new], new is not None)
+        self._keep(value, *kept, [(frame.f_code, name) for name in statement.names])
+        if statement.is_return and self.running:
+            self.running[-1].left.append(kept)
+        if new is None or self.plan.is_wide:
+            called = (
+                [getattr(each, "__self__", None) for each in one.seen if callable(each)] if statement.is_call else []
+            )
+            others = [*owners, *called[:1]]
+            others += [each for each, was in zip(one.seen, one.before, strict=False) if was != self.total(each)]
+            for each in others:
+                if not isinstance(each, ModuleType | type):
+                    self._keep(each, sources, False, ())
+        return value
+
+    def _keep(self, value: Any, sources: list[Any], while_off: bool, names: Collection[tuple[Any, str]]) -> None:
+        for each in (value, *(item for _, item in (children(value) or ())[:MANY])):
+            if type(each) not in SIMPLE or type(each) in (float, complex):
+                self.waiting[id(each)] = (each, sources, while_off)
+        if type(value) in SIMPLE and value is not None:
+            self.named.update(dict.fromkeys(names, (value, sources)))
+
+    def _moved(self, value: Any, one: Running) -> Any:
+        assert self.plan.by is not None
+        owner = getattr(value, "__self__", None) if callable(value) else None
+        if not self._of(value):
+            return value
+        if owner is None or self.bridges.sources(value):
+            return self.bridges.moved(value, self.plan.by, one.undo)
+        new = self.bridges.moved(owner, self.plan.by, one.undo)
+        return value if new is owner else getattr(new, value.__name__)
+
+    def _unmoved(self, value: Any, one: Running) -> Any:
+        value = self.bridges.kept(value)
+        while one.undo:
+            one.undo.pop()()
+        return value
+
+    def _note_caller(self, frame: FrameType) -> None:
+        # By which statement does the program come to a target, where a library calls its function?
+        around = [package(each.f_code.co_filename) for each in callers(frame.f_back)]
+        if self.running and around and around[0] is not None:
+            self.callers.add(self.running[-1].number)
+
+    def _watched(self, frame: FrameType) -> Sequence[Any]:
+        # What is looked at where there are no bridges.
+        return [] if self.plan.targets else [held_at(name, frame) for name in self.plan.names]
+
+    def passed(self, one: Pass) -> None:
+        """The program has run backward. Raises Enough where that was the last time of interest."""
+        self.losses.append(one.loss)
+        for tensor, arrived, lacking in zip(one.sources, one.arrived, one.lacking, strict=True):
+            known = self.arrivals.setdefault(id(tensor), Arrival(tensor))
+            known.arrived, known.lacked = known.arrived or arrived, known.lacked and lacking
+        for name in self.plan.names:
+            if self.resolved.get(name) is None:
+                self.resolved[name] = held_at(name, one.frame)
+        if self.is_over(self.losses):
+            raise Enough
+
+    @property
+    def arrived(self) -> list[Any]:
+        """The tensors to which a gradient came over the bridges, and none without."""
+        return [one.tensor for one in self.arrivals.values() if one.arrived and one.lacked]
+
+    def names_arrived(self) -> list[str]:
+        """Those of ``names`` that are such tensors."""
+        return self._names(self.arrived)
+
+    def names_given(self) -> frozenset[str]:
+        """Those of ``names`` to which a gradient came at all."""
+        return frozenset(self._names([one.tensor for one in self.arrivals.values() if one.arrived]))
+
+    def _names(self, tensors: Sequence[Any]) -> list[str]:
+        return [name for name, held in self.resolved.items() if any(is_same(one, held) for one in tensors)]
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Is it the same tensor, or the Variable of another library around it?"""
+    return one is other or (other is not None and getattr(other, "_value", None) is one) or (
+        getattr(one, "_value", None) is other and other is not None
+    )  # fmt: skip
+
+
+def held_at(name: str, frame: FrameType | None) -> Any:
+    """What a name stands for where a frame stands: ``net.layers.0.weight``; None where that is not known."""
+    first, *steps = name.split(".")
+    for one in callers(frame):
+        for variables in (one.f_locals, one.f_globals):
+            if first in variables:
+                found = _reached(variables[first], steps)
+                if found is not None:
+                    return found
+    return None
+
+
+def _reached(value: Any, steps: Sequence[str]) -> Any:
+    for step in steps:
+        inside = dict(children(value) or ())
+        value = inside[step] if step in inside else getattr(value, step, None)
+        if value is None:
+            return None
+    return value
+
+
+@contextmanager
+def writing_refused(writers: Sequence[tuple[Any, str]]) -> Iterator[None]:
+    """Within this context functions that write files past Python's ``open`` raise the audit event that it raises."""
+
+    def refusing(name: str, following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not (args and isinstance(args[0], io.IOBase)):  # one in memory
+            sys.audit("open", f"a file by {name}", "w", 0)
+        return following(*args, **kwargs)
+
+    def wrap(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return lambda following: partial(refusing, name, following)
+
+    with patched([(owner, name, wrap(name)) for owner, name in writers]):
+        yield

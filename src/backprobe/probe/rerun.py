@@ -1,0 +1,249 @@
+"""A probe's target with its arguments, by which the program can be run once more as long as the recording lives."""
+
+from __future__ import annotations
+
+import io
+import queue
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from socket import socket
+from threading import get_ident
+from typing import Any
+
+from backprobe.backends.discover import is_model
+from backprobe.backends.protocol import Backend
+from backprobe.backends.replay import Replay
+from backprobe.backends.side_effects import RUNNING, Stopped, harmless
+from backprobe.backends.silence import silent
+from backprobe.backends.tensors import Tensors
+from backprobe.backends.useless import FLAT, TIMES_ZERO, USELESS, Call
+from backprobe.backends.zero_gradients import all_zero
+from backprobe.errors import BackprobeError, Overwritten
+from backprobe.experiments import Runs, experimented, not_tried
+from backprobe.explain import explain
+from backprobe.explain.all_zero import is_zero
+from backprobe.explain.useless import NOT_AGAIN, all_zero_in
+from backprobe.findings.report import Report
+from backprobe.probe.block import OPEN
+from backprobe.probe.output import choose
+from backprobe.probe.request import Request, name_of
+from backprobe.record.brief import kind
+from backprobe.record.containers import leaves
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.limits import Limit
+from backprobe.record.reasons import Note
+from backprobe.recording import Recording
+from backprobe.remedies import tried, untried, wanted_of
+from backprobe.tracing.bridging import Bridges
+
+WIDE = ("**:*", "**:*()")
+"""Every name, and every operation without one; of a model also what modules return, and parameters."""
+
+USED_UP = (Iterator, io.IOBase, queue.Queue, queue.SimpleQueue, socket)
+"""What a run takes from, or gives to, so that another would find less or hand on the same again."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What a recording was made of: never copies. Saved and pickled recordings have none."""
+
+    request: Request
+    backend: Backend
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    recorded: Callable[[Request], Record]
+    """Records another run of the same target."""
+
+    seconds: float
+    """The time that the recorded run took."""
+
+    versions: Sequence[int | None]
+    """How often each tensor that it was given had been written to when that run was over."""
+
+    modes: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Within its context the modes of the framework, such as autocast, are those of that run."""
+
+    is_looked_into: bool = False
+    """Were gradients that are useless looked for while it ran?"""
+
+    @property
+    def is_of_model(self) -> bool:
+        """Is it a model, whose parameters are trained?"""
+        return is_model(self.backend, self.request.target)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Did the recorded run go on with other values or gradients than the program's own?"""
+        return bool(self.request.replace or self.request.replace_grad)
+
+    def observed(self, record: Record, limit: Limit) -> Record:
+        """The record, with notes on gradients that are useless, where the program may run again to look for them.
+
+        It may not where it took longer than the limit says, what it was given was written to since, or a block
+        records in this thread, which would hear of it.
+        """
+        if self.is_looked_into or any(note.code in USELESS for note in record.notes):
+            return record
+        try:
+            notes = self._observed(record, limit) if self._may_run(limit, 2) else []
+        except Exception as error:  # noqa: BLE001  what was recorded is known, whatever comes of this
+            notes = [self._not_again(f"ended with {type(error).__name__}")]
+        return replace(record, notes=(*record.notes, *notes))
+
+    def _observed(self, record: Record, limit: Limit) -> Sequence[Note]:
+        limit.runs -= 2
+        notes = [Note("written_before_again")] if self._is_written(record) else self.useless()
+        notes = [note for note in notes if self._holds(note, record)]
+        zero = all_zero_in(record, self.backend.arrays) if self.is_of_model else []
+        return [*notes, *([all_zero(zero)] if zero else ())]
+
+    def _may_run(self, limit: Limit, runs: int = 1) -> bool:
+        # Not where a block hears of it, or in a program that runs again itself.
+        is_free = get_ident() not in OPEN.values() and not RUNNING.name
+        return is_free and self.seconds < limit.seconds and limit.runs >= runs
+
+    def _is_written(self, record: Record) -> bool:
+        # Was what the program was given, or what it has computed, written to since?
+        given = [value for one in (*self.args, *self.kwargs.values()) for _, value in leaves(one)]
+        return [*self.versions] != versions(self.backend, given) or any(map(_is_overwritten, record.entries))
+
+    def _holds(self, note: Note, record: Record) -> bool:
+        # Is a gradient that is 0 now 0 in the recording too? A program may go another way the second time.
+        if note.code not in (FLAT, TIMES_ZERO):
+            return True
+        same = [one for one in record.entries if one.name == note.fields["first"] and one.status is GradStatus.OK]
+        return all(is_zero(self.backend.arrays, one.held_grad) for one in same)
+
+    def experimented(self, record: Record, report: Report, asked: int | None, limit: Limit) -> Report:
+        """The report, with what experiments have shown of its cuts, where the program may run again for that."""
+        try:
+            is_again = not any(note.code in NOT_AGAIN for note in record.notes)
+            if not is_again or not self._may_try(limit) or self._is_written(record):
+                return report
+            replay = Replay(self.backend, self.request.target, self.args, self.kwargs)
+            if self._effect(replay):
+                return report
+            runs = Runs(partial(self._bridged, replay), self.backend.arrays, limit)
+            return experimented(record, report, asked, runs)
+        except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
+            return not_tried(report, error)
+
+    def _may_try(self, limit: Limit) -> bool:
+        # Of one output, which was computed from the program's own values.
+        return self._may_run(limit) and len(self.request.asked) == 1 and not self.is_replaced
+
+    def _bridged(self, replay: Replay, bridges: Bridges, wide: bool) -> Record | None:
+        # The record of a run in which these values are bridged; None where that raises an error.
+        select = ((*WIDE, "**") if self.is_of_model else WIDE) if wide else self.request.select
+        try:
+            with self._running(replay):
+                return self.recorded(replace(self.request, replace=bridges, select=select))
+        except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: what it raises now is no answer
+            return None
+
+    def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
+        """The report, with remedies that were tried: the program runs again with edits of its text."""
+        if name is None and any(entry.finiteness is not None for entry in record.entries):
+            return self._cured(report, record, limit)
+
+        def explains(other: Any) -> Report:
+            return explain(other, name if name is not None and name in other else None, experiments=False)
+
+        try:
+            wanted = wanted_of(record, name)
+            lacking = [one for one in report.findings if one.source is not None]
+            if not wanted or not lacking or not self.backend.edits or record.is_of_several or not self._may_try(limit):
+                return report
+            if self._is_written(record):
+                return untried(report, "what it was given has been written to since")
+            return tried(report, wanted, self.backend, self.again, explains, limit.runs)
+        except Stopped as stop:
+            return untried(report, f"{stop.note.fields['name']} {stop.note.fields['effect']}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
+            return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
+
+    def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
+        # The report on NaN and Inf, with what its remedies cure where they are written into the program.
+        from backprobe.remedies.numerics import curable, tried_on_births  # which import NumPy
+
+        try:
+            if not curable(report) or not self.backend.edits or record.is_of_several:
+                return report
+            if not self._may_try(limit) or limit.runs < 2:  # one is as it is
+                return report
+            if self._is_written(record):
+                return untried(report, "what it was given has been written to since")
+            explains = partial(explain, experiments=False)
+            return tried_on_births(report, record, self.backend, self.again, explains, limit.runs)
+        except Stopped as stop:
+            return untried(report, f"{stop.note.fields['name']} {stop.note.fields['effect']}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
+            return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
+
+    def again(self, within: AbstractContextManager[Any]) -> Any:
+        """Another recording of the program, made within a context. Raises what the program raises, and Stopped."""
+        replay = Replay(self.backend, self.request.target, self.args, self.kwargs)
+        effect = self._effect(replay)
+        if effect:
+            raise Stopped(self._not_again(effect))
+        with self._running(replay), (self.backend.uncompiled or nullcontext)(), within:
+            return Recording(self.recorded(self.request))
+
+    def useless(self) -> Sequence[Note]:
+        """What is found of gradients that are there and useless, where the program is run again for that.
+
+        Nothing where it raises an error, or does something that is seen outside.
+        """
+        if self.backend.useless_in_call is None or len(self.request.asked) > 1 or self.is_replaced:
+            return ()
+        call = Call(self.request.target, self.args, self.kwargs, self.request.wrt, self._output)
+        try:
+            replay = Replay(self.backend, call.target, self.args, self.kwargs)
+            effect = self._effect(replay)
+            if effect:
+                return [self._not_again(effect)]
+            with self._running(replay), (self.backend.uncompiled or nullcontext)():
+                return self.backend.useless_in_call(call)
+        except Stopped as stop:
+            return [stop.note]
+        except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
+            return [self._not_again(f"raised {type(error).__name__} when it ran the second time")]
+
+    @contextmanager
+    def _running(self, replay: Replay) -> Iterator[None]:
+        # Within this context the program runs again, unheard. Raises Stopped at its first side effect.
+        with silent() as is_silent:
+            if not is_silent:
+                raise Stopped(self._not_again("would run beside another program that runs again"))
+            with replay.run(), self.modes(), harmless(name_of(self.request.target)):
+                yield
+
+    def _effect(self, replay: Replay) -> str:
+        # What running the program once more would do that is not put back; empty where nothing is known of that.
+        used = next((one for one in replay.state.held if isinstance(one, USED_UP)), None)
+        return replay.state.effect() if used is None else f"takes from {kind(used)}, or gives to it"
+
+    def _not_again(self, effect: str) -> Note:
+        return Note("side_effect", {"name": name_of(self.request.target), "effect": effect})
+
+    def _output(self, result: Any, tensors: Tensors) -> tuple[Any, Any]:
+        asked = self.request.asked[0]
+        found = choose(result, asked.of, asked.cotangent, tensors)
+        return found.tensor, found.cotangent
+
+
+def versions(backend: Backend, given: Iterable[Any]) -> list[int | None]:
+    """How often each tensor among these was written to, as far as its framework counts."""
+    is_tensor, version = backend.arrays.is_tensor, backend.arrays.version
+    return [version(value) for value in given if is_tensor(value)]
+
+
+def _is_overwritten(entry: Entry) -> bool:
+    try:
+        return bool(entry.is_leaf) and entry.value is None
+    except Overwritten:
+        return True
+    except BackprobeError:
+        return False

@@ -1,0 +1,307 @@
+"""Experiments with a script that was explained: it runs again with a suspected line changed, and what comes of that.
+
+Of each line that a finding names, the result gets the history of what the line reads (it is *bridged*), and the
+parameters that lacked a gradient have one then, or not. If they have, the script runs once more with other numbers read
+there (they are *moved*): where the loss stays the same, nothing is said, for the line is not what the loss depends on.
+Then it runs with what may be written in that line instead: see ``script_remedies``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from backprobe.backends.bridging import Bridges
+from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.backends.patching import replaced
+from backprobe.backends.protocol import Backend
+from backprobe.backends.side_effects import RUNNING, Stopped, harmless
+from backprobe.backends.silence import silent
+from backprobe.experiments import not_tried
+from backprobe.findings.phrasing import listed
+from backprobe.findings.report import Finding, Report
+from backprobe.probe.bridged_run import BridgedRun, Enough, Plan, Stop, writing_refused
+from backprobe.probe.script_remedies import ScriptRemedies
+from backprobe.record.brief import path as short_path
+from backprobe.source.bridged_code import Statement, at_line, with_hooks
+from backprobe.source.edits import Edit, edited
+from backprobe.source.exchanged import names_of
+from backprobe.source.hooked_modules import Code, imported_anew
+from backprobe.source.main_module import as_main, main_kept
+from backprobe.source.user_code import package
+
+if TYPE_CHECKING:
+    from backprobe.backends.random_states import RandomState
+
+MOST = 6  # runs with bridges, or with other numbers
+MOST_BEHIND = 2  # lines behind one that cut off what comes by its bridge
+LONGEST = 30.0  # seconds that the script may have taken
+SHORTEST = 10.0  # seconds that all runs may take, or twice as long as the script
+MOVES = (-1.5, 1.001)  # the second where the first leads to an error
+NOT_TRIED = "what was found was not tried: run again, the script {effect}"
+
+
+class Beginning:
+    """What there was when a script began: modules, and random states."""
+
+    def __init__(self) -> None:
+        self.modules = {*sys.modules}
+        self.known = [name for name in BACKENDS if name in sys.modules]
+        self.states = [(write, read()) for read, write in random_states(self.known)]
+
+    def again(self, backend: Backend, bridges: Bridges) -> None:
+        """Random numbers come as they did then."""
+        if backend.name not in self.known:
+            bridges.begin()
+        for write, state in self.states:
+            write(state)
+
+
+def random_states(names: Collection[str]) -> Sequence[RandomState]:
+    """Those of Python, NumPy and these frameworks."""
+    from backprobe.backends.random_states import OF_PYTHON  # which imports NumPy
+
+    return [*OF_PYTHON, *(state for name in names for state in load_backend(name).state(None).random_states())]
+
+
+class ScriptExperiments:
+    """The runs of one script, which has ended or was stopped.
+
+    ``passes`` is how often it had run backward, and ``losses`` what the last of them were of, if that is known;
+    ``seconds`` is what it took, but for the import of its framework.
+    """
+
+    def __init__(
+        self, beginning: Beginning, backend: Backend, file: str, arguments: Sequence[str], spec: ModuleSpec | None,
+        passes: int, losses: Sequence[float], seconds: float,
+    ) -> None:  # fmt: skip
+        self.beginning, self.backend, self.spec = beginning, backend, spec
+        self.file, self.arguments, self.passes, self.losses = file, arguments, passes, losses
+        self.seconds = seconds
+        self.until = time.monotonic() + max(2 * self.seconds, SHORTEST)
+        self.statements: list[Statement] = []
+        self.codes: dict[str, CodeType] = {}
+        self.names: dict[str, Mapping[str, Any]] = {}  # the global ones of the main module, by its file
+        self.left = MOST
+        self.remedies = ScriptRemedies(self._run, self._names_of, backend.edits)
+
+    def with_tried(self, report: Report) -> Report:
+        """The report, whose findings say what was shown of them. It is the same otherwise, but for a note."""
+        found = [*report.findings]
+        try:
+            if not any(map(_own_place, report)) or not self._may_try():
+                return report
+            with self._as_before():
+                for at, one in enumerate(report.findings):
+                    found[at] = self._with_tried(one)
+                found[:] = self.remedies.together(found)
+        except Stopped as stop:
+            return replace(report, notes=(*report.notes, NOT_TRIED.format(effect=stop.note.fields["effect"])))
+        except (SyntaxError, OSError, KeyboardInterrupt):
+            return report
+        except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
+            return not_tried(replace(report, findings=tuple(found)), error)
+        return replace(report, findings=tuple(found))
+
+    def _may_try(self) -> bool:
+        is_short = self.seconds <= LONGEST and self.backend.bridges is not None
+        return is_short and not RUNNING.name and not self.backend.state(None).effect()
+
+    @contextmanager
+    def _as_before(self) -> Iterator[None]:
+        # After this context the process is as it was.
+        from backprobe.backends.random_states import put_back
+
+        folder, environment, path = os.getcwd(), dict(os.environ), [*sys.path]
+        with put_back(random_states([name for name in BACKENDS if name in sys.modules])), main_kept():
+            try:
+                yield
+            finally:
+                os.chdir(folder)
+                sys.path[:] = path
+                if dict(os.environ) != environment:
+                    os.environ.clear()
+                    os.environ.update(environment)
+
+    def _with_tried(self, one: Finding) -> Finding:
+        place = _own_place(one)
+        if place is None:
+            return one
+        self._code(place[0])
+        targets = at_line(self.statements, *place)
+        if not targets:
+            return one
+        plan, behind = Plan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
+        run = self._bridged(plan)
+        if run is not None and not run.arrived:
+            callers, behind = frozenset(run.callers), frozenset([*run.ends][:MOST_BEHIND])
+            if callers:
+                plan, behind = replace(plan, targets=callers, is_around=True), frozenset()
+            elif behind:
+                plan = replace(plan, targets=plan.targets | behind)
+            else:
+                plan = replace(plan, is_wide=True)
+            run = self._bridged(plan)
+            if run is not None and run.arrived and len(behind) > 1:
+                run, behind = self._fewer(run, plan, behind)
+        if run is None or not run.arrived or not self._depends(run, replace(plan, targets=plan.targets - behind)):
+            return one
+        others = [self.statements[at] for at in sorted(behind)]
+        said = _said(one, run, [self.statements[at] for at in plan.targets] if plan.is_around else (), others)
+        return self.remedies.with_remedy(replace(one, tried=(*one.tried, said)), run, others) if said else one
+
+    def _fewer(
+        self, run: BridgedRun, plan: Plan, behind: frozenset[int]
+    ) -> tuple[BridgedRun, frozenset[int]]:  # fmt: skip
+        # Of several lines behind the one that is tried, one with which the gradients arrive too, and that run.
+        for each in sorted(behind):
+            smaller = self._bridged(replace(plan, targets=plan.targets - behind | {each}))
+            if smaller is not None and len(smaller.arrived) >= len(run.arrived):
+                return smaller, frozenset([each])
+        return run, behind
+
+    def _bridged(self, plan: Plan) -> BridgedRun | None:
+        # A run with bridges; None where it raises an error, or goes another way than the script did.
+        run = self._run(plan, self._is_over)
+        if run is None or not run.losses or not run.count:
+            return None
+        is_same = not self.losses or any(_is_close(mine, each) for mine in run.losses for each in self.losses)
+        return run if is_same else None
+
+    def _is_over(self, losses: Sequence[float | None]) -> bool:
+        # Has a run come to where the script was stopped, after so many passes?
+        is_last = not self.losses or any(_is_close(losses[-1], each) for each in self.losses)
+        return len(losses) >= self.passes and (is_last or len(losses) >= 10 * self.passes + 10)
+
+    def _depends(self, bridged: BridgedRun, plan: Plan) -> bool:
+        # Does a loss change when what the statements read has other numbers?
+        passes = len(bridged.losses)
+        for by in MOVES:
+            moved = self._run(replace(plan, by=by, is_wide=False), lambda losses: len(losses) >= passes)
+            if moved is not None:
+                return _differ(moved, bridged)
+        return self._depends_later(plan, passes)
+
+    def _depends_later(self, plan: Plan, passes: int) -> bool:
+        # The same of the numbers of the parameters, which come to it in the next iteration.
+        def is_over(losses: Sequence[float | None]) -> bool:
+            return len(losses) >= 2 * passes
+
+        as_is = self._run(Plan(frozenset()), is_over)
+        moved = self._run(replace(plan, by=MOVES[0], is_shift=True), is_over) if as_is is not None else None
+        return as_is is not None and moved is not None and _differ(as_is, moved)
+
+    def _run(self, plan: Plan, is_over: Stop, edits: Sequence[Edit] = ()) -> BridgedRun | None:
+        # None where nothing can be concluded: there was an error, or it took too long.
+        if not (self.left or edits) or time.monotonic() > self.until:
+            return None
+        assert self.backend.bridges is not None
+        self.left -= not edits
+        code = partial(self._edited, edits) if edits else self._code
+        bridges = self.backend.bridges()
+        is_tensor = self.backend.arrays.is_tensor
+        run = BridgedRun(bridges, self.statements, plan, is_over, self.until, self._total, is_tensor)
+        with ExitStack() as entered:
+            if not entered.enter_context(silent()):
+                return None
+            entered.enter_context(warnings.catch_warnings())
+            entered.enter_context(replaced([(atexit, "register", _not_registered)]))
+            entered.enter_context(imported_anew(self.beginning.modules, code, run.hooks))
+            entered.enter_context(writing_refused(bridges.writers))
+            entered.enter_context(harmless(os.path.basename(self.file)))
+            entered.enter_context(run.listening())
+            self.beginning.again(self.backend, bridges)
+            entered.enter_context((self.backend.uncompiled or nullcontext)())  # which a new process does not know
+            return run if self._ran(run, code) else None
+
+    def _ran(self, run: BridgedRun, code: Code) -> bool:
+        # Has the script come to its end, or to where it was to be stopped?
+        try:
+            with as_main(self.arguments, self.spec) as main:
+                vars(main).update(run.hooks)
+                self.names[str(main.__file__)] = vars(main)
+                exec(code(str(main.__file__)), vars(main))
+        except Enough:
+            return time.monotonic() <= self.until
+        except SystemExit as error:
+            return not error.code
+        except Exception:  # noqa: BLE001  whatever it is, the script has gone another way
+            return False
+        return True
+
+    def _total(self, value: Any) -> float | None:
+        # Of the numbers of a tensor or array.
+        if self.backend.arrays.is_tensor(value):
+            value = self.backend.arrays.numbers(value)
+        is_array = type(value).__module__ == "numpy" and hasattr(value, "dtype") and value.dtype.kind in "biufc"
+        return float(abs(value).sum()) if is_array else None
+
+    def _code(self, file: str) -> CodeType:
+        if file not in self.codes:
+            self.codes[file] = with_hooks(Path(file).read_bytes(), file, self.statements)
+        return self.codes[file]
+
+    def _edited(self, edits: Sequence[Edit], file: str) -> CodeType:
+        # The code of a file with edits. Raises SyntaxError.
+        own = [one for one in edits if os.path.abspath(one.file) == file]
+        return with_hooks(edited(own[0].text, own), file, self.statements) if own else self._code(file)
+
+    def _names_of(self, file: str) -> Mapping[str, Any]:
+        return self.names.get(file) or names_of(file)
+
+
+def _own_place(one: Finding) -> tuple[str, int] | None:
+    # The file and line of a finding, where they are the program's own.
+    if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
+        return None
+    return os.path.abspath(one.source.file), one.source.line
+
+
+def _named(one: Finding) -> tuple[str, ...]:
+    # The values that a finding names.
+    return tuple(dict.fromkeys(name.strip("'`") for name in (*one.chain, one.name, *one.fields.values())))
+
+
+def _said(one: Finding, run: BridgedRun, instead: Collection[Statement], behind: Collection[Statement]) -> str:
+    # What a run has shown of a finding; empty where that is nothing of what it says. Other lines were bridged in its
+    # place, or with it.
+    names = run.names_arrived()
+    is_known = bool(one.lost) and any(held is not None for held in run.resolved.values())
+    count = len(names) if is_known else len(run.arrived)
+    where, *more = (listed([short_path(each.file, each.first) for each in lines]) for lines in (instead, behind))
+    where = " and ".join([where or "this line", *(each for each in more if each)])
+    if not count or (one.lost and count > len(one.lost)):
+        return ""
+    what = "parameter" if one.lost else "tensor"
+    if count == 1:
+        whose = repr(names[0]) if len(names) == 1 else f"1 {what}"
+        return f"with {where} bridged, the gradient of {whose} arrives"
+    whole = f" of {len(one.lost)}" if count < len(one.lost) else ""
+    return f"with {where} bridged, the gradients of {count}{whole} {what}s arrive"
+
+
+def _not_registered(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    # Stands for ``atexit.register``: what the script does at its end it has registered before.
+    return function
+
+
+def _differ(one: BridgedRun, other: BridgedRun) -> bool:
+    return not all(map(_is_close, one.losses, other.losses))
+
+
+def _is_close(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return False
+    return math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-12) or (math.isnan(one) and math.isnan(other))

@@ -1,0 +1,91 @@
+"""Remedies of a whole script that are tried: it runs again with another expression in a line."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backprobe.findings.report import Finding
+from backprobe.probe.bridged_run import BridgedRun, Plan, Stop
+from backprobe.remedies import Outcome, edits_at, edits_of, said
+from backprobe.remedies.candidates import Table
+from backprobe.source.bridged_code import Statement
+from backprobe.source.edits import Edit
+
+MOST = 6  # runs
+
+Runs = Callable[[Plan, Stop, Sequence[Edit]], BridgedRun | None]
+"""Runs the script with edits; None where nothing can be concluded."""
+
+
+@dataclass
+class ScriptRemedies:
+    """The remedies of one script, of which ``names_of`` gives the global names of a file."""
+
+    run: Runs
+    names_of: Callable[[str], Mapping[str, Any]]
+    table: Table
+    left: int = MOST
+    passes: int = 0
+    loss: float | None = None
+    """Of the first backward pass of the script as it is."""
+
+    def with_remedy(self, finding: Finding, bridged: BridgedRun, behind: Sequence[Statement]) -> Finding:
+        """The finding with the edits by which most gradients arrive: one of its line, and one of each ``behind``.
+
+        It loses its remedy where each edit that this can mean was tried, and brings none. ``bridged`` is a run in which
+        the gradients came over bridges at these lines.
+        """
+        assert finding.source is not None
+        self.passes, self.loss = len(bridged.losses), bridged.losses[0]
+        wanted = finding.lost or tuple(bridged.names_arrived())
+        others = [self._edits_at(one.file, line)[:1] for one in behind for line in range(one.first, one.last + 1)]
+        further = tuple(dict.fromkeys(edit for each in others for edit in each))
+        best: tuple[Sequence[Edit], Outcome] | None = None
+        own = edits_of(finding, self._edits_at(os.path.abspath(finding.source.file), finding.source.line))
+        is_false = bool(own) and not behind
+        for edit in own if wanted and len(further) >= len(behind) else ():
+            outcome = self._outcome([edit, *further], wanted)
+            is_false = is_false and outcome is not None and not outcome.arrived
+            if outcome is not None and len(outcome.arrived) > (len(best[1].arrived) if best else 0):
+                best = (edit, *further), outcome
+                if len(outcome.arrived) == len(wanted):
+                    break
+        if best is None:
+            return replace(finding, remedy="") if is_false and wanted else finding
+        edits, outcome = best
+        sentence = said(edits, outcome, len(wanted), "loss")  # which shows more than a bridge
+        return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ())
+
+    def _edits_at(self, file: str, line: int) -> Sequence[Edit]:
+        return edits_at(file, line, self.names_of(file), self.table)
+
+    def together(self, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """The findings, of which several have edits where these go together, as a patch has them."""
+        several = [one for one in findings if one.edits]
+        if len(several) < 2:
+            return findings
+        self.left = max(self.left, 1)
+        outcome = self._outcome(
+            list(dict.fromkeys(edit for one in several for edit in one.edits)),
+            [name for one in several for name in one.lost],
+        )
+        if outcome is not None and outcome.arrived and outcome.is_close:
+            return findings
+        return [one if one is several[0] else replace(one, edits=()) for one in findings]
+
+    def _outcome(self, edits: Sequence[Edit], wanted: Sequence[str]) -> Outcome | None:
+        # What comes of a run with these edits; None where that is not known.
+        if not self.left:
+            return None
+        self.left -= 1
+        made = self.run(Plan(frozenset(), tuple(wanted)), lambda losses: len(losses) >= self.passes, edits)
+        if made is None or not made.losses or made.losses[0] is None or self.loss is None:
+            return None
+        now = made.losses[0]
+        is_same = math.isclose(now, self.loss, rel_tol=1e-5, abs_tol=1e-12)
+        change = 0.0 if is_same else abs(now - self.loss) / (abs(self.loss) or 1.0)
+        return Outcome(made.names_given(), math.inf if math.isnan(change) else change)

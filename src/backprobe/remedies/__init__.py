@@ -1,0 +1,289 @@
+"""Remedies that are tried before they are printed: the program runs again with another expression in a line."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import math
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import FunctionType
+from typing import Any
+
+from backprobe.backends.protocol import Backend
+from backprobe.explain.all_zero import is_zero
+from backprobe.findings.report import Finding, Report
+from backprobe.record.brief import place
+from backprobe.record.entries import GradStatus, Record
+from backprobe.recording import Recording
+from backprobe.remedies.candidates import Table, Text, candidates
+from backprobe.source.edits import Edit, edited
+from backprobe.source.exchanged import NotExchanged, exchanged, functions_of, names_of
+from backprobe.source.user_code import package
+
+RUNS, DEEP, NEXT = 6, 3, 2
+"""How often the program runs at most, how many edits are one remedy, and how many lines are looked at behind one."""
+
+CLOSE = 1e-3
+"""By how much of its largest number an output may change, for a remedy that is written into a patch."""
+
+Again = Callable[[AbstractContextManager[Any]], Recording[Any, Any]]
+"""Runs the program once more within a context, and leaves everything as it was."""
+
+Explains = Callable[[Recording[Any, Any]], Report]
+
+
+@dataclass
+class Outcome:
+    """What came of one run."""
+
+    arrived: frozenset[str] = frozenset()
+    change: float | None = 0.0
+    """By how much of its largest number an output changed; None where it has another shape."""
+
+    places: Sequence[tuple[str, int]] = ()
+    """The lines that cut, or raised an error, in this run."""
+
+    has_ended: bool = True
+
+    @property
+    def is_close(self) -> bool:
+        """Is the output as it was, up to rounding?"""
+        return self.change is not None and self.change <= CLOSE
+
+
+@dataclass
+class Trials:
+    """The runs of one program with edits of it."""
+
+    backend: Backend
+    again: Again
+    explains: Explains
+    wanted: Sequence[str]
+    left: int = RUNS - 1
+    known: dict[tuple[Edit, ...], Outcome | None] = field(default_factory=dict)
+    refused: str = ""
+    """Why a run could not be made, of the last that could not."""
+
+    alive: dict[str, list[FunctionType]] = field(default_factory=dict)
+
+    @cached_property
+    def baseline(self) -> Record:
+        """The program as it is, run once more."""
+        return self.again(nullcontext()).record
+
+    def functions(self, file: str) -> Sequence[FunctionType]:
+        """Those that were made of a file, before the first trial."""
+        if file not in self.alive:
+            self.alive[file] = functions_of(file)
+        return self.alive[file]
+
+    def edits_of(self, finding: Finding) -> Sequence[Edit]:
+        """What may be written at the line of a finding."""
+        every = [] if finding.source is None else self.edits_at(finding.source.file, finding.source.line)
+        return edits_of(finding, every)
+
+    def edits_at(self, file: str, line: int) -> Sequence[Edit]:
+        """What may be written at a line of a user's file."""
+        return edits_at(file, line, names_of(file), self.backend.edits) if package(file) is None else []
+
+    def run(self, edits: tuple[Edit, ...]) -> Outcome | None:
+        """What comes of a run with these edits; None where it cannot be made."""
+        if edits not in self.known:
+            if not self.left:
+                return None
+            self.known[edits] = self._run(edits)
+        return self.known[edits]
+
+    def _run(self, edits: tuple[Edit, ...]) -> Outcome | None:
+        names: dict[str, str] = {}
+
+        @contextmanager
+        def within() -> Iterator[None]:
+            with exchanged(edits, self.functions) as given:
+                names.update(given)
+                yield
+
+        baseline = self.baseline
+        try:
+            made = self.again(within())
+        except NotExchanged as error:
+            self.refused = str(error)
+            return None
+        except Exception as error:  # noqa: BLE001  the edited program may raise anything
+            self.left -= 1
+            frames = traceback.extract_tb(error.__traceback__)
+            at = [(names.get(one.filename, one.filename), one.lineno or 0) for one in reversed(frames)]
+            return Outcome(places=[one for one in at if package(one[0]) is None], has_ended=False)
+        self.left -= 1
+        record = made.record
+        there = [one for one in record.entries if one.name in self.wanted and one.status is GradStatus.OK]
+        arrived = frozenset(one.name for one in there if not is_zero(self.backend.arrays, one.held_grad))
+        places: list[tuple[str, int]] = []
+        if len(there) < len(self.wanted):
+            found = [one.source for one in self.explains(made) if one.source is not None]
+            places = [(names.get(one.file, one.file), one.line) for one in found]
+        return Outcome(arrived, changed(baseline, record, self.backend), places)
+
+
+def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Sequence[Edit]:
+    """What may be written at a line of a file with these global names."""
+    linecache.checkcache(file)
+    text = "".join(linecache.getlines(file))
+    return list(candidates(Text(file, text, names, table), line)) if text and names else []
+
+
+def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:
+    """Those of the edits at the line of a finding that are about what it names; all where it names none of them."""
+    parts = finding.fields.values()
+    return [one for one in every if one.what and any(one.what in part for part in parts)] or every
+
+
+def changed(before: Record, after: Record, backend: Backend) -> float | None:
+    """By how much of its largest number an output changed, at most; None where one has another shape."""
+    import numpy
+
+    largest, arrays = 0.0, backend.arrays
+    if len(before.outputs) != len(after.outputs):
+        return None
+    for one, other in zip(before.outputs, after.outputs, strict=True):
+        was, now = (arrays.numbers(record.entries[at].held) for record, at in ((before, one), (after, other)))
+        if was is None or now is None or was.shape != now.shape:
+            return None
+        if numpy.array_equal(was, now, equal_nan=True) or not was.size:
+            continue
+        scale = float(numpy.max(numpy.abs(was))) or 1.0
+        share = float(numpy.max(numpy.abs(now - was))) / scale
+        largest = max(largest, math.inf if math.isnan(share) else share)
+    return largest
+
+
+def wanted_of(record: Record, name: Any) -> list[str]:
+    """The names of the gradients that a remedy is to bring: one that was asked for, or those of all inputs."""
+    missing = [one for one in record.entries if one.status is GradStatus.NOT_CONNECTED]
+    if name is not None:
+        return [one.name for one in missing if name in (one.name, *one.aliases)]
+    given = [one for one in missing if not one.inputs]
+    return [one.name for one in given or missing]
+
+
+def tried(
+    report: Report, wanted: Sequence[str], backend: Backend, again: Again, explains: Explains, runs: int
+) -> Report:
+    """The report, with remedies that were tried, and without those that cure nothing.
+
+    ``wanted`` are the names of the gradients that are missing, and there are at most so many ``runs``.
+    """
+    trials = Trials(backend, again, explains, wanted, min(RUNS, runs - 1) - 1)  # one more may try several together
+    if trials.left < 1 or not any(trials.edits_of(one) for one in report.findings):
+        return report
+    found = [_tried(one, trials) for one in report.findings]
+    several = [one for one in found if one.edits]
+    if len(several) > 1 and not _together(several, trials):
+        found = [one if one is several[0] else replace(one, edits=()) for one in found]
+    report = replace(report, findings=tuple(found))
+    return untried(report, trials.refused) if trials.refused and not any(trials.known.values()) else report
+
+
+def untried(report: Report, why: str) -> Report:
+    """The report, with a note that says why no remedy was tried."""
+    return replace(report, notes=(*report.notes, f"remedies were not tried: {why}"))
+
+
+def _together(findings: Sequence[Finding], trials: Trials) -> bool:
+    # Do several remedies go together, as a patch has them?
+    every = tuple(dict.fromkeys(edit for one in findings for edit in one.edits))
+    if any(_meets(edit, every[:at]) for at, edit in enumerate(every)):
+        return False
+    trials.left = max(trials.left, 1)
+    outcome = trials.run(every)
+    return outcome is not None and bool(outcome.arrived) and outcome.is_close
+
+
+def _tried(finding: Finding, trials: Trials) -> Finding:
+    own = trials.edits_of(finding)
+    best: tuple[tuple[Edit, ...], Outcome] | None = None
+    for edit in own:
+        way = _followed((edit,), trials)
+        if way is not None and way[1].arrived and (best is None or len(way[1].arrived) > len(best[1].arrived)):
+            best = way
+            if len(way[1].arrived) == len(trials.wanted):
+                break
+    if best is None:
+        is_false = bool(own) and all(_cures_nothing(edit, trials) for edit in own)
+        is_false = is_false or any(_raises(edit, finding.fields.get("join", ""), trials) for edit in own)
+        return replace(finding, remedy="") if is_false else finding
+    edits, outcome = best
+    sentence = said(edits, outcome, len(trials.wanted))
+    return replace(finding, tried=(sentence,), edits=edits if outcome.is_close else ())  # it shows more than a bridge
+
+
+def _cures_nothing(edit: Edit, trials: Trials) -> bool:
+    # Was it tried, and is there no other cut behind it that would be to blame?
+    outcome = trials.known.get((edit,))
+    return outcome is not None and outcome.has_ended and not outcome.places
+
+
+def _raises(edit: Edit, code: str, trials: Trials) -> bool:
+    # Does the very line raise an error where it has what the remedy says to write?
+    outcome = trials.known.get((edit,))
+    if outcome is None or outcome.has_ended or not code or outcome.places[:1] != [(edit.file, edit.line)]:
+        return False
+    return code in edited(edit.text, [edit]).split("\n")[edit.line - 1]
+
+
+def _followed(edits: tuple[Edit, ...], trials: Trials) -> tuple[tuple[Edit, ...], Outcome] | None:
+    # An edit, and those of the lines that cut behind it, until gradients arrive.
+    outcome = trials.run(edits)
+    if outcome is None or outcome.arrived or len(edits) == DEEP:
+        return None if outcome is None else (edits, outcome)
+    for file, line in [*dict.fromkeys(outcome.places)][:NEXT]:
+        for edit in trials.edits_at(file, line):
+            if not _meets(edit, edits):
+                further = _followed((*edits, edit), trials)
+                if further is not None and further[1].arrived:
+                    return further
+    return edits, outcome
+
+
+def _meets(edit: Edit, others: Sequence[Edit]) -> bool:
+    own = edit.pieces
+    taken = [piece for one in others if one.file == edit.file for piece in one.pieces]
+    return any(start < there[1] and there[0] < end for start, end, _ in own for there in taken)
+
+
+def said(edits: Sequence[Edit], outcome: Outcome, wanted: int, result: str = "output") -> str:
+    """What a trial has shown, in a sentence; ``result`` is what the program computes."""
+    lines = [_shown(edit, edits) for edit in edits]
+    what = " and ".join(dict.fromkeys(lines))
+    arrive = f"{len(outcome.arrived)} of {wanted} missing gradients arrive"
+    if wanted == 1:
+        arrive = f"the gradient of {min(outcome.arrived)!r} arrives"
+    same = f"the {result} is the same"
+    if outcome.change is None:
+        same = f"the {result} has another shape then"
+    elif outcome.change:
+        same = f"the {result} changes by up to {outcome.change:.1g} of its largest number"
+    return f"{what}: {arrive}; {same}"
+
+
+def _shown(edit: Edit, edits: Sequence[Edit]) -> str:
+    # The line as it was tried, or the part of it that was left out where it is one of several lines.
+    where, before = place(edit.file, edit.line), edit.text.split("\n")[edit.line - 1].strip()
+    line = edited(edit.text, [one for one in edits if one.file == edit.file]).split("\n")[edit.line - 1].strip()
+    if _is_statement(line) and _is_statement(before):
+        return f"`{line.partition('  #')[0]}` at {where}"
+    parts = [(edit.text[start:end].strip(), instead.strip(" ,")) for start, end, instead in sorted(edit.pieces)]
+    said = [f"without `{old}`" if not new else f"`{new}` in place of `{old}`" if old else f"with `{new}`"
+            for old, new in parts]  # fmt: skip
+    return f"{', '.join(said)} at {where}"
+
+
+def _is_statement(line: str) -> bool:
+    try:
+        return bool(ast.parse(f"{line} pass" if line.endswith(":") else line).body)
+    except SyntaxError:
+        return line.startswith("return ") and _is_statement(line.removeprefix("return "))

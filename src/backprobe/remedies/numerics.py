@@ -1,0 +1,186 @@
+"""Remedies for NaN and Inf that are tried: the program runs again with the other formula written into its line."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from backprobe.backends.protocol import Backend
+from backprobe.explain.nonfinite.generic import ways
+from backprobe.explain.nonfinite.text import say
+from backprobe.findings.report import Finding, Report
+from backprobe.record.entries import GradStatus, Record
+from backprobe.remedies import Again, Explains
+from backprobe.remedies.candidates import Text
+from backprobe.source.edits import Edit
+from backprobe.source.exchanged import exchanged, functions_of, names_of
+from backprobe.source.user_code import package
+
+RUNS = 8
+"""How often the program runs at most, beside the run that it is compared with."""
+
+CLOSE = 1e-3
+"""By how much of its largest number a value may change where it was finite before."""
+
+FAILED = "failed"
+BORN = ("born", "born_backward")
+
+
+def curable(report: Report) -> bool:
+    """Is there a birth at a line of the program?"""
+    return any(one.kind in BORN and one.source is not None and not one.cause for one in report)
+
+
+def tried_on_births(
+    report: Report, record: Record, backend: Backend, again: Again, explains: Explains, runs: int
+) -> Report:  # fmt: skip
+    """The report, with what trials of its remedies have cured, and without remedies that cure nothing.
+
+    The program runs at most ``runs`` times, of which one is as it is.
+    """
+    trials = Trials(backend, again, explains, min(RUNS, runs - 1))
+    before = _arrays(again(nullcontext()).record, backend)
+    found = [
+        _tried(one, trials, before, record.framework) if one.kind in BORN and not one.cause else one for one in report
+    ]
+    return replace(report, findings=tuple(found))
+
+
+class Trials:
+    """The runs of one program with another formula in a line."""
+
+    def __init__(self, backend: Backend, again: Again, explains: Explains, left: int) -> None:
+        self.backend, self.again, self.explains = backend, again, explains
+        self.left = left
+        self._alive: dict[str, Any] = {}
+
+    def _functions(self, file: str) -> Any:
+        return self._alive.setdefault(file, functions_of(file))
+
+    def run(self, edit: Edit) -> tuple[Record, Report] | None:
+        """The record of a run with an edit, and its report; None where it cannot be made, or raises an error."""
+        self.left -= 1
+        try:
+            with_edit = exchanged([edit], self._functions)
+            made = self.again(with_edit)
+            return made.record, self.explains(made)
+        except Exception:  # noqa: BLE001  the edited program may raise anything
+            return None
+
+
+@dataclass(frozen=True)
+class Cure:
+    """What a trial has shown, where nothing is born at the line any more.
+
+    ``is_whole`` says that all outputs and gradients are finite, ``is_equal`` that they are as they were where they were
+    finite before.
+    """
+
+    said: str
+    is_whole: bool
+    is_equal: bool
+
+
+def _tried(finding: Finding, trials: Trials, before: Mapping[str, Any], framework: str) -> Finding:
+    formula, instead = (finding.fields.get(name, "") for name in ("formula", "instead"))
+    outcomes = {edit: _outcome(finding, edit, trials, before) for edit in _edits(finding, formula, instead)}
+    for edit, outcome in outcomes.items():
+        if isinstance(outcome, Cure):
+            return replace(finding, tried=(outcome.said,), edits=(edit,) if outcome.is_whole else ())
+    if FAILED in outcomes.values():
+        finding = replace(finding, remedy="")
+    return finding if finding.remedy else _by_any(finding, trials, before, framework)
+
+
+def _by_any(finding: Finding, trials: Trials, before: Mapping[str, Any], framework: str) -> Finding:
+    # With the first of the remedies that fit any operation which cures all.
+    for part, other in ways(finding.fields.get("part", ""), framework, finding.fields.get("dtype", "")):
+        for edit in _edits(finding, part, other):
+            outcome = _outcome(finding, edit, trials, before)
+            if isinstance(outcome, Cure) and outcome.is_whole and outcome.is_equal:
+                remedy = say("tried_instead", instead=other, formula=part)
+                return replace(finding, remedy=remedy, tried=(outcome.said,), edits=(edit,))
+    return finding
+
+
+def _outcome(finding: Finding, edit: Edit, trials: Trials, before: Mapping[str, Any]) -> Cure | str:
+    # What a trial has cured; FAILED where it ran and cured nothing, and empty where it could not be made.
+    if trials.left <= 0 or (made := trials.run(edit)) is None:
+        return ""
+    record, report = made
+    is_born = any(one.kind in BORN and one.name == finding.name for one in report)
+    return FAILED if is_born else compared(before, _arrays(record, trials.backend))
+
+
+def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
+    """What became of outputs and gradients; FAILED where what was finite is not, or has another shape."""
+    shared, is_equal = [name for name in before if name in after], True
+    for was, now in ((before[name], after[name]) for name in shared):
+        if was.shape != now.shape or (numpy.isfinite(was) & ~numpy.isfinite(now)).any():
+            return FAILED
+        kept = numpy.isfinite(was)
+        scale = float(abs(was[kept]).max()) if kept.any() else 0.0
+        is_equal &= not kept.any() or float(abs(was[kept] - now[kept]).max()) <= CLOSE * scale
+    if not shared:
+        return FAILED
+    finite = sum(bool(numpy.isfinite(after[name]).all()) for name in shared)
+    code = "cured" if finite == len(shared) else "cured_here"
+    equal = say("cured_equal" if is_equal else "cured_changed")
+    return Cure(say(code, finite=finite, count=len(shared), equal=equal), code == "cured", is_equal)
+
+
+def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
+    # The outputs of a run, and the gradients of what it was given.
+    numbers, found = backend.arrays.numbers, dict[str, Any]()
+    for at in record.outputs:
+        if (value := numbers(record.entries[at].held)) is not None:
+            found[f"output {at}" if len(record.outputs) > 1 else "output"] = value
+    for entry in record.entries:
+        is_given = not entry.inputs and entry.status is GradStatus.OK
+        if is_given and (grad := numbers(entry.grad_or_none)) is not None:
+            found[f"gradient of {entry.name}"] = grad
+    return found
+
+
+def _edits(finding: Finding, formula: str, instead: str) -> Iterator[Edit]:
+    # A formula at the line of a finding, with another in its place.
+    source = finding.source
+    if source is None or package(source.file) is not None:
+        return
+    linecache.checkcache(source.file)
+    text = "".join(linecache.getlines(source.file))
+    try:
+        tree = ast.parse(text)
+        names = {node.id for node in ast.walk(ast.parse(instead)) if isinstance(node, ast.Name)}
+    except SyntaxError:
+        return
+    known = names_of(source.file)
+    spelled = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg) for node in [_named(node)]}
+    if not text or not names <= {*known, *spelled}:
+        return
+    own = Text(source.file, text, known, {})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr) and ast.unparse(node) == formula and _is_at(node, source.line):
+            put = instead if _is_whole(tree, node) else f"({instead})"
+            yield Edit(source.file, node.lineno, text, ((own.start(node), own.end(node), put),), formula)
+
+
+def _named(node: ast.Name | ast.arg) -> ast.Name:
+    return node if isinstance(node, ast.Name) else ast.Name(node.arg)
+
+
+def _is_at(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _is_whole(tree: ast.Module, node: ast.expr) -> bool:
+    # Is it all of what a statement computes, or an argument, so that it needs no brackets?
+    computed = (one for one in ast.walk(tree) if isinstance(one, ast.Assign | ast.Return | ast.keyword))
+    calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
+    return any(node is one.value for one in computed) or any(node in one.args for one in calls)

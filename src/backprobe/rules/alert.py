@@ -1,0 +1,62 @@
+"""An alert: a finding with its step, its number, and the threshold that this passed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backprobe.findings.phrasing import quoted
+from backprobe.findings.report import Finding
+from backprobe.rules.rule import RULES
+
+MOST = 6  # names that one alert lists
+
+
+@dataclass(frozen=True, repr=False)
+class Alert(Finding):
+    """One thing that goes wrong in a training: ``kind``, ``name`` and ``headline`` as of a finding, and since when.
+
+    ``step`` is the first at which it could be said, from that and the steps before. ``field`` is what was read of
+    ``name``, and ``number`` what it was there; ``threshold`` is what that passed. ``facts`` say where the threshold
+    comes from, and ``remedy`` what to look at.
+    """
+
+    step: int = 0
+    field: str = ""
+    number: float = 0.0
+    threshold: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Alert {self.kind} at step {self.step}: {self.headline}>"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """That a rule applies: to which name, since which step, and the number that shows it."""
+
+    step: int
+    name: str
+    number: float
+
+
+def alert(
+    kind: str, seen: Sequence[Seen], field: str, headline: str, remedy: str, facts: Sequence[str] = ()
+) -> list[Alert]:
+    """One alert of all that the rule of a kind has seen, about the first of it; none where it has seen nothing.
+
+    ``headline`` is a format of ``name`` and ``number``.
+    """
+    if not seen:
+        return []
+    rule = RULES[kind]
+    ordered = sorted(seen, key=lambda one: one.step)
+    first = ordered[0]
+    others = [one.name for one in ordered[1:] if one.name != first.name]
+    said = headline.format(name=first.name, number=f"{first.number:.3g}")
+    more = [f"also: {quoted(list(dict.fromkeys(others)), MOST)}"] if others else []
+    return [
+        Alert(
+            kind, first.name, f"step {first.step}: {said}", None, (rule.means, *facts, *more), (), remedy,
+            step=first.step, field=field, number=first.number, threshold=rule.threshold,
+        )
+    ]  # fmt: skip

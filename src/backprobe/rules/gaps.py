@@ -1,0 +1,100 @@
+"""Steps and names without rows in a run, each with the reason: the answer of ``run.gaps``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from backprobe.findings.phrasing import listed, plural
+from backprobe.findings.report import Report
+from backprobe.record.gaps import GapCode
+from backprobe.rules.gap import Gap
+from backprobe.storage.runs.layout import IS_OPEN
+
+if TYPE_CHECKING:
+    from backprobe.storage.runs.merged import RunReader
+
+MOST = 6  # stretches of steps that a line lists
+
+
+def gaps(reader: RunReader) -> Report:
+    """The gaps of a run, in the order of its steps: those of whole steps first."""
+    whole = list(_of_steps(reader))
+    found = whole + sorted(_of_names(reader), key=lambda one: one.steps[0])
+    heading = plural(len(found), "gap") if found else "no gaps"
+    return Report(f"{heading}: {plural(len(reader.info()), 'step')} were looked at", tuple(found))
+
+
+def _of_steps(reader: RunReader) -> Iterator[Gap]:
+    info, attempts = reader.info(), reader.attempts()
+    steps = info["step"].tolist()
+    if not attempts:
+        return
+    every = max(int(one.facts.get("every", 1)) for one in attempts)
+    is_measured = info["step"] % every == 0
+    skipped, is_open = info["skipped"] == 1, info["skipped"] == IS_OPEN
+    has_nan = numpy.isin(info["step"], _with_nan(reader)) if skipped.any() else skipped
+    for code, mask in (
+        (GapCode.SKIPPED, skipped & ~has_nan),
+        (GapCode.SKIPPED_NAN, skipped & has_nan),
+        (GapCode.OPEN, is_open),
+        (GapCode.NO_BACKWARD, is_measured & ~skipped & ~is_open & (info["backwards"] == 0)),
+    ):
+        if mask.any():
+            yield _gap("", code, info["step"][mask].tolist(), ())
+    if steps:
+        between = sorted(set(range(-(-steps[0] // every) * every, steps[-1], every)) - set(steps))
+        if between:
+            yield _gap("", GapCode.NOT_WRITTEN, between, ())
+    if "ended" not in attempts[-1].facts:
+        yield _gap("", GapCode.CUT_SHORT, [steps[-1] + 1 if steps else 0], ())
+
+
+def _with_nan(reader: RunReader) -> Any:
+    # The steps in which the forward gave NaN.
+    names = [name for name, kind in reader.rows() if kind == "value"]
+    steps, table = reader.field(names, "value.nan")
+    return steps[(numpy.nan_to_num(table) > 0).any(axis=0)]
+
+
+def _of_names(reader: RunReader) -> Iterator[Gap]:
+    # Gaps of names: of a name, those of one reason and with the same kinds of numbers are one.
+    by_step: dict[tuple[str, str, int], list[str]] = {}
+    for step, name, kind, code in reader.gaps():
+        by_step.setdefault((name, code, step), []).append(kind)
+    together: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
+    for (name, code, step), missing in by_step.items():
+        together.setdefault((name, code, tuple(missing)), []).append(step)
+    for (name, code, kinds), steps in together.items():
+        yield _gap(name, GapCode(code), sorted(steps), kinds)
+
+
+def _gap(name: str, code: GapCode, steps: list[int], kinds: tuple[str, ...]) -> Gap:
+    when = _stretches(steps)
+    if name:
+        headline = f"{name!r} has no {listed(list(kinds))} in {when}: {code.meaning}"
+    elif code is GapCode.CUT_SHORT:
+        headline = f"nothing from step {steps[0]} on: {code.meaning}"
+    else:
+        headline = f"{when}: {code.meaning}"
+    return Gap(code.value, name, headline, steps=tuple(steps), kinds=kinds)
+
+
+def _stretches(steps: Iterable[int]) -> str:
+    """Steps in words: those that follow each other at the most frequent distance are a stretch.
+
+    >>> _stretches([3]), _stretches([0, 10, 20, 25])
+    ('step 3', 'steps 0 to 20 (3), 25')
+    """
+    numbers: Any = numpy.array(list(steps))
+    if len(numbers) == 1:
+        return f"step {numbers[0]}"
+    apart = numpy.diff(numbers)
+    widths, counts = numpy.unique(apart, return_counts=True)
+    ends = numpy.flatnonzero(apart != widths[counts.argmax()]) + 1
+    parts = numpy.split(numbers, ends)
+    said = [f"{part[0]} to {part[-1]} ({len(part)})" if len(part) > 1 else str(part[0]) for part in parts[:MOST]]
+    more = f" and {len(parts) - MOST} more stretches" if len(parts) > MOST else ""
+    return f"steps {', '.join(said)}{more}"

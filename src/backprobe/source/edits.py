@@ -1,0 +1,75 @@
+"""Edits of source text: what stands in the place of what, and the patch that they make."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tokenize
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Piece = tuple[int, int, str]
+"""Where a part of the text begins and ends, in characters, and what stands there instead."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of one expression in a file: all of the text around it stays as it is.
+
+    >>> edit = Edit("a.py", 1, "y = x.detach()  # cut", ((5, 14, ""),))
+    >>> edit.after
+    'y = x  # cut'
+    """
+
+    file: str
+    line: int
+    text: str
+    """All of the file, as it was."""
+
+    pieces: tuple[Piece, ...]
+    what: str = ""
+    """The expression that is edited, as ``ast.unparse`` writes it; empty for what stands around the line."""
+
+    undecorated: str = ""
+    """The qualified name of a function that loses its only decorator."""
+
+    @property
+    def after(self) -> str:
+        """The edited line, without what is around it."""
+        return edited(self.text, [self]).split("\n")[self.line - 1].strip()
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """A text with edits made; what stands in two of them is changed once."""
+    for start, end, instead in sorted({piece for edit in edits for piece in edit.pieces}, reverse=True):
+        text = text[:start] + instead + text[end:]
+    return text
+
+
+def patch(edits: Sequence[Edit], root: Path) -> bytes:
+    """A unified diff of edits, with the names of the files from a folder on, as ``git apply`` takes it there."""
+    return b"".join(_patch_of(file, edits, root) for file in dict.fromkeys(edit.file for edit in edits))
+
+
+def _patch_of(file: str, edits: Sequence[Edit], root: Path) -> bytes:
+    own = [edit for edit in edits if edit.file == file]
+    with open(file, "rb") as opened:
+        raw = opened.read()
+        opened.seek(0)
+        encoding, _ = tokenize.detect_encoding(opened.readline)
+    before, after = (text.split("\n") for text in (own[0].text, edited(own[0].text, own)))
+    if len(before) == len(after):  # a line of which nothing is left is left out
+        after = [now for was, now in zip(before, after, strict=True) if now.strip() or not was.strip()]
+    name = Path(os.path.relpath(file, root)).as_posix()
+    end = "\r\n" if b"\r\n" in raw else "\n"
+    is_open = not raw.endswith(b"\n")  # linecache has a line end there
+    lines, others = (_ended(text, end, is_open) for text in (before, after))
+    made = list(difflib.unified_diff(lines, others, f"a/{name}", f"b/{name}"))
+    missing = "\n\\ No newline at end of file\n"
+    return "".join(line if line.endswith("\n") else line + missing for line in made).encode(encoding)
+
+
+def _ended(lines: list[str], end: str, is_open: bool) -> list[str]:
+    whole = lines[:-1] if not lines[-1] else lines
+    return [line + end * (number < len(whole) or not is_open) for number, line in enumerate(whole, 1)]

@@ -1,0 +1,144 @@
+"""Functions that run as the edited text of their file would make them, for a while."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from backprobe.source.edits import Edit, edited
+
+NUMBER = count()
+
+
+class NotExchanged(Exception):
+    """The text does not compile, or is not the one that the running functions were made of."""
+
+
+def functions_of(file: str) -> list[FunctionType]:
+    """The functions that were made of a file and are alive."""
+    held = {id(one): one for one in _held(names_of(file).values())}  # of which the collector may not know: gc.freeze
+    held |= {id(one): one for one in gc.get_objects() if type(one) is FunctionType}
+    return [one for one in held.values() if one.__code__.co_filename == file]
+
+
+def _held(values: Iterable[Any]) -> Iterator[FunctionType]:
+    # The functions among values, in classes and beneath decorators.
+    for value in [*values]:
+        if isinstance(value, type):
+            yield from _held(own for own in vars(value).values() if not isinstance(own, type))
+        function = getattr(value, "__func__", None) if isinstance(value, staticmethod | classmethod) else value
+        function = value.fget if isinstance(value, property) else function
+        while type(function) is FunctionType:
+            yield function
+            function = vars(function).get("__wrapped__")
+
+
+def names_of(file: str) -> Mapping[str, Any]:
+    """The global names of a file."""
+    for module in [*sys.modules.values()]:
+        if isinstance(module, ModuleType) and vars(module).get("__file__") == file:
+            return vars(module)
+    functions = (one for one in gc.get_objects() if type(one) is FunctionType)
+    return next((one.__globals__ for one in functions if one.__code__.co_filename == file), {})
+
+
+@contextmanager
+def exchanged(edits: Sequence[Edit], alive: Callable[[str], Sequence[FunctionType]]) -> Iterator[Mapping[str, str]]:
+    """Within this context the functions of the edited files run as edited. Raises NotExchanged.
+
+    ``alive`` gives the functions of a file.
+
+    What it gives are the names that the edited texts have there, each with the name of the file itself.
+    """
+    undo: list[Any] = []
+    names: dict[str, str] = {}
+    try:
+        for file in dict.fromkeys(edit.file for edit in edits):
+            own = [edit for edit in edits if edit.file == file]
+            names[_exchange(file, own, alive(file), undo)] = file
+        yield names
+    finally:
+        for put_back in reversed(undo):
+            put_back()
+        for name in names:
+            linecache.cache.pop(name, None)
+
+
+def _exchange(file: str, edits: Sequence[Edit], alive: Sequence[FunctionType], undo: list[Any]) -> str:
+    text = edits[0].text
+    folder, last = os.path.split(file)
+    name = os.path.join(folder, f"{last.removesuffix('.py')}.edited-{next(NUMBER)}.py")
+    other = edited(text, edits)
+    try:
+        before = compile(text, file, "exec", dont_inherit=True)
+        after = compile(other, name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise NotExchanged("the edited text is no Python") from error
+    instead = dict(_pairs(before, after))
+    changing = [one for one in alive if one.__code__ in instead]
+    touched = {edit.line for edit in edits}
+    reached = {line for one in changing for line in _lines(one.__code__)}
+    if not touched <= reached | {edit.line for edit in edits if edit.undecorated}:
+        raise NotExchanged("the file is not the one that the running functions were made of")
+    linecache.cache[name] = (len(other), None, other.splitlines(keepends=True), name)
+    undo.append(lambda: linecache.cache.pop(name, None))
+    for one in changing:
+        if instead[one.__code__].co_freevars != one.__code__.co_freevars:
+            raise NotExchanged("the edited function would close over other variables")
+    for one in changing:
+        undo.append(_putting_back(one))
+        one.__code__ = instead[one.__code__]
+    for edit in edits:
+        if edit.undecorated:
+            _undecorate(edit, alive, undo)
+    return name
+
+
+def _pairs(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    # The functions of a text, each with the one at the same place in the edited text.
+    own, others = ([one for one in code.co_consts if isinstance(one, CodeType)] for code in (before, after))
+    if [one.co_qualname for one in own] != [one.co_qualname for one in others]:
+        raise NotExchanged("the edited text defines other functions")
+    for one, other in zip(own, others, strict=True):
+        yield one, other
+        yield from _pairs(one, other)
+
+
+def _lines(code: CodeType) -> Iterator[int]:
+    for first, last, *_ in code.co_positions():
+        if first is not None and last is not None:
+            yield from range(first, last + 1)
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _lines(one)
+
+
+def _putting_back(function: FunctionType) -> Any:
+    code = function.__code__
+    return lambda: setattr(function, "__code__", code)
+
+
+def _undecorate(edit: Edit, alive: Sequence[FunctionType], undo: list[Any]) -> None:
+    # Put what a decorator has wrapped into its place, in its module or class.
+    *path, name = edit.undecorated.split(".")
+    same = [one for one in alive if one.__qualname__ == edit.undecorated and not hasattr(one, "__wrapped__")]
+    inside = same[0] if same else None
+    owner: Any = None if inside is None else inside.__globals__
+    for step in path:
+        owner = None if owner is None else owner.get(step) if isinstance(owner, dict) else vars(owner).get(step)
+    held = owner.get(name) if isinstance(owner, dict) else vars(owner).get(name) if owner is not None else None
+    if inside is None or getattr(held, "__wrapped__", None) is not inside:
+        raise NotExchanged("the decorated function is not found")
+    if isinstance(owner, dict):
+        undo.append(lambda: owner.__setitem__(name, held))
+        owner[name] = inside
+    else:
+        undo.append(lambda: setattr(owner, name, held))
+        setattr(owner, name, inside)

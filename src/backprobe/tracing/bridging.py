@@ -1,0 +1,81 @@
+"""Bridging: an experiment on a cut. What a line gives gets the history of what it takes, and keeps its numbers.
+
+Where the gradient then arrives, that line is what kept it away: this needs to know nothing of the line. A value may be
+moved as well: it goes on with other numbers, and what depends on it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backprobe.backends.protocol import Tape
+from backprobe.record.containers import with_leaves
+from backprobe.tracing.replacing import ByName, Instead, Marks, Replacing
+
+NUMBERS = (float, int)
+MOST = 100_000
+"""Elements of a value that a history is led through."""
+
+
+@dataclass(frozen=True)
+class Bridges(Instead):
+    """What is bridged and moved in one run, by full names; and what came of it when the program has run."""
+
+    from_to: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The values whose history each gets."""
+
+    moves: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    bridged: list[str] = field(default_factory=list)
+
+    def replacing(self, tape: Tape, *, in_function: bool) -> Replacing:
+        return Bridging(self, tape, in_function=in_function)
+
+
+class Bridging(ByName):
+    """What is bridged and moved in one run. What cannot be is left as it is."""
+
+    def __init__(self, bridges: Bridges, tape: Tape, *, in_function: bool) -> None:
+        self.bridges = bridges
+        self.sources = {name for names in bridges.from_to.values() for name in names}
+        super().__init__((*self.sources, *bridges.from_to, *bridges.moves), tape, in_function=in_function)
+        self.live: dict[str, Any] = {}
+
+    def exchange(
+        self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
+    ) -> tuple[Any, Marks]:  # fmt: skip
+        if self.replaces.runs_again():
+            return value, ()
+        made = {leaf: new for leaf, item in found if (new := self._exchanged(full + leaf, item)) is not item}
+        return (with_leaves(value, made) if made else value), ()
+
+    def went_on(self, full: str, leaves: Sequence[tuple[str, Any]]) -> None:
+        for leaf, item in leaves:
+            if full + leaf in self.sources and self.tape.is_tensor(item):
+                self.live[full + leaf] = item
+
+    def _exchanged(self, full: str, item: Any) -> Any:
+        # What goes on in the place of a value.
+        move = self.bridges.moves.get(full)
+        if move is not None and self.tape.is_tensor(item) and self.tape.is_floating(item):
+            item = self.replaces.with_numbers(move(item), item)  # derivatives with respect to it are the same
+        sources = [self.live[name] for name in self.bridges.from_to.get(full, ()) if name in self.live]
+        sources = [one for one in sources if self.tape.is_floating(one)]
+        if not sources:
+            return item
+        value = self.replaces.as_tensor(item, sources[0]) if _is_number(item) else item
+        if not self.tape.is_tensor(value) or not self.tape.is_floating(value):
+            return item
+        made = self.replaces.linked(value, sources)
+        if made is None:  # as of a parameter, which is what it is by its type
+            made = self.replaces.linked(self.replaces.with_numbers(value, value), sources)
+        if made is None or not self.tape.is_differentiated(made):
+            return item
+        self.bridges.bridged.append(full)
+        return made
+
+
+def _is_number(value: Any) -> bool:
+    # A single number, or an array of NumPy: of the framework it becomes a tensor.
+    return (isinstance(value, NUMBERS) and not isinstance(value, bool)) or type(value).__module__ == "numpy"

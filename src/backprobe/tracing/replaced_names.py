@@ -1,0 +1,107 @@
+"""The names of a running program whose values are replaced: what each is bound to, and what goes on instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from backprobe.backends.protocol import Tape
+from backprobe.record.patterns import Selection
+from backprobe.tracing.codes import NUMBERS, Codes
+from backprobe.tracing.plan import Plan
+from backprobe.tracing.reader import Reader
+from backprobe.tracing.replacing import Marks, Replacing
+from backprobe.tracing.scope import Scope
+from backprobe.tracing.values import ScopeNames, Slot
+from backprobe.tracing.versions import Versions
+
+
+class Program(Protocol):
+    """What is asked of the trace that the program reports to."""
+
+    tape: Tape
+    selection: Selection
+    plan: Plan
+    versions: Versions
+    codes: Codes
+    is_recording: bool
+    is_result_named: bool
+
+    def record(self, on: bool) -> None: ...
+
+    def read(self) -> Reader: ...
+
+    def names_of(self, scope: Any) -> ScopeNames: ...
+
+
+class ReplacedNames:
+    """Finds the full name that a value is about to get, and exchanges the value for what was asked for."""
+
+    def __init__(self, trace: Program, replacing: Replacing) -> None:
+        self.trace, self.replacing = trace, replacing
+
+    def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
+        """The leaves of a value, if something may be replaced of what this name without counts is bound to."""
+        found = () if isinstance(value, NUMBERS) else self.trace.codes.leaves_or_itself(value)
+        found = found or [("", value)]
+        return found if self.replacing.concerns(name, found) else ()
+
+    def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]]) -> str | None:
+        """The full name that a local gets as it is bound; None where it holds these very objects already."""
+        names = self.trace.names_of(scope)
+        if self._holds(names.slots.get(local + own, ()), found):
+            return None
+        return f"{names.id.full}:{local}#{names.id.counts.get(local, 0)}"
+
+    def _holds(self, held: Slot, found: Sequence[tuple[str, Any]]) -> bool:
+        numbers, tape = self.trace.versions.numbers, self.trace.tape
+        now = dict(held)
+        known = [
+            leaf in now and now[leaf].number is not None and now[leaf].number == numbers.get(tape.identity(item))
+            for leaf, item in found if tape.is_tensor(item)
+        ]  # fmt: skip
+        return bool(known) and all(known)
+
+    def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
+        """What goes on in the place of a value. The functions that make it are not part of the program."""
+        was_recording = self.trace.is_recording
+        self.trace.record(False)
+        try:
+            return self.replacing.exchange(name, full, value, found, self.trace.versions.numbers)
+        finally:
+            self.trace.record(was_recording)
+
+    def went_on(self, full: str, value: Any) -> None:
+        """The program has gone on with what this full name is bound to now."""
+        self.replacing.went_on(full, self.trace.codes.leaves_or_itself(value))
+
+    def parameter(self, path: str, tensor: Any) -> tuple[Any, Marks]:
+        """What goes on in the place of a parameter of a model."""
+        found = self.replaceable(path, tensor)
+        return self.exchange(path, path, tensor, found) if found else (tensor, ())
+
+    def name_of_return(self, path: str, output: Any) -> str | None:
+        """The full name of what a module returns, if something may be replaced of that."""
+        kind = self.trace.plan.modules[path]
+        if not self.replaceable(f"{kind.stripped}:return", output):
+            return None
+        reader = self.trace.read()
+        finished = reader.finished.get(kind.path)
+        scope = finished[-1].id.full if finished else f"{kind.path}#{reader.entered.get(kind.path, 0)}"
+        return f"{scope}:return#0"
+
+    def returned(self, path: str, output: Any, full: str) -> tuple[Any, Marks]:
+        """What the caller of a module goes on with."""
+        name = f"{self.trace.plan.modules[path].stripped}:return"
+        return self.exchange(name, full, output, self.replaceable(name, output))
+
+    def result(self, result: Any, root: Scope, *, of_module: bool) -> tuple[Any, Marks]:
+        """What a model returns, or a function where that did not get its name in a statement."""
+        found = self.replaceable(":return", result)
+        if not found or (not of_module and self.trace.is_result_named):
+            return result, ()
+        self.trace.is_result_named = of_module
+        full: str | None = f":return#{self.trace.read().root.id.counts.get('return', 0)}"
+        if self.trace.selection.in_function:  # its own statement has named it
+            full = self.next_name(root, "return", "", found)
+        return (result, ()) if full is None else self.exchange(":return", full, result, found)
