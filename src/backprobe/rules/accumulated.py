@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Matrix, lasting
+from backprobe.rules.window import Mask, Matrix, Rows, Window, first_of, lasting
 
 CLOSE, NOISE = 1e-3, 1e-5  # of the largest of the sums; of a sum of as many numbers that do not cancel
 LASTING = 3  # steps
+REMEDY = "optimizer.zero_grad() before each backward()"
 ENOUGH = 3  # parameters from which a common factor can be known
 
 
@@ -38,34 +39,45 @@ class Sums:
         return self.noise + CLOSE * largest
 
 
-def check(history: History) -> Iterator[Alert]:
+class Accumulated:
     """Needs the gradients of parameters and of what their modules return."""
-    modules = {name: at for at, name in enumerate(history.gradients.names)}
-    names = [name for name in history.used.names if name.rpartition(".")[0] in modules]
-    if not names or len(history.steps) < LASTING + 1:
-        return
-    sums = _read(history, names, [modules[name.rpartition(".")[0]] for name in names])
-    one: Matrix = numpy.ones(sums.now.shape[1])
-    with numpy.errstate(all="ignore"):
-        found = [_adds_up(sums, one, one), _adds_up(sums, *_factors(sums))]
-    held = [lasting(numpy.atleast_2d(is_sum.any(axis=0)), LASTING)[0] for is_sum in found]
-    if any(one.any() for one in held):
-        chosen = min((one for one in range(2) if held[one].any()), key=lambda one: int(held[one].argmax()))
-        at = int(held[chosen].argmax())
-        row = int(found[chosen][:, at].argmax())
-        number = float(sums.now[row, at] / sums.new[row, at])
-        seen = [Seen(int(history.steps[at + 1]), names[row], number)]
-        headline = "gradients add up from step to step: the sum at '{name}' is {number} times that of this step"
-        remedy = "optimizer.zero_grad() before each backward()"
-        yield from alert("accumulated", seen, "grad.sum", headline, remedy)
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: list[Alert] = []
+
+    def look(self, window: Window) -> None:
+        modules = {name: at for at, name in enumerate(window.gradients.names)}
+        names = [name for name in window.used.names if name.rpartition(".")[0] in modules]
+        if self.found or not names or len(window.steps) < LASTING + 1:
+            return
+        sums = _read(window, names, [modules[name.rpartition(".")[0]] for name in names])
+        one: Matrix = numpy.ones(sums.now.shape[1])
+        with numpy.errstate(all="ignore"):
+            found = [_adds_up(sums, one, one), _adds_up(sums, *_factors(sums))]
+        held = [
+            numpy.append(False, lasting(numpy.atleast_2d(is_sum.any(axis=0)), LASTING)[0]) for is_sum in found
+        ]  # fmt: skip
+        firsts = [first_of(window, one) for one in held]
+        known = [at for at in firsts if at is not None]
+        if known:
+            chosen, at = firsts.index(min(known)), min(known) - 1
+            row = int(found[chosen][:, at].argmax())
+            number = float(sums.now[row, at] / sums.new[row, at])
+            seen = [Seen(int(window.steps[at + 1]), names[row], number)]
+            headline = "gradients add up from step to step: the sum at '{name}' is {number} times that of this step"
+            self.found = alert("accumulated", seen, "grad.sum", headline, REMEDY)
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found
 
 
-def _read(history: History, names: list[str], places: list[int]) -> Sums:
-    own = history.used.part(names)["sum"]
-    came, size, count = (history.gradients[column][places] for column in ("sum", "rms", "count"))
+def _read(window: Window, names: list[str], places: list[int]) -> Sums:
+    own = window.wide(window.used.part(names)["sum"])
+    modules = window.gradients.some(places)
+    came, size, count = (window.wide(modules[column]) for column in ("sum", "rms", "count"))
     noise = NOISE * size[:, 1:] * count[:, 1:]
     is_bias = numpy.array([name.endswith(".bias") for name in names])
-    return Sums(own[:, :-1], own[:, 1:], came[:, 1:], noise, is_bias, numpy.diff(history.steps) == 1)
+    return Sums(own[:, :-1], own[:, 1:], came[:, 1:], noise, is_bias, numpy.diff(window.steps) == 1)
 
 
 def _factors(sums: Sums) -> tuple[Matrix, Matrix]:
