@@ -1,4 +1,4 @@
-"""A run that is judged step by step has the alerts of one that is judged at once; made runs in which much goes wrong."""
+"""A run that is judged step by step has the alerts of one judged at once, in made runs where much goes wrong."""
 
 import numpy
 import pytest
@@ -31,8 +31,9 @@ def numbers(random, kind, mode, scale, held):
         return held
     if kind == "value" and mode in ("dead", "sigmoid", "tanh", "infinite", "ends"):
         return {
-            "dead": numpy.zeros(128), "sigmoid": random.uniform(0.96, 0.999, 16), "tanh": random.choice([-1, 1], 16) * 0.99,
-            "infinite": numpy.append(numpy.ones(12), -numpy.inf), "ends": numpy.repeat([1.0, 0.0], 8),
+            "dead": numpy.zeros(128), "sigmoid": random.uniform(0.96, 0.999, 16),
+            "tanh": random.choice([-1, 1], 16) * 0.99, "ends": numpy.repeat([1.0, 0.0], 8),
+            "infinite": numpy.append(numpy.ones(12), -numpy.inf),
         }[mode]  # fmt: skip
     if mode == "zero":
         return numpy.zeros(16)
@@ -52,8 +53,8 @@ class Made:
 
     def mode(self, key):
         kinds = {
-            "value": ("well", "dead", "sigmoid", "tanh", "none", "infinite", "ends"), "grad": ("well", "zero", "none", "small"),
-            "param": ("well", "still", "none"), "update": ("well", "large", "tiny"), "logged": ("well", "none"),
+            "value": VALUE, "grad": ("well", "zero", "none", "small"), "param": ("well", "still", "none"),
+            "update": ("well", "large", "tiny"), "logged": ("well", "none"),
         }[key.kind]  # fmt: skip
         if key not in self.modes or self.random.random() < (0.0 if self.calm else 0.04):
             first = self.random.random() < 0.7
@@ -92,7 +93,7 @@ class Made:
         skipped = 0 if self.calm else int(self.random.choice([0, 1, IS_OPEN], p=[0.95, 0.04, 0.01]))
         gaps = [(key.name, key.kind, GapCode.NO_GRAD.value) for key in KEYS if self.modes[key] == "none"]
         gaps += [("other", "param", GapCode.NOT_STEPPED.value)] * (20 < at < 60)
-        return StepData(at, numpy.array(rows).T, backwards=3, skipped=skipped, gaps=gaps)
+        return StepData(at, numpy.array(rows).T, backwards=3, skipped=skipped, gaps=gaps, uncleared=int(at > 80))
 
 
 def written(folder, seed, steps=STEPS):
@@ -125,4 +126,4 @@ def test_much_goes_wrong_in_these(tmp_path):
         kinds |= {one.kind for one in alerts(reader).findings}
         reader.close()
     assert kinds >= {"nonfinite", "dead", "saturated", "vanishing", "zero_gradient", "unchanged", "no_step", "left_out",
-                     "rising_loss", "flat_loss", "large_updates"}  # fmt: skip
+                     "accumulated", "rising_loss", "flat_loss", "large_updates"}  # fmt: skip

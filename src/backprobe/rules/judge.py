@@ -27,7 +27,7 @@ from backprobe.storage.runs.layout import IS_OPEN
 from backprobe.storage.runs.merged import RunReader, logged
 
 BLOCK = 1024  # steps that are judged at once: of 1,000 names a column of them is 8 MB
-FRACTIONS = ("count", "finite", "nan", "posinf", "neginf", "sum")
+WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     Nonfinite,
     Initial,
@@ -132,9 +132,10 @@ class Judge:
         counts = every[(every >= low) & (skipped[every] == 0)]
         kept, before = numpy.append(state.kept, counts), len(state.kept)
         logged = self._log(state, info, low, high)
+        steps, uncleared = info["step"], info["uncleared"]
         window = Window(
-            part, kept - first, info["step"][kept], before, state.count - before, dict(state.logged),
-            Window(part, every - first, info["step"][every], int((every < low).sum()), 0, logged),
+            part, kept - first, steps[kept], before, state.count - before, dict(state.logged), uncleared[kept],
+            Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
             state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
         )  # fmt: skip
         for rule in state.rules:
@@ -148,7 +149,10 @@ class Judge:
         found = {}
         if rows:
             keys = [(row.name, row.kind) for row in rows]
-            columns = {name: self.reader.narrow(rows, keys, name, low, high) for name in FRACTIONS}
+            columns = {name: self.reader.narrow(rows, keys, name, low, high) for name in WHOLE}
+            is_finite = bool((columns["count"] == columns["finite"]).all())
+            for name in NONFINITE:
+                columns[name] = 0 * columns["count"] if is_finite else self.reader.narrow(rows, keys, name, low, high)
             there = (columns["count"] > 0) & (skipped <= 1)
             numbers = numpy.broadcast_to(logged(columns), there.shape)
             for at, row in enumerate(rows):

@@ -46,6 +46,9 @@ class Nonfinite:
 
     def _bad(self, table: Table, kind: str) -> Mask:
         # Where there is NaN or Inf; of values, without Inf where that is there from the first step on.
+        bad: Mask = table.is_nonfinite
+        if not bad.any():
+            return bad
         nan, above, below = (table.column(what) > 0 for what in KINDS)
         infinite: Mask = above | below
         if kind == "value" and self.begins is not None:

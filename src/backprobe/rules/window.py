@@ -78,7 +78,8 @@ class Window:
     ``first`` is how many steps of the run are before the window. ``logged`` is what was logged, from the beginning to
     the end of the window. ``whole`` is the same with the steps that a scaler skipped, whose gradients alone may be
     infinite by its doing, and what was logged in the new ones. ``begins`` is the number of the run's first step, and
-    ``open`` has those new steps that no optimizer had ended, each with its count of backwards.
+    ``open`` has those new steps that no optimizer had ended, each with its count of backwards. ``uncleared`` counts by
+    step the parameters whose gradients were added to those of the step before.
     """
 
     part: Part
@@ -87,6 +88,7 @@ class Window:
     fresh: int
     first: int
     logged: Logged
+    uncleared: Steps
     whole: Window | None = None
     begins: int | None = None
     open: Sequence[tuple[int, int]] = ()
@@ -187,7 +189,7 @@ class Table:
 
     @property
     def is_nonfinite(self) -> Mask:
-        found: Mask = (self.column("nan") > 0) | (self.column("posinf") > 0) | (self.column("neginf") > 0)
+        found: Mask = self.column("count") != self.column("finite")
         return found
 
     def part(self, names: Sequence[str]) -> Table:
