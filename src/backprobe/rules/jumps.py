@@ -22,6 +22,7 @@ FIRST, EARLY, GROWN = 16, 4, 6.0  # steps of a training in which four above six 
 LEAST, RECORD, DRIFT, SURE = RULES["rising_loss"].threshold - 1, 1.5, 2.0, 2.0
 NEAR, AT_ONCE = 4, 0.8
 """A jump is not yet seen in the last quarter of what is before it: of a slow rise most is there already."""
+ROUNDED = 1e-9
 BLOCK = 4096  # windows that are judged at once
 
 
@@ -53,8 +54,12 @@ def _mixed(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]
         pairs = after * before
         sure = pairs / 2 + DEVIATIONS * numpy.sqrt(pairs * (after + before + 1) / 12)
         for start, first, second in _windows(numbers, after, before, since):
+            means = first.mean(axis=1)
+            held = second.mean(axis=1) - means > LEAST * abs(means) * (1 - ROUNDED)  # of most windows no more is asked
+            first, second = first[held], second[held]
             above = sum((second[:, [at]] > first).sum(axis=1) for at in range(after))
-            yield _first(start, numpy.asarray(above >= sure), numbers, after, before)
+            held[held] = numpy.asarray(above >= sure)
+            yield _first(start, held, numbers, after, before)
 
 
 def _early(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]:

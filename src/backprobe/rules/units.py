@@ -99,14 +99,12 @@ def _may_be_dead(window: Window, values: Table) -> Any:
 
 
 def _may_be_saturated(window: Window, values: Table) -> Any:
-    # The rows that have a step between -1 and 1.
-    low, high = (window.new(values.column(column)) for column in ("min", "max"))
-    if not low.size or not high.size:
-        return numpy.zeros(0, int)
-    rows = numpy.flatnonzero((low.max(axis=1) >= -1) & (high.min(axis=1) <= 1))
-    if not len(rows):
-        return rows
-    return rows[((low[rows] >= -1) & (high[rows] <= 1)).any(axis=1)]
+    # The rows that have a step with such means: of the squares of a tanh, or of a sigmoid less those of its squares.
+    finite, total, squares = (window.new(values.column(column)) for column in ("finite", "sum", "squares"))
+    square, mean = squares / finite, total / finite
+    of_tanh = (square > 1 - FLAT) & (square < 1 + ROUNDED)
+    of_sigmoid = (mean >= 0) & (mean - square < FLAT / 4) & (mean - square > -ROUNDED)
+    return numpy.flatnonzero((of_tanh | of_sigmoid).any(axis=1))
 
 
 def _slope(table: Table) -> tuple[Matrix, Mask]:
