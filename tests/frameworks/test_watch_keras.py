@@ -222,3 +222,16 @@ def test_steps_of_a_training_are_no_gaps(tmp_path, compiled):
     with bp.open_run(tmp_path) as run:
         assert run.steps.tolist() == [0, 1, 2, 3]
         assert not run.gaps.findings
+
+
+def test_updates_of_a_narrow_dtype_are_subtracted_in_float32(tmp_path):
+    """Of weights near 1 in bfloat16 a step of 2**-8 is a difference whose sum over many has more digits than they."""
+    net = keras.Sequential([keras.layers.Dense(1, use_bias=False, dtype="bfloat16", kernel_initializer="ones")])
+    net.build((None, 4))
+    optimizer = keras.optimizers.SGD(1.0)
+    with bp.watch(net, tmp_path, optimizer=optimizer, what=("param", "update")):
+        optimizer.apply([tf.constant([[2**-8]] * 4, tf.bfloat16)], net.trainable_variables)
+    with bp.open_run(tmp_path) as run:
+        name = run.names[0]
+        assert run.series(name, "update.sum")[1].tolist() == [-4 * 2**-8]
+        assert run.series(name, "update.std")[1].tolist() == [0.0]
