@@ -225,13 +225,15 @@ def test_steps_of_a_training_are_no_gaps(tmp_path, compiled):
 
 
 def test_updates_of_a_narrow_dtype_are_subtracted_in_float32(tmp_path):
-    """Of weights near 1 in bfloat16 a step of 2**-8 is a difference whose sum over many has more digits than they."""
-    net = keras.Sequential([keras.layers.Dense(1, use_bias=False, dtype="bfloat16", kernel_initializer="ones")])
+    """From almost 0 a weight goes to 1: in bfloat16 the difference of the two would be 0.99609375."""
+    begin = 2**-9 * (1 + 2**-7)
+    options = {"use_bias": False, "dtype": "bfloat16", "kernel_initializer": keras.initializers.Constant(begin)}
+    net = keras.Sequential([keras.layers.Dense(1, **options)])
     net.build((None, 4))
     optimizer = keras.optimizers.SGD(1.0)
     with bp.watch(net, tmp_path, optimizer=optimizer, what=("param", "update")):
-        optimizer.apply([tf.constant([[2**-8]] * 4, tf.bfloat16)], net.trainable_variables)
+        optimizer.apply([-tf.ones((4, 1), tf.bfloat16)], net.trainable_variables)
     with bp.open_run(tmp_path) as run:
-        name = run.names[0]
-        assert run.series(name, "update.sum")[1].tolist() == [-4 * 2**-8]
-        assert run.series(name, "update.std")[1].tolist() == [0.0]
+        (name,) = run.names
+        assert run.series(name, "param.max")[1].tolist() == [1.0]
+        assert run.series(name, "update.max")[1].tolist() == [1 - begin]

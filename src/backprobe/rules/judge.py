@@ -86,6 +86,12 @@ class Judge:
         self.rows: Rows
         self.state: State
 
+    def use(self, reader: RunReader) -> None:
+        """The run was opened again."""
+        self.reader = reader
+        if self.known is not None:
+            self.rows.reader = reader
+
     def now(self, until: int | None = None) -> State:
         """What is known now: of the steps up to ``until``, if that is given."""
         info = self.reader.info()

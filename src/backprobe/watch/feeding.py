@@ -152,8 +152,6 @@ class Feeding:
             if self.taken >= self.next_look:
                 self._look()
         self._look()
-        if self.judge is not None:
-            self.judge.reader.close()
 
     def _look(self) -> None:
         # Send the alerts that are new.
@@ -162,12 +160,15 @@ class Feeding:
         if not asking:
             return
         try:
-            if self.judge is None:
-                from backprobe.rules.judge import Judge
+            from backprobe.rules.judge import Judge
 
-                self.judge = Judge(open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})"))
-            report = alerts(self.judge.reader, judge=self.judge)
-            found = [one for one in report.findings if isinstance(one, Alert)]
+            reader = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})")
+            try:  # a file that stays open keeps its writer from putting its log away
+                self.judge = self.judge or Judge(reader)
+                self.judge.use(reader)
+                found = [one for one in alerts(reader, judge=self.judge).findings if isinstance(one, Alert)]
+            finally:
+                reader.close()
         except Exception as error:  # noqa: BLE001  # a training must not fail for being watched
             for one in asking:
                 one.failure = error
