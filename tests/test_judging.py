@@ -14,6 +14,7 @@ from written_runs import writer
 LAYERS = 4
 STEPS = 130
 VALUE = ("well", "dead", "sigmoid", "tanh", "none", "infinite", "ends")
+LOSSES = "falls", "flat", "jumps", "swings", "negative", "none"
 KEYS = [
     *(RowKey(f"h.{at}", kind) for at in range(LAYERS) for kind in ("value", "grad")),
     RowKey("return", "value"), RowKey("return", "grad"),
@@ -49,17 +50,17 @@ class Made:
         self.random = numpy.random.default_rng(seed)
         self.modes, self.scales, self.held = {}, {}, {}
         self.calm = self.random.random() < 0.3
-        self.loss = self.random.choice(["falls", "flat", "jumps", "swings", "negative", "none"])
+        self.loss = LOSSES[seed % len(LOSSES)]
 
     def mode(self, key):
         kinds = {
             "value": VALUE, "grad": ("well", "zero", "none", "small"), "param": ("well", "still", "none"),
-            "update": ("well", "large", "tiny"), "logged": ("well", "none"),
+            "update": ("well", "large", "tiny"), "logged": ("well",),
         }[key.kind]  # fmt: skip
         if key not in self.modes or self.random.random() < (0.0 if self.calm else 0.04):
             first = self.random.random() < 0.7
             self.modes[key] = "well" if first else str(self.random.choice(kinds))
-            self.scales[key] = {"small": 1e-5, "large": 3.0, "tiny": 1e-7}.get(self.modes[key], 1.0)
+            self.scales[key] = {"small": 1e-5, "large": 300.0, "tiny": 1e-7}.get(self.modes[key], 1.0)
         return self.modes[key]
 
     def number(self, at):
@@ -106,25 +107,26 @@ def written(folder, seed, steps=STEPS):
 
 
 def said(report):
-    return [str(report), *((one.kind, one.step, one.number, one.facts) for one in report.findings)]
+    # sums of wide matrices may differ in their last digit from those of narrow ones
+    return [str(report), *((one.kind, one.step, f"{one.number:.9g}", one.facts) for one in report.findings)]
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_step_by_step_is_as_at_once(tmp_path, seed):
     reader = written(tmp_path, seed)
     judge = Judge(reader)
-    for until in range(0, STEPS, 1 + seed % 3):
+    for at, until in enumerate(range(0, STEPS, 1 + seed % 3)):
         found = said(alerts(reader, until, judge))
-        assert until % 10 != seed or found == said(alerts(reader, until)), until
+        assert at % 6 or found == said(alerts(reader, until)), until
     assert said(alerts(reader, None, judge)) == said(alerts(reader))
     reader.close()
 
 
 def test_much_goes_wrong_in_these(tmp_path):
     kinds = set()
-    for seed in range(12):
+    for seed in range(8):
         reader = written(tmp_path / str(seed), seed)
         kinds |= {one.kind for one in alerts(reader).findings}
         reader.close()
-    assert kinds >= {"nonfinite", "dead", "saturated", "vanishing", "zero_gradient", "unchanged", "no_step", "left_out",
+    assert kinds >= {"nonfinite", "dead", "saturated", "exploding", "zero_gradient", "unchanged", "no_step", "left_out",
                      "accumulated", "rising_loss", "flat_loss", "large_updates"}  # fmt: skip
