@@ -146,7 +146,8 @@ class RunReader:
         total = {one: nothing((len(rows), len(steps)), one) for one in wanted}
         for rank in self.ranks.values():
             own = rank.index().info["step"]
-            first, last = (int(numpy.searchsorted(own, steps[at], side)) for at, side in ((0, "left"), (-1, "right")))
+            first = int(numpy.searchsorted(own, steps[0]))
+            last = int(numpy.searchsorted(own, steps[-1], side="right"))
             at = numpy.searchsorted(steps, own[first:last])
             part = {
                 one: numpy.broadcast_to(rank.narrow(keys, one, first, last), (len(rows), last - first))

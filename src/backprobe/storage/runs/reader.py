@@ -247,7 +247,7 @@ class RankFile:
             rows, numbers = rows.below(matrix.shape[1]), matrix[COLUMNS.index(column)][:, None]
         to, at = rows.regular
         if len(rows.to) == len(keys):
-            return numbers[at]
+            return numpy.asarray(numbers[at])
         found = nothing((len(keys), numbers.shape[1]), column)
         found[to] = numbers[at]
         return found
