@@ -216,7 +216,8 @@ def _lengths(mask: Mask, start: Any = 0) -> Lengths:
     at = numpy.arange(1, mask.shape[1] + 1)
     own = numpy.where(mask, at - numpy.maximum.accumulate(numpy.where(mask, 0, at), axis=1), 0)
     held = numpy.logical_and.accumulate(mask, axis=1)
-    return own + numpy.where(held, numpy.broadcast_to(start, len(mask))[:, None], 0)
+    found: Lengths = own + numpy.where(held, numpy.broadcast_to(start, len(mask))[:, None], 0)
+    return found
 
 
 def _before(length: Lengths, start: Any = 0, longest: Any = 0) -> Lengths:

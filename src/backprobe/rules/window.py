@@ -66,7 +66,7 @@ class Part:
         if not len(places):
             return numpy.empty((0, 1))
         if name in self.held or len(places) > FEW or len(self.rows.measured) <= SMALL:
-            return self.column(name)[_regular(places)]
+            return numpy.asarray(self.column(name)[_regular(places)])
         rows: Sequence[RowKey] = [self.rows.measured[at] for at in places]
         return self.rows.reader.narrow(rows, [self.rows.keys[at] for at in places], name, self.low, self.high)
 
