@@ -3,13 +3,10 @@
 import numpy
 import pytest
 
+import backprobe as bp
 from backprobe.record.gaps import GapCode
 from backprobe.record.statistics import NOTHING, measured
-from backprobe.rules import alerts
-from backprobe.rules.judge import Judge
-from backprobe.storage.runs.layout import IS_OPEN, RowKey, StepData
-from backprobe.storage.runs.merged import open_ranks
-from written_runs import writer
+from written_runs import IS_OPEN, RowKey, StepData, writer
 
 LAYERS = 4
 STEPS = 130
@@ -103,7 +100,7 @@ def written(folder, seed, steps=STEPS):
     for at in range(steps):
         one.append(made.step(at))
     one.close()
-    return open_ranks(folder, "bp.open_run(folder)")
+    return bp.open_run(folder)
 
 
 def said(report):
@@ -113,20 +110,21 @@ def said(report):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_step_by_step_is_as_at_once(tmp_path, seed):
-    reader = written(tmp_path, seed)
-    judge = Judge(reader)
+    run = written(tmp_path, seed)
+    assert run.alerts.findings
+    alerts, reader = bp.rules.alerts, run._reader
+    judge = bp.rules.judge.Judge(reader)
     for at, until in enumerate(range(0, STEPS, 1 + seed % 3)):
         found = said(alerts(reader, until, judge))
         assert at % 6 or found == said(alerts(reader, until)), until
     assert said(alerts(reader, None, judge)) == said(alerts(reader))
-    reader.close()
+    run.close()
 
 
 def test_much_goes_wrong_in_these(tmp_path):
     kinds = set()
     for seed in range(8):
-        reader = written(tmp_path / str(seed), seed)
-        kinds |= {one.kind for one in alerts(reader).findings}
-        reader.close()
+        with written(tmp_path / str(seed), seed) as run:
+            kinds |= {one.kind for one in run.alerts.findings}
     assert kinds >= {"nonfinite", "dead", "saturated", "exploding", "zero_gradient", "unchanged", "no_step", "left_out",
                      "accumulated", "rising_loss", "flat_loss", "large_updates"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What rules read: some steps of a run as matrices of names × steps, and what was logged up to them."""
+"""Windows of a run, which rules read: some steps as matrices of names × steps, and what was logged up to them."""
 
 from __future__ import annotations
 

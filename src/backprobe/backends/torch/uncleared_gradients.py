@@ -1,4 +1,4 @@
-"""Which gradients of a step are added to those of the step before, because nobody has cleared these.
+"""Gradients of a step that are added to those of the step before, because nobody has cleared these.
 
 At the end of a step each ``.grad`` is remembered by its identity and version. One that is the same as a pass of
 ``backward()`` begins, and another as it ends, was added to. It does not count where it is cleared before its optimizer
