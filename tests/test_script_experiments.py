@@ -106,20 +106,41 @@ def test_a_line_in_another_module(found):
     assert "own" not in sys.modules
 
 
-def test_a_result_that_is_dropped_is_not_proven(found):
-    """Neither is anything said of a call of a whole model: it has read each parameter of it."""
-    code = """\
+NET = """\
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, penalty):
+        return hidden.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, torch.ones(())
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.out = nn.LayerNorm(4), nn.Linear(4, 1)
+        self.norm, self.out, self.gate = nn.LayerNorm(4), nn.Linear(4, 1), nn.Linear(4, 1)
     def forward(self, h):
-        self.norm(h)
+        {}
         return self.out(h)
 net = Net()
-optimizer.add_param_group({"params": list(net.parameters())})
+optimizer.add_param_group({{"params": list(net.parameters())}})
 """
-    given = found("h = stem(x)\nloss = (net(h) + top(h) - y).square().mean()", before=code)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "loss"),
+    [
+        ("Own.apply(h, self.gate(h).sum())", "h = Own.apply(h, self.gate(h).sum())", "is the same"),
+        ("self.norm(h)", "h = self.norm(h)", "changes by up to"),
+    ],
+)
+def test_a_result_that_is_dropped_is_kept(found, line, kept, loss):
+    given = found("h = stem(x)\nloss = (net(h) + top(h) - y).square().mean()", before=NET.format(line))
+    ((tried,),) = [tried for text, tried in given if text == line]
+    assert tried.startswith(f"`{kept}` at train.py:") and f"2 of 2 missing gradients arrive; the loss {loss}" in tried
+
+
+def test_a_result_that_is_dropped_and_given_no_name_is_not_proven(found):
+    given = found("loss = (net(stem(x)) - y).square().mean()\nnet(stem(x).relu())", before=NET.format("h.neg()"))
     assert given and not any(tried for _, tried in given)
 
 
