@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from backprobe.probe import script_experiments
 from commands import in_folder, invoked
 from faults import Faults
 
@@ -175,14 +174,14 @@ LINES = "h = stem(x).detach()\nloss = (top(h) - y).square().mean()"
 
 
 def test_a_long_script_does_not_run_again(found, monkeypatch):
-    monkeypatch.setattr(script_experiments, "LONGEST", 0.0)
+    monkeypatch.setattr("backprobe.probe.script_experiments.LONGEST", 0.0)
     assert found(LINES)[0] == ("h = stem(x).detach()", [])
     assert any("runs again only below 0 s" in note for note in found.report["notes"])
 
 
 def test_the_time_for_experiments_ends(found, monkeypatch):
     clock = SimpleNamespace(monotonic=partial(next, count(step=20)))  # each look at it takes 20 s
-    monkeypatch.setattr(script_experiments, "time", clock)
+    monkeypatch.setattr("backprobe.probe.script_experiments.time", clock)
     assert found(LINES)[0] == ("h = stem(x).detach()", [])
     assert "not all that was found was tried: the 30 s for that were over" in found.report["notes"]
 
