@@ -236,7 +236,6 @@ def test_a_run_that_nobody_asked_for_takes_once_at_most():
         return (h.detach() * w).sum()
 
     rec = bp.probe(program)(torch.ones(3), torch.ones(3))
-    note = "program was not run again to look for useless gradients: it took from a list_iterator when it ran the second "
-    assert [one for one in bp.explain(rec).notes if one.startswith(note)]
+    assert [one for one in bp.explain(rec).notes if "it took from a list_iterator when it ran the second time" in one]
     assert not bp.explain(rec).ok
     assert next(held.inside.rows) == 3.0

@@ -170,7 +170,7 @@ def _own(kind: type) -> dict[str, Any]:
 
 
 def _keep_names(function: FunctionType, kept: Kept) -> None:
-    # The globals that a function may rebind, its closure's cells, and its attributes. A library sets up its globals once.
+    # The globals that a function may rebind, unless it is a library's; its closure's cells, and its attributes.
     codes = codes_of(function.__code__) if is_written_here(function) else []
     names = {name for code in codes for name in code.co_names}
     before = {name: function.__globals__.get(name, NOTHING) for name in names}

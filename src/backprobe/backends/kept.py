@@ -43,20 +43,37 @@ class Kept:
 
     def put_back(self) -> None:
         """Put all of it back, whatever interrupts that; what has interrupted is raised in the end."""
-        error: BaseException | None = None
+        try:
+            undo_all(self.undo)
+        except BaseException:
+            undo_all(self.undo)  # where that was interrupted before it began
+            raise
+
+
+def undo_all(undo: list[Callable[[], None]]) -> None:
+    """Call these, the last first, and each once more where it is interrupted. Raises what has interrupted in the end.
+
+    >>> undo = [lambda: print("first"), lambda: print("second")]
+    >>> undo_all(undo)
+    second
+    first
+    >>> undo
+    []
+    """
+    error: BaseException | None = None
+    is_again = False
+    while undo:
+        try:
+            undo[-1]()
+        except BaseException as raised:  # noqa: BLE001  it is raised below
+            error = error or raised
+            is_again = not is_again
+            if is_again:
+                continue
         is_again = False
-        while self.undo:
-            try:
-                self.undo[-1]()
-            except BaseException as raised:  # noqa: BLE001  it is raised below
-                error = error or raised
-                is_again = not is_again
-                if is_again:
-                    continue
-            is_again = False
-            self.undo.pop()
-        if error is not None:
-            raise error
+        undo.pop()
+    if error is not None:
+        raise error
 
 
 def assign(own: dict[str, Any], before: Mapping[str, Any]) -> None:

@@ -11,8 +11,8 @@ What is put back after each run, also after one that ends with an error or is in
 - of Python's objects that the program holds or is given: attributes, items, globals, cells, and NumPy's arrays
 
 Not put back: what is no part of this, as a file that is written; what a compiled or C++ module changes; tensors and
-arrays of more than 64 MB that are no parameters. Results and errors of the program come as they are. From an iterator, a
-queue or a file a run takes what it takes; then there is no other run, since that would be given something else.
+arrays of more than 64 MB that are no parameters. Results and errors of the program come as they are. What a run takes
+from an iterator, a queue or a file is gone: then there is no other run, which would be given something else.
 
 This file has the contract, and what is the same in every framework; ``state.py`` of each backend has the rest.
 """
@@ -158,13 +158,13 @@ class Replay:
                 kept.keep(state)
             if self.seed is not None:
                 seed_python(self.seed)
-            with hearing_takes(self.state.sources, took), hearing_generators(made):
-                with self.state.hearing(kept, self.seed):
-                    yield
+            hearing = self.state.hearing(kept, self.seed)
+            with hearing_takes(self.state.sources, took), hearing_generators(made), hearing:
+                yield
         finally:
             try:
                 kept.put_back()
-            except BaseException:  # it may come before anything is put back
-                kept.put_back()
+            except BaseException:
+                kept.put_back()  # where that was interrupted before it began
                 raise
             self.state.lasting = kept.lasting

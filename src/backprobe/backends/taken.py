@@ -1,8 +1,8 @@
 """What a run takes from iterators, queues and files that a program holds: another run would be given what comes next.
 
-That something was taken is seen by a fact. An iterator made by C shows where it is by what it holds, by how much is left
-or by how it would be pickled, a generator by its frame, a file by its position; a library's own iterator is heard when
-it is asked for the next item. Iterators of the program's own classes are put back, as other objects are.
+That something was taken is seen by a fact. An iterator made by C shows where it is by what it holds, by how much is
+left or by how it would be pickled, a generator by its frame, a file by its position; a library's own iterator is heard
+when it is asked for the next item. Iterators of the program's own classes are put back, as other objects are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import queue
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from types import GeneratorType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any
 

@@ -43,7 +43,7 @@ class Waiting(Generic[P, R]):
     def _asked(self) -> list[tuple[str, str]]:
         return []
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the target with these arguments. Returns the result of the verb.
 
         Raises Unsupported where the first run has taken from an iterator, so that another would be given other items.
