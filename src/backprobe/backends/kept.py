@@ -9,6 +9,8 @@ from operator import is_not
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from backprobe.backends.undoing import undo_all
+
 if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
@@ -48,32 +50,6 @@ class Kept:
         except BaseException:
             undo_all(self.undo)  # where that was interrupted before it began
             raise
-
-
-def undo_all(undo: list[Callable[[], None]]) -> None:
-    """Call these, the last first, and each once more where it is interrupted. Raises what has interrupted in the end.
-
-    >>> undo = [lambda: print("first"), lambda: print("second")]
-    >>> undo_all(undo)
-    second
-    first
-    >>> undo
-    []
-    """
-    error: BaseException | None = None
-    is_again = False
-    while undo:
-        try:
-            undo[-1]()
-        except BaseException as raised:  # noqa: BLE001  it is raised below
-            error = error or raised
-            is_again = not is_again
-            if is_again:
-                continue
-        is_again = False
-        undo.pop()
-    if error is not None:
-        raise error
 
 
 def assign(own: dict[str, Any], before: Mapping[str, Any]) -> None:

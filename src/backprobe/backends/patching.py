@@ -11,7 +11,7 @@ from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from backprobe.backends.kept import undo_all
+from backprobe.backends.undoing import undo_all
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """(what it stands before) -> what is called in its place."""
