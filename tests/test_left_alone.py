@@ -16,9 +16,6 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.backends.discover import load_backend
-from backprobe.backends.held_objects import is_of_process
-from backprobe.backends.replay import Replay
 
 X = torch.linspace(0.5, 1.5, 6).reshape(2, 3)
 LOG = logging.getLogger("of.a.program")
@@ -137,24 +134,6 @@ def test_an_object_of_pytest_is_not_opened(monkeypatch, request):
     assert len(monkeypatch._setattr) == 2
     monkeypatch.undo()
     assert logging.raiseExceptions == before
-
-
-def test_neither_is_one_of_ours():
-    rec = bp.probe(lambda x: (x * 2).sum())(X)
-    watched = bp.sweep(lambda x: (x * 2).sum(), "x", replace=lambda x: x)
-    reached = Replay(load_backend("torch"), lambda x: x * (rec is watched)).state.reached
-    assert any(one is rec for one in reached)
-    assert not [one for one in reached if one is rec.record or one is vars(watched)]
-    assert is_of_process(type(rec)) and is_of_process(type(watched))
-
-
-def test_nor_what_pytorch_has_for_itself():
-    from torch.nn.functional import interpolate  # it names much of its module
-
-    state = Replay(load_backend("torch"), lambda x: interpolate(x, scale_factor=2.0)).state
-    names = vars(sys.modules["torch.nn.functional"])
-    inner = [name for name, one in names.items() if any(one is each for each in state.reached)]
-    assert inner in (["interpolate"], [])
 
 
 def test_an_object_of_a_library_that_the_program_holds_is_put_back():

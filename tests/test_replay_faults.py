@@ -14,21 +14,21 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.backends.patching import Patched
 
 SOURCE = Path(bp.__file__).parent
 X = torch.linspace(0.5, 1.5, 6).reshape(2, 3)
 ERRORS = {"an error": RuntimeError, "a Ctrl-C": KeyboardInterrupt}
 OURS = tuple(
     str(SOURCE / part) for part in (
-        "backends/replay.py", "backends/kept.py", "backends/held_objects.py", "backends/held_values.py",
-        "backends/taken.py", "backends/random_states.py", "backends/patching.py", "backends/trials.py",
-        "backends/variations.py", "backends/guards.py", "backends/torch/state.py", "backends/torch/lent_modules.py",
-        "backends/torch/variations.py", "backends/torch/trials.py", "noise_floor", "provoke", "sweep", "diff_live",
-        "check", "guard", "probe/rerun.py", "experiments", "remedies",
+        "backends/replay.py", "backends/kept.py", "backends/undoing.py", "backends/held_objects.py",
+        "backends/held_values.py", "backends/taken.py", "backends/random_states.py", "backends/patching.py",
+        "backends/trials.py", "backends/variations.py", "backends/guards.py", "backends/torch/state.py",
+        "backends/torch/lent_modules.py", "backends/torch/variations.py", "backends/torch/trials.py",
+        "noise_floor", "provoke", "sweep", "diff_live", "check", "guard", "probe/rerun.py", "experiments", "remedies",
     )
 )  # fmt: skip
 PATCHED = ((nn.Module, "__call__"), (torch.autograd, "_engine_run_backward"), (np.random, "default_rng"))
+ORIGINAL = [vars(owner)[name] for owner, name in PATCHED]
 
 
 class Program(nn.Module):
@@ -194,7 +194,8 @@ def test_the_state_is_put_back_whichever_function_of_ours_fails(verb):
         program = made(verb)
         before = program.state()[-1][-1]
         state, end = left(program, fault.during(VERBS[verb]))
-        standing = [one for owner, one in PATCHED if isinstance(vars(owner)[one], Patched)]
+        now = [vars(owner)[name] for owner, name in PATCHED]
+        standing = [one for one, original in zip(now, ORIGINAL, strict=True) if one is not original]
         if without_identities(state) != without_identities(expected) or standing or not fault.has_raised:
             wrong.append((name, repr(end), standing, fault.has_raised))
         if verb != "guard" and state[-1][-1] != before:

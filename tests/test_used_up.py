@@ -7,15 +7,12 @@ import csv
 import io
 import itertools
 import queue
-import weakref
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import backprobe as bp
-from backprobe.backends.discover import load_backend
-from backprobe.backends.replay import Replay
 
 X = torch.tensor(2.0)
 ROWS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
@@ -212,15 +209,6 @@ def test_a_check_takes_what_one_run_takes():
     batches = generator()
     assert bp.check(taking(batches, next))(X).ok
     assert next(batches) == 2.0
-
-
-def test_an_iterator_that_was_taken_from_keeps_nothing_alive_afterwards():
-    items = (torch.full((3,), one) for one in ROWS)
-    replay = Replay(load_backend("torch"), lambda: items)
-    with replay.run():
-        taken = weakref.ref(next(items))
-    assert replay.taken[id(items)] is items
-    assert taken() is None
 
 
 def test_a_run_that_nobody_asked_for_takes_once_at_most():

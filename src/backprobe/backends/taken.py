@@ -1,4 +1,4 @@
-"""What a run takes from iterators, queues and files that a program holds: another run would be given what comes next.
+"""Iterators, queues and files that a program holds: if a run takes from them, another would be given what comes next.
 
 That something was taken is seen by a fact. An iterator made by C shows where it is by what it holds, by how much is
 left or by how it would be pickled, a generator by its frame, a file by its position; a library's own iterator is heard
