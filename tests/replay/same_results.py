@@ -8,6 +8,7 @@ Compared are numbers and kinds, and not words. A program whose state a verb did 
 second run, so it may differ from a commit where that was so.
 """
 
+import argparse
 import hashlib
 import json
 import sys
@@ -30,7 +31,9 @@ def digest(value):
 
 def probe(held):
     rec = bp.probe(held.target)(*held.args, **held.kwargs)
-    return [[one.name, one.status.name, digest(one.value), digest(one.grad)] for one in rec.values() if one.ok]
+    has_gradient = [one for one in rec.values() if one.status.name == "OK"]
+    numbers = [[one.name, digest(one.value), digest(one.grad)] for one in has_gradient]
+    return [[[one.name, one.status.name] for one in rec.values()], numbers]
 
 
 def findings(report):
@@ -67,10 +70,10 @@ def diff_live(held):
 VERBS = {one.__name__: one for one in (probe, check, provoke, noise_floor, sweep, diff_live)}
 
 
-def results(framework):
+def results(framework, every):
     """What each verb gives on each program, or the kind of error that it ends with."""
     found = {}
-    for make in score.programs_of(framework).PROGRAMS:
+    for make in score.programs_of(framework).PROGRAMS[::every]:
         for name, verb in VERBS.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -83,10 +86,15 @@ def results(framework):
 
 
 if __name__ == "__main__":
-    now = results(sys.argv[1])
-    if "--against" not in sys.argv:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=score.FRAMEWORKS)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--every", type=int, default=1, help="of so many programs one")
+    asked = parser.parse_args()
+    now = results(asked.framework, asked.every)
+    if asked.against is None:
         print(json.dumps(now, indent=1))
     else:
-        before = json.loads(Path(sys.argv[3]).read_text())
+        before = json.loads(asked.against.read_text())
         other = [name for name in before if before[name] != now.get(name)]
         print(f"{len(before) - len(other)} of {len(before)} the same in every bit; not: {'; '.join(other) or 'none'}")
