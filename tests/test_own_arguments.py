@@ -40,7 +40,7 @@ OF_A_MODEL = {name: number for name, number in NUMBERS.items() if name not in ("
 VERBS = {
     "probe": lambda f: bp.probe(f),
     "check": lambda f: bp.check(f),
-    "provoke": lambda f: bp.provoke(f, tries=1, seed=3, bounds=(0.5, 2.0)),
+    "provoke": lambda f: bp.provoke(f, tries=1, seed=3, bounds=(0.5, 9.0)),
     "noise_floor": lambda f: bp.noise_floor(f, runs=1),
     "diff_live": lambda f: bp.diff_live(f, f),
     "sweep": lambda f: bp.sweep(f, "h", replace=lambda h: h * 0),
