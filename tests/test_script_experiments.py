@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from functools import partial
+from importlib import import_module
 from itertools import count
 from types import SimpleNamespace
 
@@ -174,14 +175,14 @@ LINES = "h = stem(x).detach()\nloss = (top(h) - y).square().mean()"
 
 
 def test_a_long_script_does_not_run_again(found, monkeypatch):
-    monkeypatch.setattr("backprobe.probe.script_experiments.LONGEST", 0.0)
+    monkeypatch.setattr(import_module("backprobe.probe.script_experiments"), "LONGEST", 0.0)
     assert found(LINES)[0] == ("h = stem(x).detach()", [])
     assert any("runs again only below 0 s" in note for note in found.report["notes"])
 
 
 def test_the_time_for_experiments_ends(found, monkeypatch):
     clock = SimpleNamespace(monotonic=partial(next, count(step=20)))  # each look at it takes 20 s
-    monkeypatch.setattr("backprobe.probe.script_experiments.time", clock)
+    monkeypatch.setattr(import_module("backprobe.probe.script_experiments"), "time", clock)
     assert found(LINES)[0] == ("h = stem(x).detach()", [])
     assert "not all that was found was tried: the 30 s for that were over" in found.report["notes"]
 
