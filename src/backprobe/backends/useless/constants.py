@@ -19,9 +19,9 @@ def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[
     >>> is_constant(lambda given: numpy.maximum(given[0], 500), [()])
     False
     """
-    made = [numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)]))
-            for at in range(TRIED)]  # fmt: skip
-    return bool(shapes) and all(numpy.array_equal(one, made[0]) for one in made)
+    made = (numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)]))
+            for at in range(TRIED))  # fmt: skip
+    return bool(shapes) and all(numpy.array_equal(one, first) for first in [next(made)] for one in made)
 
 
 def _numbers(shape: Sequence[int], at: int, place: int) -> Any:

@@ -37,7 +37,7 @@ def constants(program: Program, steps: Sequence[Step], norms: Mapping[int, float
         moving = [at for at in given if program.moving[at] and program.is_floating(at)]
         results = [at for at in made if at == program.output or not uses.get(at, set()) <= {*call}]
         came, passed = (math.hypot(*(norms.get(at, 0.0) for at in each)) for each in (results, moving))
-        is_faint = moving and 0 < came and passed <= FAINT * came
+        is_faint = moving and came > 0 and passed <= FAINT * came
         if is_faint and _gives_the_same(program, call, given, results):
             yield from ((at, call[-1]) for at in moving if uses[at] <= {*call})
 
@@ -52,7 +52,9 @@ def _call(step: Step) -> object:
 def _gives_the_same(program: Program, call: Sequence[Step], given: Sequence[int], results: Sequence[int]) -> bool:
     kept = {at for at in given if _is_infinite(program.values[at])}  # what a largest number begins with
     changed = [at for at in given if at not in kept]
-    if not results or not all(map(program.is_floating, (*changed, *results))):
+    if any(step.equation.effects for step in call) or not results:
+        return False
+    if not all(map(program.is_floating, (*changed, *results))):
         return False
     if sum(map(program.size, (*changed, *results))) > MOST:
         return False
