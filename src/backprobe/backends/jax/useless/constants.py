@@ -68,7 +68,8 @@ def _gives_the_same(program: Program, call: Sequence[Step], given: Sequence[int]
         return numpy.concatenate([numpy.asarray(known[at]).astype(numpy.float64).reshape(-1) for at in results])
 
     try:
-        return is_constant(make, [*map(program.shape, changed)])
+        unit = max(float(jnp.finfo(jnp.result_type(program.values[at])).eps) for at in results)
+        return is_constant(make, [*map(program.shape, changed)], unit)
     except Exception:  # noqa: BLE001  # whatever an operation raises on such numbers: nothing is said of it
         return False
 
