@@ -5,11 +5,15 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from backprobe.probe import script_experiments
 from commands import in_folder, invoked
 from faults import Faults
 
@@ -144,6 +148,22 @@ def test_it_may_be_switched_off(found):
     report = found.report
     assert [text for text, _ in found(lines, "--no-experiments")] == [text for text, _ in with_tried]
     assert not any(one["tried"] for one in found.report["findings"]) and found.report["notes"] == report["notes"]
+
+
+LINES = "h = stem(x).detach()\nloss = (top(h) - y).square().mean()"
+
+
+def test_a_long_script_does_not_run_again(found, monkeypatch):
+    monkeypatch.setattr(script_experiments, "LONGEST", 0.0)
+    assert found(LINES)[0] == ("h = stem(x).detach()", [])
+    assert any("runs again only below 0 s" in note for note in found.report["notes"])
+
+
+def test_the_time_for_experiments_ends(found, monkeypatch):
+    clock = SimpleNamespace(monotonic=partial(next, count(step=20)))  # each look at it takes 20 s
+    monkeypatch.setattr(script_experiments, "time", clock)
+    assert found(LINES)[0] == ("h = stem(x).detach()", [])
+    assert "not all that was found was tried: the 30 s for that were over" in found.report["notes"]
 
 
 @pytest.mark.parametrize(

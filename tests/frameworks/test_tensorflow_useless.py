@@ -503,10 +503,17 @@ def test_a_gradient_that_is_zero_in_the_only_iteration_is_a_note(tmp_path, monke
 
 
 def test_a_cause_of_all_gradients_that_are_zero_hangs_beneath_them(tmp_path, monkeypatch):
-    text = looped(1, "loss = tf.reduce_mean(tf.square(tf.nn.softmax(net(x)) - column))  # <- here")
+    text = looped(1, "loss = tf.reduce_mean(tf.square(tf.clip_by_value(net(x), 1e3, 1e4) - column))  # <- here")
     code, (root, cause), _ = explained(text, tmp_path, monkeypatch)
     assert (root["kind"], cause["kind"], cause["cause"]) == ("all_zero", "zero_flat", root["headline"])
     assert (code, text.splitlines()[cause["source"]["line"] - 1].endswith("# <- here")) == (1, True)
+
+
+def test_a_softmax_of_single_elements_is_found_on_every_processor(tmp_path, monkeypatch):
+    """Of eight or more it is 1 exactly on some, and less than 1 by rounding on others, as are all gradients then."""
+    text = looped(1, "loss = tf.reduce_mean(tf.square(tf.nn.softmax(net(x)) - column))  # <- here")
+    code, found, _ = explained(text, tmp_path, monkeypatch)
+    assert (code, {one["source"]["line"] for one in found}) == (1, {text[: text.index("# <- here")].count("\n") + 1})
 
 
 def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):

@@ -48,9 +48,11 @@ if TYPE_CHECKING:
 MOST = 6  # runs with bridges, or with other numbers
 MOST_BEHIND = 2  # lines behind one that cut off what comes by its bridge
 LONGEST = 30.0  # seconds that the script may have taken
-SHORTEST = 10.0  # seconds that all runs may take, or twice as long as the script
+SHORTEST = 30.0  # seconds that all runs may take, or twice as long as the script
 MOVES = (-1.5, 1.001)  # the second where the first leads to an error
 NOT_TRIED = "what was found was not tried: run again, the script {effect}"
+TOO_LONG = "what was found was not tried: the script took {seconds:.0f} s, and runs again only below {most:.0f} s"
+TIME_OVER = "not all that was found was tried: the {seconds:.0f} s for that were over"
 
 
 class Beginning:
@@ -90,7 +92,8 @@ class ScriptExperiments:
         self.beginning, self.backend, self.spec = beginning, backend, spec
         self.file, self.arguments, self.passes, self.losses = file, arguments, passes, losses
         self.seconds = seconds
-        self.until = time.monotonic() + max(2 * self.seconds, SHORTEST)
+        self.lasting = max(2 * self.seconds, SHORTEST)
+        self.until = time.monotonic() + self.lasting
         self.statements: list[Statement] = []
         self.codes: dict[str, CodeType] = {}
         self.names: dict[str, Mapping[str, Any]] = {}  # the global ones of the main module, by its file
@@ -103,21 +106,24 @@ class ScriptExperiments:
         try:
             if not any(map(_own_place, report)) or not self._may_try():
                 return report
+            if self.seconds > LONGEST:
+                return _noted(report, TOO_LONG.format(seconds=self.seconds, most=LONGEST))
             with self._as_before():
                 for at, one in enumerate(report.findings):
                     found[at] = self._with_tried(one)
                 found[:] = self.remedies.together(found)
         except Stopped as stop:
-            return replace(report, notes=(*report.notes, NOT_TRIED.format(effect=stop.note.fields["effect"])))
+            return _noted(report, NOT_TRIED.format(effect=stop.note.fields["effect"]))
         except (SyntaxError, OSError, KeyboardInterrupt):
             return report
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
             return not_tried(replace(report, findings=tuple(found)), error)
-        return replace(report, findings=tuple(found))
+        report = replace(report, findings=tuple(found))
+        is_over = time.monotonic() > self.until
+        return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
 
     def _may_try(self) -> bool:
-        is_short = self.seconds <= LONGEST and self.backend.bridges is not None
-        return is_short and not RUNNING.name and not self.backend.state(None).effect()
+        return self.backend.bridges is not None and not RUNNING.name and not self.backend.state(None).effect()
 
     @contextmanager
     def _as_before(self) -> Iterator[None]:
@@ -260,6 +266,10 @@ class ScriptExperiments:
 
     def _names_of(self, file: str) -> Mapping[str, Any]:
         return self.names.get(file) or names_of(file)
+
+
+def _noted(report: Report, note: str) -> Report:
+    return replace(report, notes=(*report.notes, note))
 
 
 def _own_place(one: Finding) -> tuple[str, int] | None:
