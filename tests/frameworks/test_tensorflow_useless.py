@@ -530,6 +530,7 @@ def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
     assert out.splitlines()[:3] == plain.getvalue().splitlines()
 
 
+@pytest.mark.filterwarnings("ignore:You are using a softmax")  # of Keras
 @pytest.mark.parametrize("gate", ["layers.Dense(1, activation='softmax')", "layers.Dense(1), layers.Softmax()"])
 def test_a_gate_that_gives_the_same_whatever_it_is_given(gate, tmp_path, monkeypatch):
     more = f"""
