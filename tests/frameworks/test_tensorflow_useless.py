@@ -528,3 +528,19 @@ def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
         with contextlib.redirect_stdout(io.StringIO()) as plain:
             runpy.run_path("plain.py")
     assert out.splitlines()[:3] == plain.getvalue().splitlines()
+
+
+@pytest.mark.filterwarnings("ignore:You are using a softmax")  # of Keras
+@pytest.mark.parametrize("gate", ["layers.Dense(1, activation='softmax')", "layers.Dense(1), layers.Softmax()"])
+def test_a_gate_that_gives_the_same_whatever_it_is_given(gate, tmp_path, monkeypatch):
+    more = f"""
+        gate = keras.Sequential([{gate}])
+        gate(x)
+        """
+    text = looped(1, "loss = tf.reduce_mean(tf.square(net(x) * gate(x) - column))  # <- here",
+                  "net.trainable_variables + gate.trainable_variables", more)  # fmt: skip
+    with in_folder(tmp_path, monkeypatch, {"train.py": text}):
+        code, out, err = invoked("explain", "train.py")
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# <- here"))
+    assert code == 1, (out, err)
+    assert f"softmax gives the same whatever it is given (train.py:{line}): the gradient of 'gate." in out, out

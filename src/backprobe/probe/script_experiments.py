@@ -45,7 +45,7 @@ from backprobe.source.user_code import package
 if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
-MOST = 6  # runs with bridges, or with other numbers
+MOST = 24  # runs with bridges, or with other numbers
 MOST_BEHIND = 2  # lines behind one that cut off what comes by its bridge
 LONGEST = 30.0  # seconds that the script may have taken
 SHORTEST = 30.0  # seconds that all runs may take, or twice as long as the script
@@ -149,6 +149,9 @@ class ScriptExperiments:
         targets = at_line(self.statements, *place)
         if not targets:
             return one
+        if one.kind == "dropped":  # a bridge at that line leads nowhere
+            as_is = self._run(Plan(frozenset()), self._is_over)
+            return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
         plan, behind = Plan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
         run = self._bridged(plan)
         if run is not None and not run.arrived:

@@ -19,7 +19,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording
-from backprobe.remedies.candidates import Table, Text, candidates
+from backprobe.remedies.candidates import Table, Text, candidates, keeping
 from backprobe.source.edits import Edit, edited
 from backprobe.source.exchanged import NotExchanged, exchanged, functions_of, names_of
 from backprobe.source.user_code import package
@@ -134,6 +134,13 @@ def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Se
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
     return list(candidates(Text(file, text, names, table), line)) if text and names else []
+
+
+def edits_keeping(file: str, line: int, names: Mapping[str, Any]) -> Sequence[Edit]:
+    """What may be written at a line of a file that drops the result of a call."""
+    linecache.checkcache(file)
+    text = "".join(linecache.getlines(file))
+    return list(keeping(Text(file, text, names, {}), line)) if text and names else []
 
 
 def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:

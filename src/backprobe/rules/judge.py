@@ -17,7 +17,9 @@ from backprobe.rules.loss import Loss
 from backprobe.rules.nonfinite import Nonfinite
 from backprobe.rules.nothing_left import NothingLeft
 from backprobe.rules.parameters import Parameters
+from backprobe.rules.picks import Picks
 from backprobe.rules.precision import Precision
+from backprobe.rules.rounding import Rounding
 from backprobe.rules.shares import Shares
 from backprobe.rules.stillness import Stillness
 from backprobe.rules.units import Units
@@ -38,8 +40,10 @@ KINDS = (
     Stillness,
     Accumulated,
     Updates,
+    Rounding,
     Precision,
     Shares,
+    Picks,
     Loss,
 )
 

@@ -155,7 +155,7 @@ class Replay(Ways[int, Recorded]):
         return self.seen[step].came
 
     def end(self, code: str, step: Recorded) -> End:
-        is_constant = code == FLAT and step.operation.is_constant()
+        is_constant = code in (FLAT, CANCELS) and step.own_gradient is None and step.operation.is_constant()
         return End(code, _named(step), self.order[step], step.place, is_constant)
 
     def cancelling(self, value: int) -> End:

@@ -1,0 +1,71 @@
+"""Scores that are taken for log-probabilities: the loss is minus what it picks of them, one of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy
+
+from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.rule import RULES
+from backprobe.rules.window import Mask, Rows, Table, Window, first_of, lasting
+
+HEADLINE = (
+    "the loss is minus the mean of one number in each row of '{name}', as of log-probabilities, but they are "
+    "up to {number}: log-probabilities are never above 0"
+)
+REMEDY = "log_softmax of it first, or a cross entropy, which applies that itself"
+LASTING = 5  # steps
+ROUNDED = 1e-4
+ABOVE = RULES["not_log_probabilities"].threshold  # that a log-probability is by rounding in 16 bits
+
+
+def is_of_picks(gradients: Table) -> Mask:
+    """Where a gradient is that of minus the mean of one number of each row: these have minus 1/rows, the others 0."""
+    count, total, least = gradients["count"], gradients["sum"], gradients["min"]
+    picked = count - gradients["zeros"]
+    with numpy.errstate(all="ignore"):
+        is_alike = abs(gradients["squares"] * picked - total**2) <= ROUNDED * total**2
+        is_one_of_each = (picked > 0) & (count >= 2 * picked) & (numpy.round(count / picked) * picked == count)
+        found: Mask = is_one_of_each & is_alike & (least < 0) & (abs(total + 1) <= ROUNDED)
+    return found
+
+
+class Picks:
+    """Needs values and gradients of what the model returns, its parameters, which change, and a loss.
+
+    That is negative: so it is neither a margin that is kept nor one minus a probability, whose gradients are alike.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: dict[int, list[Alert]] = {}  # by row
+
+    def look(self, window: Window) -> None:
+        values, gradients, parameters = window.values, window.gradients, window.parameters
+        both = set(values.names) & set(gradients.names)
+        names = [name for name in values.names if name.partition(".")[0] == "return" and name in both]
+        is_new = window.fresh < len(window.steps)
+        if self.found or not names or not is_new or not parameters or window.loss is None:
+            return
+        scores, back = values.part(names), gradients.part(names)
+        moves = numpy.zeros(len(window.steps), bool)
+        with numpy.errstate(all="ignore"):
+            held = lasting(window.wide(is_of_picks(back) & (scores["max"] > ABOVE)) & _is_negative(window), LASTING)
+            if held.any():
+                moves[1:] = (numpy.diff(window.wide(parameters["squares"]), axis=1) != 0).any(axis=0)
+        for row, name in enumerate(names):
+            at = first_of(window, held[row] & moves)
+            if at is not None:
+                seen = [Seen(int(window.steps[at]), name, float(window.wide(scores["max"])[row, at]))]
+                self.found[row] = alert("not_log_probabilities", seen, "value.max", HEADLINE, REMEDY)
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found[min(self.found)] if self.found else ()
+
+
+def _is_negative(window: Window) -> Mask:
+    # The steps of which it is known that the loss is below 0.
+    assert window.loss is not None
+    _, steps, numbers = window.loss
+    found: Mask = numpy.isin(window.steps, steps[numbers < 0])
+    return found

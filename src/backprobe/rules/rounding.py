@@ -1,0 +1,60 @@
+"""Steps whose updates are lost in rounding: they change next to none of the numbers that have a gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy
+
+from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.rule import RULES
+from backprobe.rules.updates import GROWS, WAIT
+from backprobe.rules.window import Matrix, Rows, Window
+
+FEW = RULES["lost_updates"].threshold
+
+
+class Rounding:
+    """Needs ``"update"`` in ``what=``."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: list[Alert] = []
+        self.next_end: int | None = WAIT  # the number of steps at which it may be sure
+        self.steps: list[int] = []
+        self.parts: list[tuple[Matrix, Matrix]] = []  # how many numbers changed, and how many have a gradient
+
+    def look(self, window: Window) -> None:
+        known = {*window.used.names}
+        names = [name for name in window.updates.names if name in known]
+        if not names or self.next_end is None or window.fresh == len(window.steps):
+            return
+        tables = window.updates.part(names), window.used.part(names)
+        moved, live = (window.wide(one["count"] - one["zeros"])[:, window.fresh :] for one in tables)
+        self.parts.append((moved, live))
+        self.steps += window.steps[window.fresh :].tolist()
+        while self.next_end is not None and self.next_end <= len(self.steps):
+            self._judge(names, self.next_end)
+
+    def _judge(self, names: list[str], end: int) -> None:
+        moved, live = (numpy.concatenate(each, axis=1)[:, :end] for each in zip(*self.parts, strict=True))
+        # Of those that change at all: of the others "unchanged" is said, and their learning rate may be 0.
+        changing = (moved > 0).any(axis=1)
+        with numpy.errstate(all="ignore"):
+            share = numpy.nansum(moved[changing], axis=0) / numpy.nansum(live[changing], axis=0)
+        self.next_end = 2 * end if (share < FEW).all() else None  # also where it is not known
+        if self.next_end is not None and not _grows(share):
+            most = int(numpy.nansum(live[changing, end - 1 :], axis=1).argmax())
+            name = [one for one, is_changing in zip(names, changing, strict=True) if is_changing][most]
+            seen = [Seen(self.steps[end - 1], name, float(share.max()))]
+            headline = "steps change at most {number} of the numbers that have a gradient, as of '{name}'"
+            remedy = "a larger learning rate; or parameters in float32: a change below the rounding of a dtype is lost"
+            self.found, self.next_end = alert("lost_updates", seen, "update.zeros", headline, remedy), None
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found
+
+
+def _grows(share: Matrix) -> bool:
+    # From a quarter of the steps to the next, as in a warm-up?
+    quarter = len(share) // 4
+    return bool(share[-quarter:].mean() > GROWS * share[-2 * quarter : -quarter].mean())
