@@ -115,6 +115,7 @@ bench: $(READY)
 	$(BIN)/python bench/watch_jax.py
 	$(BIN)/python bench/watch_long.py
 	$(BIN)/python bench/runs.py
+	$(BIN)/python bench/alerts.py
 	$(BIN)/python bench/draw.py
 	$(BIN)/python bench/explain.py
 	$(BIN)/python bench/printing.py

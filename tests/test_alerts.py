@@ -283,6 +283,60 @@ def test_frozen_parameters_are_meant_and_those_without_an_optimizer_are_not(tmp_
         assert run.alerts.findings[0].facts[-1] == "also: '1.bias'"
 
 
+# gradients that nobody clears
+
+
+def trained_with(folder, clear, make=None, optimizers=1, order=(0, 1), steps=8):
+    """Two linear models whose losses go through both, trained in turn; ``clear`` is called before each backward."""
+    torch.manual_seed(0)
+    model = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)])
+    both = [torch.optim.SGD(one.parameters(), lr=0.01) for one in model] if optimizers == 2 else [
+        torch.optim.SGD(model.parameters(), lr=0.01)]  # fmt: skip
+    labels = torch.arange(8) % 3
+    with bp.watch(model, folder, optimizer=[both[at] for at in order[: len(both)]]):
+        for x in torch.randn(steps, 8, 4):
+            for at in order[: len(both)]:
+                clear(both[at], model)
+                torch.nn.functional.cross_entropy(model[1](model[0](x)), labels).backward()
+                if make is not None:
+                    make(model)
+                both[at].step()
+    return bp.open_run(folder)
+
+
+def nothing(optimizer, model):
+    """It is forgotten."""
+
+
+def by_data(optimizer, model):
+    for one in model.parameters():
+        if one.grad is not None:
+            one.grad.data.zero_()
+
+
+def clip(model):
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+
+@pytest.mark.parametrize("make", [None, clip])
+def test_gradients_that_are_never_cleared(tmp_path, make):
+    """The last layer has no module behind it, and its bias has a gradient that sums to zero."""
+    with trained_with(tmp_path, nothing, make) as run:
+        (found,) = run.alerts.of_kind("accumulated")
+        assert (found.step, found.name, found.number, found.field) == (3, "", 4.0, "uncleared")
+        golden("alerts", found)
+
+
+@pytest.mark.parametrize("clear", [
+    lambda one, model: one.zero_grad(), lambda one, model: one.zero_grad(set_to_none=False), by_data,
+])  # fmt: skip
+@pytest.mark.parametrize("order", [(0,), (0, 1), (1, 0)])
+def test_gradients_that_are_cleared_in_time(tmp_path, clear, order):
+    """Each loss goes through the other model as well, whose gradients are cleared before it steps."""
+    with trained_with(tmp_path, clear, optimizers=len(order), order=order) as run:
+        assert not run.alerts.of_kind("accumulated")
+
+
 # a training that stands still
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy
 
 from backprobe.record.statistics import COLUMNS, NOTHING, measured
+from backprobe.storage.runs.layout import IS_OPEN as IS_OPEN
 from backprobe.storage.runs.layout import RowKey, StepData
 from backprobe.storage.runs.writer import RunWriter
 

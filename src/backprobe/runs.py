@@ -20,6 +20,7 @@ from backprobe.record.typed import RunKind
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.charts.report import RunReport
+    from backprobe.rules.judge import Judge
     from backprobe.storage.runs.merged import RunReader
 
 NEAR = 3  # steps on each side that an error names
@@ -61,6 +62,7 @@ class Run:
         self.folder = folder
         """Where it is."""
         self._reader = reader
+        self._judge: Judge | None = None  # which has judged the steps so far
 
     # what there is
 
@@ -165,11 +167,15 @@ class Run:
         """What goes wrong in this training: vanishing gradients, dead units, a flat loss, the first NaN.
 
         A report, each of whose findings is an ``Alert``: it has its step, its number, and the threshold that this
-        passed, with where that comes from. It is computed from what is on disk at this moment.
+        passed, with where that comes from. It is computed from what is on disk at this moment: the first time from all
+        of it, and later from what is new.
         """
         from backprobe.rules import alerts
+        from backprobe.rules.judge import Judge
 
-        return alerts(self._reader)
+        if self._judge is None:
+            self._judge = Judge(self._reader)
+        return alerts(self._reader, judge=self._judge)
 
     @property
     def gaps(self) -> Report:

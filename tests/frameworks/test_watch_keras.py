@@ -222,3 +222,18 @@ def test_steps_of_a_training_are_no_gaps(tmp_path, compiled):
     with bp.open_run(tmp_path) as run:
         assert run.steps.tolist() == [0, 1, 2, 3]
         assert not run.gaps.findings
+
+
+def test_updates_of_a_narrow_dtype_are_subtracted_in_float32(tmp_path):
+    """From almost 0 a weight goes to 1: in bfloat16 the difference of the two would be 0.99609375."""
+    begin = 2**-9 * (1 + 2**-7)
+    options = {"use_bias": False, "dtype": "bfloat16", "kernel_initializer": keras.initializers.Constant(begin)}
+    net = keras.Sequential([keras.layers.Dense(1, **options)])
+    net.build((None, 4))
+    optimizer = keras.optimizers.SGD(1.0)
+    with bp.watch(net, tmp_path, optimizer=optimizer, what=("param", "update")):
+        optimizer.apply([-tf.ones((4, 1), tf.bfloat16)], net.trainable_variables)
+    with bp.open_run(tmp_path) as run:
+        (name,) = run.names
+        assert run.series(name, "param.max")[1].tolist() == [1.0]
+        assert run.series(name, "update.max")[1].tolist() == [1 - begin]

@@ -94,8 +94,11 @@ class StepListener(Protocol):
         """A pass of backward has begun."""
 
     @abstractmethod
-    def end(self, *, skipped: bool = False, scale: float = 1.0) -> None:
-        """The step is over; its loss was multiplied by ``scale``."""
+    def end(self, *, skipped: bool = False, scale: float = 1.0, uncleared: int = 0) -> None:
+        """The step is over; its loss was multiplied by ``scale``.
+
+        The gradients of ``uncleared`` parameters were added to those of the step before.
+        """
 
 
 class Watching(AbstractContextManager["Watching"], Protocol):

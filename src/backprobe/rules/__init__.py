@@ -14,53 +14,29 @@ from backprobe.rules.alert import Alert
 from backprobe.rules.gap import Gap
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.rules.judge import Judge
     from backprobe.storage.runs.merged import RunReader
 
 NO_UPDATES = "updates were not watched: whether they are too large or too small is not known (what='update')"
 NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
 
 
-def alerts(reader: RunReader, until: int | None = None) -> Report:
-    """The alerts of a run, the first first; of its steps up to ``until`` alone, if that is given."""
-    from backprobe.rules import (  # which import NumPy
-        accumulated,
-        depth,
-        initial,
-        loss,
-        nonfinite,
-        nothing_left,
-        parameters,
-        picks,
-        precision,
-        rounding,
-        shares,
-        stillness,
-        units,
-        updates,
-    )  # fmt: skip
-    from backprobe.rules.history import History
+def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = None) -> Report:
+    """The alerts of a run, the first first; of its steps up to ``until`` alone, if that is given.
 
-    history = History(reader, until)
-    rules = (
-        nonfinite,
-        initial,
-        depth,
-        units,
-        parameters,
-        nothing_left,
-        stillness,
-        accumulated,
-        updates,
-        rounding,
-        precision,
-        shares,
-        picks,
-        loss,
-    )
-    found: list[Alert] = [alert for rule in rules for alert in rule.check(history)]
+    A ``judge`` of the same run that has been asked before reads the steps since then.
+    """
+    from backprobe.rules.judge import Judge  # which imports NumPy
+    from backprobe.rules.window import loss_of
+
+    judge = judge or Judge(reader)
+    state = judge.now(until)
+    found: list[Alert] = [alert for rule in state.rules for alert in rule.alerts()]
     found.sort(key=lambda one: one.step)
-    notes = [NO_UPDATES] * (not history.updates.rows) + [NO_LOSS] * (history.loss is None)
-    checked = f"{plural(len(history.all_steps), 'step')} of {plural(len({row.name for row in history.rows}), 'name')}"
+    rows = judge.rows
+    notes = [NO_UPDATES] * (("update", True) not in rows.groups) + [NO_LOSS] * (loss_of(state.logged) is None)
+    names = {row.name for row in (*rows.measured, *rows.logged)}
+    checked = f"{plural(state.all_count, 'step')} of {plural(len(names), 'name')}"
     heading = plural(len(found), "alert") if found else "no alerts"
     return Report(f"{heading}: {checked} were checked", tuple(found), tuple(notes), complete=not notes)
 

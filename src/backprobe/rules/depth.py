@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Matrix, Table, lasting
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Mask, Matrix, Rows, Table, Window, first_of, lasting
 
 FEWEST = 3  # layers
 VANISHED, EXPLODED = (RULES[kind].threshold for kind in ("vanishing", "exploding"))
@@ -24,17 +24,45 @@ MEND = {
 }
 
 
-def check(history: History) -> Iterator[Alert]:
-    """Check each series of layers; parameters only where no module's gradients are there."""
-    table = history.gradients if history.gradients.rows else history.used
-    found: dict[str, list[tuple[Seen, str]]] = {"vanishing": [], "exploding": []}
-    for names in series(table.names):
-        for kind, seen, fact in _along(history, table.part(names)):
-            found[kind].append((seen, fact))
-    for kind in ("vanishing", "exploding"):
-        together = sorted(found[kind], key=lambda one: one[0].step)
-        facts = [fact for _, fact in together[:1]]
-        yield from alert(kind, [seen for seen, _ in together], "grad.rms", said(kind), MEND[kind], facts)
+class Depth:
+    """Each series of layers; of parameters only where no module's gradients are there."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.series: list[tuple[list[str], list[int]]] | None = None
+        self.found: dict[tuple[str, int], tuple[Seen, str]] = {}
+
+    def look(self, window: Window) -> None:
+        table = window.gradients if window.gradients else window.used
+        if self.series is None:
+            at = {name: row for row, name in enumerate(table.names)}
+            self.series = [(names, [at[name] for name in names]) for names in series(table.names)]
+        for number, (_, rows) in enumerate(self.series):
+            missing = [kind for kind in MEND if (kind, number) not in self.found]
+            if missing and _may_be(window.new(table.column("squares")), rows):
+                self._along(table.some(rows), number, missing)
+
+    def _along(self, table: Table, number: int, kinds: Sequence[str]) -> None:
+        norms = table.norm
+        norms = numpy.where(norms > 0, norms, numpy.nan)  # those that are exactly 0 have a rule of their own
+        ratio, *masks = along(norms)
+        for kind, mask in zip(MEND, masks, strict=True):
+            held = lasting(table.window.wide(mask[None]), LASTING)[0]
+            at = first_of(table.window, held)
+            if at is not None and kind in kinds:
+                self.found[kind, number] = _seen(table, norms, ratio, at)
+
+    def alerts(self) -> Iterator[Alert]:
+        for kind in MEND:
+            own = [self.found[key] for key in sorted(self.found) if key[0] == kind]
+            together = sorted(own, key=lambda one: one[0].step)
+            facts = [fact for _, fact in together[:1]]
+            yield from alert(kind, [seen for seen, _ in together], "grad.rms", said(kind), MEND[kind], facts)
+
+
+def _may_be(squares: Matrix, rows: Sequence[int]) -> bool:
+    # Is there a step with such a ratio between the first and the last? In most runs there is none.
+    first, last = squares[rows[0]], squares[rows[-1]]
+    return bool(((first < VANISHED**2 * last) | (first > EXPLODED**2 * last)).any())
 
 
 def series(names: Sequence[str]) -> list[list[str]]:
@@ -76,19 +104,7 @@ def said(kind: str) -> str:
     return f"the gradients {verb} on the way to '{{name}}': {{number}} times that at the last layer"
 
 
-def _along(history: History, table: Table) -> Iterator[tuple[str, Seen, str]]:
-    norms = table.norm
-    norms = numpy.where(norms > 0, norms, numpy.nan)  # those that are exactly 0 have a rule of their own
-    if norms.shape[1] < LASTING:
-        return
-    ratio, vanished, exploded = along(norms)
-    for kind, mask in (("vanishing", vanished), ("exploding", exploded)):
-        held = lasting(mask[None], LASTING)[0]
-        if held.any():
-            yield kind, *_seen(history, table, norms, ratio, int(held.argmax()))
-
-
-def _seen(history: History, table: Table, norms: Matrix, ratio: Matrix, at: int) -> tuple[Seen, str]:
-    names = table.names
-    fact = ORDER.format(len(names), names[0], names[-1], norms[0, at], norms[-1, at])
-    return Seen(int(history.steps[at]), names[0], float(ratio[at])), fact
+def _seen(table: Table, norms: Matrix, ratio: Matrix, at: int) -> tuple[Seen, str]:
+    names, place = table.names, at if norms.shape[1] > 1 else 0
+    fact = ORDER.format(len(names), names[0], names[-1], norms[0, place], norms[-1, place])
+    return Seen(int(table.window.steps[at]), names[0], float(ratio[place])), fact

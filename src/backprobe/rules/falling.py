@@ -12,8 +12,8 @@ from typing import Any
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Matrix
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Matrix, Rows, Steps, Window
 
 LEAST, MOST = 12, 400  # steps, from the first on
 MORE = 10  # a growing window is looked at as it has grown by so much of it: 1/10
@@ -22,47 +22,83 @@ VARIES = 1e-4  # of the mean gradient
 REMEDY = "the sign of the loss: an optimizer makes it as small as it can"
 
 
-def check(history: History) -> Iterator[Alert]:
-    """Of each loss that is logged; needs gradients."""
-    for name, (steps, numbers) in history.losses.items():
-        count = numpy.flatnonzero(~(numbers < 0))
-        _, here, there = numpy.intersect1d(history.steps, steps[: count[0] if len(count) else None][:MOST],
-                                           return_indices=True)  # fmt: skip
-        found = _falls(history, here, numbers[there]) if len(there) >= LEAST else None
-        if found is not None:
-            at, tied = found
-            headline = (
-                "'{name}' falls without bound: the lower it is, the larger is its gradient (correlation {number})"
-            )
-            seen = [Seen(int(steps[there[at]]), name, tied)]
-            yield from alert("falling_loss", seen, "logged", headline, REMEDY)
+class Falling:
+    """Each loss that is logged, as long as it is negative; needs gradients."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.falls: dict[str, Falls] = {}
+
+    def look(self, window: Window) -> None:
+        for name, (steps, numbers) in window.losses.items():
+            self.falls.setdefault(name, Falls()).look(window, name, steps, numbers)
+
+    def alerts(self) -> Iterator[Alert]:
+        for one in self.falls.values():
+            yield from one.found
 
 
-def _falls(history: History, steps: Any, loss: Matrix) -> tuple[int, float] | None:
-    # The first step in which it is sure, and the correlation there.
-    end = LEAST
-    while end <= len(loss):
-        first, second = loss[: end // 2], loss[end // 2 : end]
-        error = numpy.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
-        if first.mean() - second.mean() > SURE * error:
-            size = _size(history, steps[:end])
+class Falls:
+    """One loss: its numbers so far, and the norms of the gradients there."""
+
+    def __init__(self) -> None:
+        self.found: list[Alert] = []
+        self.judged, self.is_over = 0, False
+        self.steps: list[int] = []
+        self.loss = numpy.empty(0)
+        self.norms: Matrix | None = None  # at what modules return, rows × steps
+        self.total = numpy.empty(0)  # of all parameters together; NaN where there are none
+        self.next_end = LEAST
+
+    def look(self, window: Window, name: str, steps: Steps, numbers: Matrix) -> None:
+        if self.is_over or len(numbers) == self.judged:
+            return
+        new = slice(self.judged, MOST)
+        steps, numbers = steps[new], numbers[new]
+        self.judged += len(numbers)
+        ends = numpy.flatnonzero(~(numbers < 0))
+        self.is_over = bool(len(ends)) or self.judged == MOST
+        numbers = numbers[: ends[0]] if len(ends) else numbers
+        _, here, there = numpy.intersect1d(window.steps, steps[: len(numbers)], return_indices=True)
+        if not len(here):
+            return
+        self._take(window, here)
+        self.steps += window.steps[here].tolist()
+        self.loss = numpy.append(self.loss, numbers[there])
+        self._judge(name)
+
+    def _take(self, window: Window, here: Any) -> None:
+        norms = window.wide(window.gradients.norm)[:, here] if window.gradients else numpy.zeros((0, len(here)))
+        self.norms = norms if self.norms is None else numpy.concatenate([self.norms, norms], axis=1)
+        used = window.used
+        total = window.wide(numpy.sqrt(used.column("squares").sum(axis=0)))[here] if used else numpy.nan + here
+        self.total = numpy.append(self.total, total)
+
+    def _judge(self, name: str) -> None:
+        # Is it sure in one of the next steps?
+        while self.next_end <= len(self.loss) and not self.found:
+            end = self.next_end
+            self.next_end += 1 + end // MORE
+            loss = self.loss[:end]
+            first, second = loss[: end // 2], loss[end // 2 :]
+            error = numpy.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+            size = self._size(end) if first.mean() - second.mean() > SURE * error else None
             if size is not None:
-                tied = max(_correlation(loss[:end], size), _correlation(numpy.diff(loss[:end]), numpy.diff(size)))
+                tied = max(_correlation(loss, size), _correlation(numpy.diff(loss), numpy.diff(size)))
                 if tied < TIED:
-                    return end - 1, tied
-        end += 1 + end // MORE
-    return None
+                    headline = (
+                        "'{name}' falls without bound: the lower it is, the larger is its gradient "
+                        "(correlation {number})"
+                    )
+                    seen = [Seen(self.steps[end - 1], name, tied)]
+                    self.found, self.is_over = alert("falling_loss", seen, "logged", headline, REMEDY), True
 
-
-def _size(history: History, steps: Any) -> Matrix | None:
-    # The norm of the gradient at the last of what modules return that varies; else of all parameters' together.
-    table = history.gradients
-    norms = table.norm[:, steps] if table.rows else numpy.zeros((0, len(steps)))
-    for one in norms[::-1]:
-        if numpy.isfinite(one).all() and one.std() > VARIES * one.mean():
-            return numpy.asarray(one)
-    total: Matrix = numpy.sqrt(numpy.nansum(history.used["squares"][:, steps], axis=0)) if history.used.rows else norms
-    return total if total.ndim == 1 and numpy.isfinite(total).all() and total.any() else None
+    def _size(self, end: int) -> Matrix | None:
+        # The norm of the gradient at the last of what modules return that varies; else of all parameters' together.
+        for one in self.norms[::-1, :end] if self.norms is not None else ():
+            if numpy.isfinite(one).all() and one.std() > VARIES * one.mean():
+                return numpy.asarray(one)
+        total: Matrix = self.total[:end]
+        return total if numpy.isfinite(total).all() and total.any() else None
 
 
 def _correlation(first: Matrix, second: Matrix) -> float:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Rows, Table, Window
 
 EXPLODED, VANISHED = (RULES[f"{how}_weights"].threshold for how in ("large", "small"))
 GROWN = 3.0
@@ -19,28 +19,36 @@ FEWEST = 2  # layers
 REMEDY = "the initialisation: PyTorch's own, or torch.nn.init.kaiming_normal_ and xavier_uniform_"
 
 
-def check(history: History) -> Iterator[Alert]:
+class Initial:
     """After the first step, of layers with a weight and a bias: the inputs are as many as weights for each bias."""
-    if not len(history.steps) or not history.parameters.rows:
-        return
-    gains = _gains(history)
-    if len(gains) < FEWEST:
-        return
-    middle, step = float(numpy.median([*gains.values()])), int(history.steps[0])
-    headline = "the weights are {}: half of the layers have a gain {} {{number}}, as '{{name}}'"
-    seen = [Seen(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
-    if middle > EXPLODED and _growth(history, gains) > GROWN:
-        said = headline.format("large", "of at least")
-        yield from alert("large_weights", seen, "param.rms", said, REMEDY)
-    elif 0 < middle < VANISHED:
-        said = headline.format("small", "of at most")
-        yield from alert("small_weights", seen, "param.rms", said, REMEDY)
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: list[Alert] = []
+
+    def look(self, window: Window) -> None:
+        if window.first or window.fresh or not len(window.steps) or not window.parameters:
+            return
+        gains = _gains(window.parameters)
+        if len(gains) < FEWEST:
+            return
+        middle, step = float(numpy.median([*gains.values()])), int(window.steps[0])
+        headline = "the weights are {}: half of the layers have a gain {} {{number}}, as '{{name}}'"
+        seen = [Seen(step, min(gains, key=lambda name: abs(gains[name] - middle)), middle)]
+        if middle > EXPLODED and _growth(window.values, gains) > GROWN:
+            said = headline.format("large", "of at least")
+            self.found = alert("large_weights", seen, "param.rms", said, REMEDY)
+        elif 0 < middle < VANISHED:
+            said = headline.format("small", "of at most")
+            self.found = alert("small_weights", seen, "param.rms", said, REMEDY)
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found
 
 
-def _gains(history: History) -> dict[str, float]:
+def _gains(parameters: Table) -> dict[str, float]:
     # By the name of a weight, how many times the size of its inputs its layer returns.
-    known = {name: at for at, name in enumerate(history.parameters.names)}
-    squares, counts = (history.parameters[column][:, 0] for column in ("squares", "count"))
+    known = {name: at for at, name in enumerate(parameters.names)}
+    squares, counts = (parameters[column][:, 0] for column in ("squares", "count"))
     found = {}
     for name, at in known.items():
         module, dot, own = name.rpartition(".")
@@ -51,11 +59,11 @@ def _gains(history: History) -> dict[str, float]:
     return found
 
 
-def _growth(history: History, gains: dict[str, float]) -> float:
+def _growth(values: Table, gains: dict[str, float]) -> float:
     # How much larger these layers return values than what ran before them did: the median.
-    if not history.values.rows:
+    if not values:
         return 0.0
-    names, size = history.values.names, history.values["rms"][:, 0]
+    names, size = values.names, values["rms"][:, 0]
     modules = {name.rpartition(".")[0] for name in gains}
     places = [at for at, name in enumerate(names) if at and name.partition(":")[0] in modules]
     with numpy.errstate(all="ignore"):

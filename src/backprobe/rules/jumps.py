@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.rules.history import Mask, Matrix
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Mask, Matrix
 
 APART = (4, 40), (6, 18), (8, 12)
 """Lengths of two windows, after and before: numbers of one distribution are all apart in one of 100,000 of them."""
@@ -22,18 +22,20 @@ FIRST, EARLY, GROWN = 16, 4, 6.0  # steps of a training in which four above six 
 LEAST, RECORD, DRIFT, SURE = RULES["rising_loss"].threshold - 1, 1.5, 2.0, 2.0
 NEAR, AT_ONCE = 4, 0.8
 """A jump is not yet seen in the last quarter of what is before it: of a slow rise most is there already."""
+ROUNDED = 1e-9
 BLOCK = 4096  # windows that are judged at once
 
 
-def jump(numbers: Matrix) -> tuple[int, float] | None:
-    """The first step at which it is sure that these numbers have jumped, and how many times their mean.
+def jump(numbers: Matrix, since: int = 0) -> tuple[int, float] | None:
+    """The first step, from ``since`` on, at which it is sure that these numbers have jumped; how many times their mean.
 
     >>> jump(numpy.array([1.0, 1.2, 0.9] * 20 + [2.8] * 4))
     (63, 2.7184466019417473)
     >>> jump(numpy.array([1.0, 5.0, 0.1] * 40)) is None
     True
     """
-    found = [one for one in (*_apart(numbers), *_mixed(numbers), *_early(numbers[:FIRST])) if one is not None]
+    found = [one for one in (*_apart(numbers, since), *_mixed(numbers, since), *_early(numbers[:FIRST], since))
+             if one is not None]  # fmt: skip
     if not found:
         return None
     at, after, before = min(found)
@@ -41,34 +43,38 @@ def jump(numbers: Matrix) -> tuple[int, float] | None:
     return at, float(ends[0] / ends[1]) if ends[1] else numpy.inf
 
 
-def _apart(numbers: Matrix) -> Iterator[tuple[int, int, int] | None]:
+def _apart(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]:
     for after, before in APART:
-        for start, first, second in _windows(numbers, after, before):
+        for start, first, second in _windows(numbers, after, before, since):
             yield _first(start, second.min(axis=1) > first.max(axis=1), numbers, after, before)
 
 
-def _mixed(numbers: Matrix) -> Iterator[tuple[int, int, int] | None]:
+def _mixed(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]:
     for after, before in MIXED:
         pairs = after * before
         sure = pairs / 2 + DEVIATIONS * numpy.sqrt(pairs * (after + before + 1) / 12)
-        for start, first, second in _windows(numbers, after, before):
+        for start, first, second in _windows(numbers, after, before, since):
+            means = first.mean(axis=1)
+            held = second.mean(axis=1) - means > LEAST * abs(means) * (1 - ROUNDED)  # of most windows no more is asked
+            first, second = first[held], second[held]
             above = sum((second[:, [at]] > first).sum(axis=1) for at in range(after))
-            yield _first(start, numpy.asarray(above >= sure), numbers, after, before)
+            held[held] = numpy.asarray(above >= sure)
+            yield _first(start, held, numbers, after, before)
 
 
-def _early(numbers: Matrix) -> Iterator[tuple[int, int, int] | None]:
-    for start, first, second in _windows(numbers, EARLY, EARLY):
+def _early(numbers: Matrix, since: int) -> Iterator[tuple[int, int, int] | None]:
+    for start, first, second in _windows(numbers, EARLY, EARLY, since):
         held = (second.min(axis=1) > GROWN * first.max(axis=1)) & (first.min(axis=1) > 0)
         yield (start + int(held.argmax()), EARLY, EARLY) if held.any() else None
 
 
-def _windows(numbers: Matrix, after: int, before: int) -> Iterator[tuple[int, Matrix, Matrix]]:
-    # The windows before and after each step, in blocks; with the step at which the first of these ends.
+def _windows(numbers: Matrix, after: int, before: int, since: int) -> Iterator[tuple[int, Matrix, Matrix]]:
+    # The windows before and after each step from ``since`` on, in blocks; with the step at which the first ends.
     width = after + before
     if len(numbers) < width:
         return
     both = numpy.lib.stride_tricks.sliding_window_view(numbers, width)
-    for at in range(0, len(both), BLOCK):
+    for at in range(max(since - width + 1, 0), len(both), BLOCK):
         block = both[at : at + BLOCK]
         yield at + width - 1, block[:, :before], block[:, before:]
 

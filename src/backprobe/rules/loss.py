@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy
-from numpy.typing import NDArray
 
-from backprobe.rules import falling
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Matrix
+from backprobe.rules.falling import Falling
 from backprobe.rules.jumps import jump
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Matrix, Rows, Steps, Window
 
 FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # of the loss; standard errors
 SOON, LEAST = 20, 100  # steps: from which on it may be seen to fall, and to be flat
@@ -19,63 +18,79 @@ WINDOW, TURNS, SWING, FALLING = 12, 0.6, RULES["oscillating_loss"].threshold, 0.
 MORE = 20  # a growing window is looked at as it has grown by so much of it: 1/20
 
 
-def check(history: History) -> Iterator[Alert]:
+class Loss:
     """Each rule from the first step on, of the steps so far alone."""
-    yield from falling.check(history)
-    if history.loss is None:
-        return
-    name, steps, numbers = history.loss
-    is_finite = numpy.isfinite(numbers)
-    steps, numbers = steps[is_finite], numbers[is_finite]
-    if len(numbers):
-        yield from _rising(name, steps, numbers)
-        yield from _oscillating(name, steps, numbers)
-        yield from _flat(name, steps, numbers)
 
+    def __init__(self, rows: Rows) -> None:
+        self.falling = Falling(rows)
+        self.judged = 0  # losses
+        self.found: dict[str, list[Alert]] = {}
+        self.next_end: int | None = SOON  # the number of losses at which they may be shown to be flat
 
-def _rising(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
-    found = jump(numbers)
-    if found is not None:
+    def look(self, window: Window) -> None:
+        self.falling.look(window)
+        if window.loss is None:
+            return
+        name, steps, numbers = window.loss
+        is_finite = numpy.isfinite(numbers)
+        steps, numbers = steps[is_finite], numbers[is_finite]
+        if len(numbers) > self.judged:
+            for how, rule in (("rising", self._rising), ("oscillating", self._oscillating), ("flat", self._flat)):
+                if how not in self.found:
+                    found = rule(name, steps, numbers)
+                    self.found |= {how: found} if found else {}
+            self.judged = len(numbers)
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.falling.alerts()
+        for how in ("rising", "oscillating", "flat"):
+            yield from self.found.get(how, ())
+
+    def _rising(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
+        found = jump(numbers, self.judged)
+        if found is None:
+            return []
         at, number = found
         headline = "'{name}' jumps and stays up: its mean is {number} times that of the steps before"
         remedy = "a lower learning rate, warm-up, gradient clipping, the data of these steps, or the sign of the loss"
-        seen = [Seen(int(steps[at]), name, number)]
-        yield from alert("rising_loss", seen, "logged", headline, remedy)
+        return alert("rising_loss", [Seen(int(steps[at]), name, number)], "logged", headline, remedy)
 
-
-def _oscillating(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
-    if len(numbers) < WINDOW:
-        return
-    windows = numpy.lib.stride_tricks.sliding_window_view(numbers, WINDOW)
-    differences = numpy.diff(windows, axis=1)
-    turns = (differences[:, 1:] * differences[:, :-1] < 0).mean(axis=1)
-    first, second = (half.mean(axis=1) for half in numpy.split(windows, 2, axis=1))
-    with numpy.errstate(all="ignore"):
-        swing = abs(differences).mean(axis=1) / abs(windows).mean(axis=1)
-    error = SURE * numpy.sqrt((windows.var(axis=1, ddof=1) + windows[0].var(ddof=1)) / WINDOW)
-    is_high = (second >= FALLING * first) & (windows.mean(axis=1) > windows[0].mean() + error)
-    held = (turns >= TURNS) & (swing > SWING) & is_high & (windows > 0).all(axis=1)  # around 0 any loss swings
-    if held.any():
+    def _oscillating(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
+        if len(numbers) < WINDOW:
+            return []
+        begin = max(self.judged - WINDOW + 1, 0)
+        windows = numpy.lib.stride_tricks.sliding_window_view(numbers[begin:], WINDOW)
+        first_of_all = numbers[:WINDOW]
+        differences = numpy.diff(windows, axis=1)
+        turns = (differences[:, 1:] * differences[:, :-1] < 0).mean(axis=1)
+        first, second = (half.mean(axis=1) for half in numpy.split(windows, 2, axis=1))
+        with numpy.errstate(all="ignore"):
+            swing = abs(differences).mean(axis=1) / abs(windows).mean(axis=1)
+        error = SURE * numpy.sqrt((windows.var(axis=1, ddof=1) + first_of_all.var(ddof=1)) / WINDOW)
+        is_high = (second >= FALLING * first) & (windows.mean(axis=1) > first_of_all.mean() + error)
+        held = (turns >= TURNS) & (swing > SWING) & is_high & (windows > 0).all(axis=1)  # around 0 any loss swings
+        if not held.any():
+            return []
         at = int(held.argmax())
-        seen = [Seen(int(steps[at + WINDOW - 1]), name, float(swing[at]))]
+        seen = [Seen(int(steps[begin + at + WINDOW - 1]), name, float(swing[at]))]
         headline = "'{name}' oscillates: from step to step by {number} of its mean"
         remedy = "a lower learning rate, larger batches, or gradient clipping"
-        yield from alert("oscillating_loss", seen, "logged", headline, remedy)
+        return alert("oscillating_loss", seen, "logged", headline, remedy)
 
-
-def _flat(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
-    end = SOON
-    while end <= len(numbers):
-        fall, error = _fall(numbers[:end])
-        if fall - error > FLAT:
-            return
-        if fall + error < FLAT and end >= LEAST and not _falls_yet(numbers[:end]):
-            seen = [Seen(int(steps[end - 1]), name, fall + error)]
-            headline = "'{name}' is flat: it has fallen by less than {number} of it"
-            remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
-            yield from alert("flat_loss", seen, "logged", headline, remedy)
-            return
-        end += 1 + end // MORE
+    def _flat(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
+        while self.next_end is not None and self.next_end <= len(numbers):
+            end = self.next_end
+            fall, error = _fall(numbers[:end])
+            if fall - error > FLAT:
+                self.next_end = None
+                return []
+            if fall + error < FLAT and end >= LEAST and not _falls_yet(numbers[:end]):
+                seen = [Seen(int(steps[end - 1]), name, fall + error)]
+                headline = "'{name}' is flat: it has fallen by less than {number} of it"
+                remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
+                return alert("flat_loss", seen, "logged", headline, remedy)
+            self.next_end += 1 + end // MORE
+        return []
 
 
 def _falls_yet(numbers: Matrix) -> bool:

@@ -7,56 +7,75 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Table
+from backprobe.rules.window import Mask, Rows, Table, Window
 
 KINDS = ("nan", "posinf", "neginf")
 
 
-def check(history: History) -> Iterator[Alert]:
-    steps = [step for step in (_of_rows(history), _of_logged(history)) if step is not None]
-    if not steps:
-        return
-    step = min(steps)
-    for table, kind in _tables(history):
-        found = numpy.flatnonzero(_bad(table, kind)[:, table.history.steps == step].any(axis=1))
-        if len(found):
-            ordered = [int(one) for one in (found[::-1] if kind == "grad" else found)]
-            yield from _said(table, kind, ordered, step)
+class Nonfinite:
+    """Of values and of what was logged in all steps; of gradients without the steps that a scaler skipped."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: list[Alert] = []
+        self.begins: Mask | None = None  # which values are infinite in the first step
+
+    def look(self, window: Window) -> None:
+        whole = window.whole
+        if self.found or whole is None:
             return
-    logged = history.whole.logged.items()
-    name = next(name for name, (at, numbers) in logged if not numpy.isfinite(numbers[at == step]).all())
-    headline = "the first NaN or Inf is in '{name}'"
-    yield from alert("nonfinite", [Seen(step, name, numpy.nan)], "logged", headline, _remedy(step))
+        if self.begins is None and len(whole.steps) and whole.values:
+            self.begins = (whole.values.column("posinf") + whole.values.column("neginf"))[:, :1] > 0
+        found = [(table, kind, self._bad(table, kind)) for table, kind in _tables(window)]
+        steps = [_first(table.window, bad) for table, _, bad in found if bad.any()]
+        steps += [int(at[~numpy.isfinite(numbers)][0]) for at, numbers in whole.logged.values()
+                  if not numpy.isfinite(numbers).all()]  # fmt: skip
+        known = [step for step in steps if step is not None]
+        if not known:
+            return
+        step = min(known)
+        for table, kind, bad in found:
+            here = numpy.flatnonzero(table.window.wide(bad)[:, table.window.steps == step].any(axis=1))
+            if len(here):
+                ordered = [int(one) for one in (here[::-1] if kind == "grad" else here)]
+                self.found = _said(table, kind, ordered, step)
+                return
+        logged = whole.logged.items()
+        name = next(name for name, (at, numbers) in logged if not numpy.isfinite(numbers[at == step]).all())
+        headline = "the first NaN or Inf is in '{name}'"
+        self.found = alert("nonfinite", [Seen(step, name, numpy.nan)], "logged", headline, _remedy(step))
+
+    def _bad(self, table: Table, kind: str) -> Mask:
+        # Where there is NaN or Inf; of values, without Inf where that is there from the first step on.
+        bad: Mask = table.is_nonfinite
+        if not bad.any():
+            return bad
+        nan, above, below = (table.column(what) > 0 for what in KINDS)
+        infinite: Mask = above | below
+        if kind == "value" and self.begins is not None:
+            infinite = infinite & ~self.begins
+        return nan | infinite
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found
 
 
-def _tables(history: History) -> list[tuple[Table, str]]:
+def _tables(window: Window) -> list[tuple[Table, str]]:
     # What may have it, in the order in which a step comes to it.
-    values, gradients = (history.whole.values, "value"), (history.gradients, "grad")
-    tables = values, gradients, (history.used, "grad"), (history.parameters, "param")
-    return [(table, kind) for table, kind in tables if table.rows]
+    values = window.whole.values if window.whole else window.values
+    tables = (values, "value"), (window.gradients, "grad"), (window.used, "grad"), (window.parameters, "param")
+    return [(table, kind) for table, kind in tables if table]
 
 
-def _bad(table: Table, kind: str) -> Mask:
-    # Where there is NaN or Inf; of values, without Inf where that is there from the first step on.
-    nan, above, below = (numpy.nan_to_num(table[what]) > 0 for what in KINDS)
-    infinite: Mask = above | below
-    return nan | (infinite & ~infinite[:, :1] if kind == "value" else infinite)
-
-
-def _of_rows(history: History) -> int | None:
-    # The first step in which a row has some.
-    found = [(table.history.steps, _bad(table, kind).any(axis=0)) for table, kind in _tables(history)]
-    return min((int(steps[one.argmax()]) for steps, one in found if one.any()), default=None)
-
-
-def _of_logged(history: History) -> int | None:
-    bad = [steps[~numpy.isfinite(numbers)] for steps, numbers in history.whole.logged.values()]
-    return min((int(one[0]) for one in bad if len(one)), default=None)
+def _first(window: Window, bad: Mask) -> int | None:
+    # The first new step in which a row has some.
+    fresh = window.wide(bad.any(axis=0))[window.fresh :]
+    return int(window.steps[window.fresh + int(fresh.argmax())]) if fresh.any() else None
 
 
 def _said(table: Table, kind: str, rows: list[int], step: int) -> list[Alert]:
-    at = int(numpy.searchsorted(table.history.steps, step))
-    counts = {name: float(numpy.nan_to_num(table[name][rows[0], at])) for name in KINDS}
+    at = int(numpy.searchsorted(table.window.steps, step))
+    first = table.some(rows[:1])
+    counts = {name: float(table.window.wide(first.column(name))[0, at]) for name in KINDS}
     seen = [Seen(step, table.names[row], sum(counts.values())) for row in rows]
     of = {"value": "", "grad": "the gradient of ", "param": "the parameter "}[kind]
     headline = f"the first {'NaN' if counts['nan'] else 'Inf'} is in {of}'{{name}}': {{number}} numbers"

@@ -2,56 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy
 
 from backprobe.record.gaps import GapCode
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Table, firsts, lasting
+from backprobe.rules.window import Firsts, Mask, Rows, Table, Window, lasting
 
 SOON, LATE = 5, 20  # steps
 
 
-def check(history: History) -> Iterator[Alert]:
-    yield from _left_out(history)
-    if not len(history.steps) or not history.used.rows:
-        return
-    yield from _without_gradient(history)
-    yield from _zero(history)
+class Parameters:
+    """Looks at the first steps for what has no gradient, and at all for what has one of zeros."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.left_out: list[Seen] = []
+        self.frozen: set[str] | None = None
+        self.pending: dict[int, int | None] | None = None  # by row: the first step of it that counts, if there is one
+        self.first_used: dict[str, int] = {}
+        self.waits: dict[int, int] = {}
+        self.without: dict[int, Seen] = {}
+        self.zero = Firsts()
+
+    def look(self, window: Window) -> None:
+        if self.frozen is None and window.begins is not None:
+            rows = window.part.rows
+            self.frozen, names = set(rows.fact("frozen")), rows.fact("left_out")
+            self.left_out = [Seen(window.begins, name, float(len(names))) for name in names]
+        if len(window.steps) and window.used:
+            self._without_gradient(window)
+            self._zero(window)
+
+    def _without_gradient(self, window: Window) -> None:
+        parameters, used = window.parameters, window.used
+        if self.pending is None:
+            self.pending = dict.fromkeys(range(len(parameters.names)))
+        if not self.pending:
+            return
+        for table, note in ((parameters, self._came), (used, self._used)):
+            is_there = window.wide(table.is_there)
+            for row in numpy.flatnonzero(is_there.any(axis=1)).tolist():
+                note(table.names[row], row, window.first + int(is_there[row].argmax()))
+        if window.end < SOON:
+            return
+        quiet = _without_grad(window) if window.first == 0 and not self.waits else set()
+        for row, first in [*self.pending.items()]:
+            name = parameters.names[row]
+            if row not in self.waits:
+                is_soon = _has_run(window, name) or any(_holds(one, name) for one in quiet)
+                self.waits[row] = SOON if is_soon else LATE
+            if first is None or first + self.waits[row] > window.end:
+                continue
+            last = first + self.waits[row] - 1
+            del self.pending[row]
+            has_some = min(self.first_used.values(), default=last + 1) <= last
+            if name not in (self.frozen or ()) and self.first_used.get(name, last + 1) > last and has_some:
+                step = int(window.steps[last - window.first])
+                self.without[row] = Seen(step, name, float(self.waits[row]))
+
+    def _came(self, name: str, row: int, at: int) -> None:
+        if self.pending is not None and row in self.pending and self.pending[row] is None:
+            self.pending[row] = at
+
+    def _used(self, name: str, row: int, at: int) -> None:
+        self.first_used.setdefault(name, at)
+
+    def _zero(self, window: Window) -> None:
+        used = window.used
+        zeros, count = window.new(used.column("zeros")), window.new(used.column("count"))
+        rows = numpy.flatnonzero(((zeros == count) & (count > 0)).any(axis=1))
+        if not len(rows):
+            return
+        table = used.some(rows)
+        is_zero: Mask = window.wide((table.column("zeros") == table.column("count")) & table.is_there).copy()
+        is_zero &= ~_is_cancelled(used, table.names)
+        is_zero &= window.wide((used.column("squares") > 0).any(axis=0))
+        self.zero.look(used, rows, lasting(is_zero, SOON))
+
+    def alerts(self) -> Iterator[Alert]:
+        headline = "no optimizer trains '{name}': {number} parameters are left out"
+        remedy = (
+            "give the optimizer all parameters, after the model has its last; or requires_grad_(False) if it is meant"
+        )
+        yield from alert("left_out", self.left_out, "param.rms", headline, remedy)
+        seen = [self.without[row] for row in sorted(self.without)]
+        headline = "'{name}' gets no gradient: none in {number} steps"
+        remedy = "bp.explain of one step: with bp.probe(model) as rec: around it, then bp.explain(rec, '{}')"
+        first = min(seen, key=lambda one: one.step).name if seen else ""
+        yield from alert("no_gradient", seen, "grad.count", headline, remedy.format(first))
+        headline = "the gradient of '{name}' is exactly zero"
+        remedy = "what lies behind it in the forward: a dead ReLU, a product with zero, or a loss that does not use it"
+        yield from alert("zero_gradient", self.zero.all[::-1], "grad.zeros", headline, remedy)
 
 
-def _left_out(history: History) -> Iterator[Alert]:
-    names = history.fact("left_out")
-    steps = history.all_steps
-    seen = [Seen(int(steps[0]), name, float(len(names))) for name in names] if len(steps) else []
-    headline = "no optimizer trains '{name}': {number} parameters are left out"
-    remedy = "give the optimizer all parameters, after the model has its last; or requires_grad_(False) if it is meant"
-    yield from alert("left_out", seen, "param.rms", headline, remedy)
-
-
-def _without_gradient(history: History) -> Iterator[Alert]:
-    parameters, frozen = history.parameters, set(history.fact("frozen"))
-    known = {name: at for at, name in enumerate(history.used.names)}
-    there, has, quiet = parameters.is_there, history.used.is_there, _without_grad(history)
-    seen = []
-    for at, name in enumerate(parameters.names):
-        wait = SOON if _has_run(history, name) or any(_holds(one, name) for one in quiet) else LATE
-        last = int(there[at].argmax()) + wait - 1
-        is_known = name in known and has[known[name], : last + 1].any()
-        if name not in frozen and not is_known and last < len(history.steps) and has[:, : last + 1].any():
-            seen.append(Seen(int(history.steps[last]), name, float(wait)))
-    headline = "'{name}' gets no gradient: none in {number} steps"
-    remedy = "bp.explain of one step: with bp.probe(model) as rec: around it, then bp.explain(rec, '{}')"
-    first = min(seen, key=lambda one: one.step).name if seen else ""
-    yield from alert("no_gradient", seen, "grad.count", headline, remedy.format(first))
-
-
-def _has_run(history: History, parameter: str) -> bool:
+def _has_run(window: Window, parameter: str) -> bool:
     # Did a module that has it return something in the first steps?
-    values = history.values if history.values.rows else history.gradients
+    values = window.values if window.values else window.gradients
     held = [at for at, name in enumerate(values.names) if _holds(name, parameter)]
-    return bool(held) and bool(values.is_there[held, :SOON].all(axis=1).any())
+    return bool(held) and bool(window.wide(values.some(held).is_there)[:, :SOON].all(axis=1).any())
 
 
 def _holds(name: str, parameter: str) -> bool:
@@ -60,33 +109,23 @@ def _holds(name: str, parameter: str) -> bool:
     return bool(module) and parameter.startswith(f"{module}.")
 
 
-def _without_grad(history: History) -> set[str]:
+def _without_grad(window: Window) -> set[str]:
     # What ran without gradients in each of the first steps.
-    early, steps = set(history.steps[:SOON].tolist()), history.gaps(GapCode.NO_GRAD)
-    return {name for name, found in steps.items() if early <= found}
+    early, found = set(window.steps[:SOON].tolist()), dict[str, set[int]]()
+    low = window.part.low + int(window.kept[0])
+    high = window.part.low + int(window.kept[SOON - 1]) + 1
+    for step, name, _, _ in window.part.rows.reader.gaps([GapCode.NO_GRAD.value], low, high):
+        found.setdefault(name, set()).add(step)
+    return {name for name, steps in found.items() if early <= steps}
 
 
-def _zero(history: History) -> Iterator[Alert]:
-    used = history.used
-    is_zero: Mask = (used["zeros"] == used["count"]) & (used["count"] > 0)
-    is_zero &= ~_is_cancelled(used)
-    others = (used["squares"] > 0).any(axis=0)
-    seen = [
-        Seen(int(history.steps[at]), used.names[row], 0.0)
-        for row, at in reversed(firsts(lasting(is_zero & others, SOON)))
-    ]
-    headline = "the gradient of '{name}' is exactly zero"
-    remedy = "what lies behind it in the forward: a dead ReLU, a product with zero, or a loss that does not use it"
-    yield from alert("zero_gradient", seen, "grad.zeros", headline, remedy)
-
-
-def _is_cancelled(used: Table) -> Mask:
+def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
     # Is it a bias whose weight has a gradient? One that a difference or a normalisation takes away again has none.
-    known, has = {name: at for at, name in enumerate(used.names)}, used["squares"] > 0
-    found = numpy.zeros(has.shape, bool)
-    for at, name in enumerate(used.names):
+    known = {name: at for at, name in enumerate(used.names)}
+    found = numpy.zeros((len(names), len(used.window.steps)), bool)
+    for at, name in enumerate(names):
         module, _, own = name.rpartition(".")
         weight = ".".join(filter(None, (module, own.replace("bias", "weight"))))
         if "bias" in own and weight in known:
-            found[at] = has[known[weight]]
+            found[at] = used.some([known[weight]]).column("squares")[0] > 0
     return found

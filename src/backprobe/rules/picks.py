@@ -7,9 +7,14 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Table, lasting
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Mask, Rows, Table, Window, first_of, lasting
 
+HEADLINE = (
+    "the loss is minus the mean of one number in each row of '{name}', as of log-probabilities, but they are "
+    "up to {number}: log-probabilities are never above 0"
+)
+REMEDY = "log_softmax of it first, or a cross entropy, which applies that itself"
 LASTING = 5  # steps
 ROUNDED = 1e-4
 ABOVE = RULES["not_log_probabilities"].threshold  # that a log-probability is by rounding in 16 bits
@@ -26,36 +31,41 @@ def is_of_picks(gradients: Table) -> Mask:
     return found
 
 
-def check(history: History) -> Iterator[Alert]:
+class Picks:
     """Needs values and gradients of what the model returns, its parameters, which change, and a loss.
 
     That is negative: so it is neither a margin that is kept nor one minus a probability, whose gradients are alike.
     """
-    values, gradients, parameters = history.values, history.gradients, history.parameters
-    both = set(values.names) & set(gradients.names)
-    names = [name for name in values.names if name.partition(".")[0] == "return" and name in both]
-    if not names or not parameters.rows or history.loss is None or len(history.steps) < LASTING:
-        return
-    scores, back = values.part(names), gradients.part(names)
-    moves = numpy.zeros(len(history.steps), bool)
-    with numpy.errstate(all="ignore"):
-        moves[1:] = (numpy.diff(parameters["squares"], axis=1) != 0).any(axis=0)
-        held = lasting(is_of_picks(back) & (scores["max"] > ABOVE) & _is_negative(history), LASTING) & moves
-    for row in numpy.flatnonzero(held.any(axis=1)):
-        at = int(held[row].argmax())
-        seen = [Seen(int(history.steps[at]), names[row], float(scores["max"][row, at]))]
-        headline = (
-            "the loss is minus the mean of one number in each row of '{name}', as of log-probabilities, but they are "
-            "up to {number}: log-probabilities are never above 0"
-        )
-        remedy = "log_softmax of it first, or a cross entropy, which applies that itself"
-        yield from alert("not_log_probabilities", seen, "value.max", headline, remedy)
-        return
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: dict[int, list[Alert]] = {}  # by row
+
+    def look(self, window: Window) -> None:
+        values, gradients, parameters = window.values, window.gradients, window.parameters
+        both = set(values.names) & set(gradients.names)
+        names = [name for name in values.names if name.partition(".")[0] == "return" and name in both]
+        is_new = window.fresh < len(window.steps)
+        if self.found or not names or not is_new or not parameters or window.loss is None:
+            return
+        scores, back = values.part(names), gradients.part(names)
+        moves = numpy.zeros(len(window.steps), bool)
+        with numpy.errstate(all="ignore"):
+            held = lasting(window.wide(is_of_picks(back) & (scores["max"] > ABOVE)) & _is_negative(window), LASTING)
+            if held.any():
+                moves[1:] = (numpy.diff(window.wide(parameters["squares"]), axis=1) != 0).any(axis=0)
+        for row, name in enumerate(names):
+            at = first_of(window, held[row] & moves)
+            if at is not None:
+                seen = [Seen(int(window.steps[at]), name, float(window.wide(scores["max"])[row, at]))]
+                self.found[row] = alert("not_log_probabilities", seen, "value.max", HEADLINE, REMEDY)
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found[min(self.found)] if self.found else ()
 
 
-def _is_negative(history: History) -> Mask:
+def _is_negative(window: Window) -> Mask:
     # The steps of which it is known that the loss is below 0.
-    assert history.loss is not None
-    _, steps, numbers = history.loss
-    found: Mask = numpy.isin(history.steps, steps[numbers < 0])
+    assert window.loss is not None
+    _, steps, numbers = window.loss
+    found: Mask = numpy.isin(window.steps, steps[numbers < 0])
     return found

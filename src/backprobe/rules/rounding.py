@@ -7,38 +7,51 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Matrix
 from backprobe.rules.rule import RULES
 from backprobe.rules.updates import GROWS, WAIT
+from backprobe.rules.window import Matrix, Rows, Window
 
 FEW = RULES["lost_updates"].threshold
 
 
-def check(history: History) -> Iterator[Alert]:
+class Rounding:
     """Needs ``"update"`` in ``what=``."""
-    known = {*history.used.names}
-    names = [name for name in history.updates.names if name in known]
-    if not names:
-        return
-    updates, gradients = history.updates.part(names), history.used.part(names)
-    moved, live = (one["count"] - one["zeros"] for one in (updates, gradients))
-    end = WAIT
-    while end <= len(history.steps):
-        # Of those that change at all: of the others "unchanged" is said, and their learning rate may be 0.
-        changing = (moved[:, :end] > 0).any(axis=1)
-        with numpy.errstate(all="ignore"):
-            share = numpy.nansum(moved[changing, :end], axis=0) / numpy.nansum(live[changing, :end], axis=0)
-        if not (share < FEW).all():  # also where it is not known
+
+    def __init__(self, rows: Rows) -> None:
+        self.found: list[Alert] = []
+        self.next_end: int | None = WAIT  # the number of steps at which it may be sure
+        self.steps: list[int] = []
+        self.parts: list[tuple[Matrix, Matrix]] = []  # how many numbers changed, and how many have a gradient
+
+    def look(self, window: Window) -> None:
+        known = {*window.used.names}
+        names = [name for name in window.updates.names if name in known]
+        if not names or self.next_end is None or window.fresh == len(window.steps):
             return
-        if not _grows(share):
-            most = int(numpy.nansum(live[changing, end - 1 : end], axis=1).argmax())
+        tables = window.updates.part(names), window.used.part(names)
+        moved, live = (window.wide(one["count"] - one["zeros"])[:, window.fresh :] for one in tables)
+        self.parts.append((moved, live))
+        self.steps += window.steps[window.fresh :].tolist()
+        while self.next_end is not None and self.next_end <= len(self.steps):
+            self._judge(names, self.next_end)
+
+    def _judge(self, names: list[str], end: int) -> None:
+        moved, live = (numpy.concatenate(each, axis=1)[:, :end] for each in zip(*self.parts, strict=True))
+        # Of those that change at all: of the others "unchanged" is said, and their learning rate may be 0.
+        changing = (moved > 0).any(axis=1)
+        with numpy.errstate(all="ignore"):
+            share = numpy.nansum(moved[changing], axis=0) / numpy.nansum(live[changing], axis=0)
+        self.next_end = 2 * end if (share < FEW).all() else None  # also where it is not known
+        if self.next_end is not None and not _grows(share):
+            most = int(numpy.nansum(live[changing, end - 1 :], axis=1).argmax())
             name = [one for one, is_changing in zip(names, changing, strict=True) if is_changing][most]
-            seen = [Seen(int(history.steps[end - 1]), name, float(share.max()))]
+            seen = [Seen(self.steps[end - 1], name, float(share.max()))]
             headline = "steps change at most {number} of the numbers that have a gradient, as of '{name}'"
             remedy = "a larger learning rate; or parameters in float32: a change below the rounding of a dtype is lost"
-            yield from alert("lost_updates", seen, "update.zeros", headline, remedy)
-            return
-        end *= 2
+            self.found, self.next_end = alert("lost_updates", seen, "update.zeros", headline, remedy), None
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from self.found
 
 
 def _grows(share: Matrix) -> bool:

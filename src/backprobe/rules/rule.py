@@ -136,9 +136,9 @@ RULES = {
         ),
         Rule(
             "accumulated",
-            "the gradient of a bias, or of an embedding's weight, sums to that of its module's output plus that of the "
-            "step before, in 3 steps on end, for most modules; where gradients are clipped, times one factor for all",
-            1.0, "an identity, to 1/1000", ("grad", "steps"),
+            "the first gradients of a step are added to those of the step before, which are still in .grad, untouched, "
+            "and are not cleared before the optimizer steps: of some parameter, in 3 steps on end",
+            0.0, NONE, ("grad", "steps"),
         ),
         Rule(
             "large_updates",

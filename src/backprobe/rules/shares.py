@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Table, lasting
+from backprobe.rules.window import Mask, Rows, Table, Window, first_of, lasting
 
 LASTING = 5  # steps
 ROUNDED = 1e-4
@@ -25,27 +25,48 @@ def is_shares(values: Table) -> Mask:
     return found
 
 
-def check(history: History) -> Iterator[Alert]:
+class Shares:
     """Needs values and gradients of what the model returns, and a loss."""
-    values, gradients = history.values, history.gradients
-    both = set(values.names) & set(gradients.names)
-    names = [name for name in values.names if name.partition(".")[0] == "return" and name in both]
-    if not names or history.loss is None or len(history.steps) < LASTING:
-        return
-    shares, back = values.part(names), gradients.part(names)
-    with numpy.errstate(all="ignore"):
-        is_zero = abs(back["sum"]) <= ROUNDED * back["rms"] * back["count"]
-        held = lasting(is_shares(shares) & is_zero & (back["squares"] > 0), LASTING)
-        classes = numpy.round(shares["count"] / numpy.round(shares["sum"]))
-    for row in numpy.flatnonzero(held.any(axis=1)):
-        at = int(held[row].argmax())
-        count, ones = float(classes[row, at]), float(shares["sum"][row, 0])
-        first = float(history.loss[2][0])
-        if min(abs(first / numpy.log(count) - 1), abs(first / ones / numpy.log(count) - 1)) < NEAR:
-            seen = [Seen(int(history.steps[at]), names[row], count)]
-            headline = (
-                "softmax twice: '{name}' has probabilities of {number} classes, and the loss takes them for logits"
-            )
-            remedy = "return logits: F.cross_entropy applies log_softmax itself. Or F.nll_loss of log_softmax"
-            yield from alert("softmax_twice", seen, "value.sum", headline, remedy)
+
+    def __init__(self, rows: Rows) -> None:
+        self.held: dict[int, tuple[Seen, float]] = {}  # by row: when it held, and how many samples the first step had
+        self.ones: dict[str, float] = {}
+        self.first: float | None = None  # loss
+
+    def look(self, window: Window) -> None:
+        values, gradients = window.values, window.gradients
+        both = set(values.names) & set(gradients.names)
+        names = [name for name in values.names if name.partition(".")[0] == "return" and name in both]
+        if self.first is None and window.loss is not None and len(window.loss[2]):
+            self.first = float(window.loss[2][0])
+        if not names or not len(window.steps):
             return
+        shares, back = values.part(names), gradients.part(names)
+        total, count = (window.wide(shares[column]) for column in ("sum", "count"))
+        if not self.ones:
+            self.ones = dict(zip(names, total[:, 0].tolist(), strict=True))
+        with numpy.errstate(all="ignore"):
+            is_zero = abs(back["sum"]) <= ROUNDED * back["rms"] * back["count"]
+            held = lasting(window.wide(is_shares(shares) & is_zero & (back["squares"] > 0)), LASTING)
+        for row in range(len(names)):
+            at = first_of(window, held[row])
+            if at is not None and row not in self.held:
+                classes = float(numpy.round(count[row, at] / numpy.round(total[row, at])))
+                self.held[row] = Seen(int(window.steps[at]), names[row], classes), self.ones[names[row]]
+
+    def alerts(self) -> Iterator[Alert]:
+        for row in sorted(self.held):
+            seen, ones = self.held[row]
+            if self.first is not None and _is_near(self.first, seen.number, ones):
+                headline = (
+                    "softmax twice: '{name}' has probabilities of {number} classes, and the loss takes them for logits"
+                )
+                remedy = "return logits: F.cross_entropy applies log_softmax itself. Or F.nll_loss of log_softmax"
+                yield from alert("softmax_twice", [seen], "value.sum", headline, remedy)
+                return
+
+
+def _is_near(first: float, classes: float, ones: float) -> bool:
+    # Is the first loss, or its mean over samples, that of probabilities which know nothing?
+    known = numpy.log(classes)
+    return bool(min(abs(first / known - 1), abs(first / ones / known - 1)) < NEAR)

@@ -4,98 +4,228 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
 from backprobe.record.gaps import GapCode
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, firsts
+from backprobe.rules.window import Firsts, Mask, Rows, Table, Window
 
 SOON, LATE, MANY = 5, 20, 10  # steps on end: from the first on; of some, and of all later on
 LONGER = 4  # times as many as ever before
 CONSTANT = ("sum", "squares", "min", "max")
+Lengths = NDArray[numpy.int64]
 FAINT = 1e-3  # of the median gradient: that of a bias before a normalisation is zero but for rounding
 
 
-def check(history: History) -> Iterator[Alert]:
-    yield from _open(history)
-    if len(history.steps) > SOON:
-        yield from _not_stepped(history)
-        yield from _unchanged(history)
+class Stretches:
+    """For how many steps on end a condition has held, for each of some rows, and the longest such stretch before."""
+
+    def __init__(self, count: int) -> None:
+        self.length, self.longest = numpy.zeros(count, int), numpy.zeros(count, int)
+
+    def of(self, rows: Any, mask: Mask) -> tuple[Lengths, Lengths]:
+        """Take in more steps: of these rows, rows × steps, the length so far and the longest before, in each."""
+        length = _lengths(mask, self.length[rows])
+        before = _before(length, self.length[rows], self.longest[rows])
+        if mask.shape[1]:
+            self.length[rows], self.longest[rows] = length[:, -1], before[:, -1]
+        return length, before
+
+    def end(self, rows: Any) -> None:
+        """It has not held in these rows."""
+        self.longest[rows] = numpy.maximum(self.longest[rows], self.length[rows])
+        self.length[rows] = 0
+
+    def grow(self, count: int) -> None:
+        more = numpy.zeros(count - len(self.length), int)
+        self.length, self.longest = numpy.append(self.length, more), numpy.append(self.longest, more)
 
 
-def _open(history: History) -> Iterator[Alert]:
-    for step, backwards in history.open_steps:
-        headline = "no optimizer steps any more" if step else "no optimizer steps"
-        said = f"{headline}: in its place {{number}} passes of backward() ran, and the step was open to the end"
-        remedy = "optimizer.step() of each optimizer, and the condition under which it is called"
-        seen = [Seen(step, "", float(backwards))]
-        yield from alert("no_step", seen, "backwards", said, remedy)
+class Stillness:
+    """Of parameters from step to step, of optimizers that do not step, and of a step that nothing ends."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.open: list[tuple[int, int]] = []
+        self.unchanged, self.not_stepped = Unchanged(), NotStepped()
+
+    def look(self, window: Window) -> None:
+        self.open += window.open
+        if window.fresh < len(window.steps):
+            self.not_stepped.look(window)
+            self.unchanged.look(window)
+
+    def alerts(self) -> Iterator[Alert]:
+        for step, backwards in self.open:
+            headline = "no optimizer steps any more" if step else "no optimizer steps"
+            said = f"{headline}: in its place {{number}} passes of backward() ran, and the step was open to the end"
+            remedy = "optimizer.step() of each optimizer, and the condition under which it is called"
+            seen = [Seen(step, "", float(backwards))]
+            yield from alert("no_step", seen, "backwards", said, remedy)
+        yield from self.not_stepped.alerts()
+        yield from self.unchanged.alerts()
 
 
-def _unchanged(history: History) -> Iterator[Alert]:
-    parameters, used = history.parameters, history.used
-    both = [name for name in parameters.names if name in set(used.names)]
-    if not both:
-        return
-    here, gradients = parameters.part(both), used.part(both)
-    same = numpy.ones((len(both), len(history.steps)), bool)
-    same[:, 0] = False
-    for column in CONSTANT:
-        numbers = here[column]
-        same[:, 1:] &= numbers[:, 1:] == numbers[:, :-1]
-    with numpy.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a step in which no parameter has a gradient
-        is_felt = gradients["rms"] > FAINT * numpy.nanmedian(used["rms"], axis=0)
-    is_first = numpy.logical_and.accumulate(same | (numpy.arange(same.shape[1]) == 0), axis=1)
-    felt = numpy.where(is_first, is_felt.cumsum(axis=1), 0) > SOON
-    length = _lengths(same & is_felt)
-    later = length >= numpy.maximum(LATE, LONGER * _before(length))
-    is_all = (same & is_felt).sum(axis=0) >= numpy.maximum(is_felt.sum(axis=0), 1)
-    together = _lengths(is_all[None])
-    of_all = (together >= numpy.maximum(MANY, LONGER * _before(together))) & (length >= MANY)
-    found = firsts(felt | later | of_all)
-    seen = [Seen(int(history.steps[at]), both[row], 0.0) for row, at in found]
-    headline = "'{name}' does not change, though it has a gradient"
-    if seen and len(seen) == len(both) and len({one.step for one in seen}) == 1:
-        headline = "no parameter changes, though they have gradients: neither '{name}' nor another"
-    remedy = "whether optimizer.step() is called; the learning rate; or a dtype in which updates are lost to rounding"
-    yield from alert("unchanged", seen, "param.rms", headline, remedy)
+class Unchanged:
+    """Parameters that stay the same though they have gradients."""
+
+    def __init__(self) -> None:
+        self.names: list[str] | None = None
+        self.found = Firsts()
+
+    def _begin(self, window: Window) -> None:
+        known = set(window.used.names)
+        self.names = [name for name in window.parameters.names if name in known]
+        count = len(self.names)
+        self.is_first = numpy.ones(count, bool)  # has it been the same since the first step?
+        self.felt = numpy.zeros(count, int)  # steps since then with a gradient
+        self.own, self.together = Stretches(count), Stretches(1)
+
+    def look(self, window: Window) -> None:
+        if self.names is None:
+            self._begin(window)
+        if not self.names:
+            return
+        here = window.parameters.part(self.names)
+        is_first_window = window.first + window.fresh == 0
+        rows = numpy.arange(len(self.names)) if is_first_window else _may_be_same(window, here)
+        others = numpy.setdiff1d(numpy.arange(len(self.names)), rows)
+        self.is_first[others] = False
+        self.own.end(others)
+        if not len(rows):
+            self.together.end([0])
+            return
+        table = here.some(rows)
+        same = numpy.logical_and.reduce([_same(window, table, column) for column in CONSTANT])[:, window.fresh :]
+        is_felt = self._is_felt(window)[:, window.fresh :]
+        self._judge(window, table, rows, same, is_felt)
+
+    def _is_felt(self, window: Window) -> Mask:
+        # In which steps has a parameter a gradient that is worth to be named?
+        with numpy.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a step in which no parameter has a gradient
+            least = FAINT * numpy.nanmedian(window.used["rms"], axis=0)
+            found: Mask = window.wide(window.used.part(self.names or [])["rms"] > least)
+        return found
+
+    def _judge(self, window: Window, table: Table, rows: Any, same: Mask, is_felt: Mask) -> None:
+        own = is_felt[rows]
+        is_begin = (window.first + window.fresh + numpy.arange(same.shape[1])) == 0
+        is_first = numpy.logical_and.accumulate(same | is_begin, axis=1) & self.is_first[rows][:, None]
+        count = self.felt[rows][:, None] + own.cumsum(axis=1)
+        felt = numpy.where(is_first, count, 0) > SOON
+        self.is_first[rows], self.felt[rows] = is_first[:, -1], count[:, -1]
+        length, before = self.own.of(rows, same & own)
+        later = length >= numpy.maximum(LATE, LONGER * before)
+        is_all = (same & own).sum(axis=0) >= numpy.maximum(is_felt.sum(axis=0), 1)
+        together, together_before = self.together.of([0], is_all[None])
+        of_all = (together >= numpy.maximum(MANY, LONGER * together_before)) & (length >= MANY)
+        past = numpy.zeros((len(rows), window.fresh), bool)
+        mask = numpy.concatenate([past, felt | later | of_all], axis=1)
+        self.found.look(table, numpy.arange(len(rows)), mask)
+
+    def alerts(self) -> Iterator[Alert]:
+        known = {name: at for at, name in enumerate(self.names or [])}
+        seen = sorted(self.found.all, key=lambda one: known[one.name])
+        headline = "'{name}' does not change, though it has a gradient"
+        if seen and len(seen) == len(known) and len({one.step for one in seen}) == 1:
+            headline = "no parameter changes, though they have gradients: neither '{name}' nor another"
+        remedy = (
+            "whether optimizer.step() is called; the learning rate; or a dtype in which updates are lost to rounding"
+        )
+        yield from alert("unchanged", seen, "param.rms", headline, remedy)
 
 
-def _not_stepped(history: History) -> Iterator[Alert]:
-    parameters = history.parameters
-    there = parameters.is_there if parameters.rows else numpy.zeros((0, len(history.steps)), bool)
-    lacking = {name: ~there[at] & there[at].any() for at, name in enumerate(parameters.names)}
-    for name, steps in history.gaps(GapCode.NOT_STEPPED).items():
-        lacking.setdefault(name, numpy.isin(history.steps, list(steps)))
-    lacking = {name: one for name, one in lacking.items() if one.any()}
-    if not lacking:
-        return
-    names, length = list(lacking), _lengths(numpy.array([*lacking.values()]))
-    held = length >= numpy.maximum(LATE, LONGER * _before(length))
-    seen = [Seen(int(history.steps[at]), names[row], float(length[row, at])) for row, at in firsts(held)]
-    headline = "the optimizer of '{name}' does not step: it has not in {number} steps on end"
-    remedy = "optimizer.step() of that optimizer, in each step"
-    yield from alert("no_step", seen, "param.count", headline, remedy)
+class NotStepped:
+    """Parameters whose optimizer does not step: they have no numbers, after the first, or a gap says so."""
+
+    def __init__(self) -> None:
+        self.names: list[str] | None = None
+        self.found: dict[int, Seen] = {}
+
+    def look(self, window: Window) -> None:
+        parameters, count = window.parameters, len(window.steps) - window.fresh
+        if self.names is None:
+            self.names = list(parameters.names)
+            self.was_there, self.stretches = numpy.zeros(len(self.names), bool), Stretches(len(self.names))
+        said = self._said(window)
+        there = window.new(parameters.is_there) if parameters else numpy.zeros((0, 1), bool)
+        there = numpy.broadcast_to(there, (len(there), count))
+        if there.all() and not said and len(there) == len(self.names):
+            self.was_there[:] = True
+            self.stretches.end(slice(None))
+            return
+        lacking = numpy.zeros((len(self.names), count), bool)
+        been = numpy.logical_or.accumulate(there, axis=1) | self.was_there[: len(there), None]
+        lacking[: len(there)] = ~there & been
+        self.was_there[: len(there)] = been[:, -1]
+        for name, steps in said.items():
+            at = self.names.index(name)
+            if at >= len(there) or not been[at].any():
+                lacking[at] |= numpy.isin(window.steps[window.fresh :], list(steps))
+        length, before = self.stretches.of(slice(None), lacking)
+        held = length >= numpy.maximum(LATE, LONGER * before)
+        for row in numpy.flatnonzero(held.any(axis=1)).tolist():
+            at = int(held[row].argmax())
+            step = int(window.steps[window.fresh + at])
+            self.found.setdefault(row, Seen(step, self.names[row], float(length[row, at])))
+
+    def _said(self, window: Window) -> dict[str, set[int]]:
+        # The new steps in which an optimizer did not step, by what it would have changed.
+        names, found = self.names if self.names is not None else [], dict[str, set[int]]()
+        low, high = (window.part.low + int(window.kept[at]) for at in (window.fresh, -1))
+        for step, name, _, _ in window.part.rows.reader.gaps([GapCode.NOT_STEPPED.value], low, high + 1):
+            found.setdefault(name, set()).add(step)
+        names += [name for name in found if name not in names]
+        self.stretches.grow(len(names))
+        self.was_there = numpy.append(self.was_there, numpy.zeros(len(names) - len(self.was_there), bool))
+        return found
+
+    def alerts(self) -> Iterator[Alert]:
+        headline = "the optimizer of '{name}' does not step: it has not in {number} steps on end"
+        remedy = "optimizer.step() of that optimizer, in each step"
+        seen = [self.found[row] for row in sorted(self.found)]
+        yield from alert("no_step", seen, "param.count", headline, remedy)
 
 
-def _lengths(mask: Mask) -> numpy.ndarray:
-    """For how many steps a condition has held on end.
+def _same(window: Window, table: Table, column: str) -> Mask:
+    # Where a column is what it was in the step before.
+    numbers = table.column(column)
+    found = numpy.zeros((len(numbers), len(window.steps)), bool)
+    found[:, 1:] = True if numbers.shape[1] == 1 else numbers[:, 1:] == numbers[:, :-1]
+    if len(numbers):
+        found &= window.wide(table.is_there)
+    return found
+
+
+def _may_be_same(window: Window, table: Table) -> Any:
+    # The rows with a new step in which the squares are those of the step before.
+    return numpy.flatnonzero(_same(window, table, "squares")[:, window.fresh :].any(axis=1))
+
+
+def _lengths(mask: Mask, start: Any = 0) -> Lengths:
+    """For how many steps a condition has held on end; ``start`` is how many it held before, for each row.
 
     >>> _lengths(numpy.array([[True, True, False, True]])).tolist()
     [[1, 2, 0, 1]]
+    >>> _lengths(numpy.array([[True, False]]), [3]).tolist()
+    [[4, 0]]
     """
     at = numpy.arange(1, mask.shape[1] + 1)
-    return numpy.where(mask, at - numpy.maximum.accumulate(numpy.where(mask, 0, at), axis=1), 0)
+    own = numpy.where(mask, at - numpy.maximum.accumulate(numpy.where(mask, 0, at), axis=1), 0)
+    held = numpy.logical_and.accumulate(mask, axis=1)
+    found: Lengths = own + numpy.where(held, numpy.broadcast_to(start, len(mask))[:, None], 0)
+    return found
 
 
-def _before(length: numpy.ndarray) -> numpy.ndarray:
+def _before(length: Lengths, start: Any = 0, longest: Any = 0) -> Lengths:
     """The longest stretch that had ended before the one that a step is in.
 
     >>> _before(numpy.array([[1, 2, 0, 1, 2, 3, 0]])).tolist()
     [[0, 0, 2, 2, 2, 2, 3]]
     """
-    ended = numpy.zeros_like(length)
-    ended[:, 1:] = numpy.where(length[:, 1:] == 0, length[:, :-1], 0)
-    return numpy.maximum.accumulate(ended, axis=1)
+    previous = numpy.concatenate([numpy.broadcast_to(start, len(length))[:, None], length[:, :-1]], axis=1)
+    ended = numpy.maximum.accumulate(numpy.where(length == 0, previous, 0), axis=1)
+    return numpy.maximum(ended, numpy.broadcast_to(longest, len(length))[:, None])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Mask, Matrix, Table, firsts, lasting
 from backprobe.rules.rule import RULES
 from backprobe.rules.shares import is_shares
+from backprobe.rules.window import Firsts, Mask, Matrix, Rows, Table, Window, lasting
 
 DEAD, FLAT, LARGE = (RULES[kind].threshold for kind in ("dead", "saturated", "large_values"))
 FEWEST = 8  # numbers
@@ -21,31 +22,57 @@ ROUNDED = 1e-6
 EARLY = 2  # modules that run first
 
 
-def check(history: History) -> Iterator[Alert]:
-    values = history.values
-    if not values.rows or not len(history.steps):
-        return
-    passed = _passed(history, values)
-    yield from _dead(history, values, passed)
-    yield from _saturated(history, values, passed)
-    yield from _large(history, values)
+class Units:
+    """Of what modules return, where a gradient comes to it; always, where gradients were not watched."""
 
+    def __init__(self, rows: Rows) -> None:
+        self.dead, self.saturated = Firsts(), Firsts()
+        self.large: list[Seen] = []
+        self.slope: Matrix | None = None  # in the first step
 
-def _passed(history: History, values: Table) -> Mask:
-    # Does a gradient that is not zero come to it? Always, where gradients were not watched.
-    known = {name: at for at, name in enumerate(history.gradients.names)}
-    if not known:
-        return values.is_there
-    rms = history.gradients["rms"]
-    nothing = numpy.zeros(len(history.steps))
-    return numpy.array([rms[known[name]] if name in known else nothing for name in values.names]) > 0
+    def look(self, window: Window) -> None:
+        values = window.values
+        if not values or not len(window.steps):
+            return
+        if self.slope is None:
+            self._begin(window, values)
+        with numpy.errstate(all="ignore"):
+            rows = _may_be_dead(window, values)
+            if len(rows):
+                table = values.some(rows)
+                share = table["zeros"] / table["finite"]
+                is_dead = window.wide(dead(share, table["min"], table["count"]) & _passed(window, table))
+                self.dead.look(values, rows, lasting(is_dead, LASTING), share)
+            rows = _may_be_saturated(window, values)
+            if len(rows):
+                self._saturated(window, values, rows)
 
+    def _begin(self, window: Window, values: Table) -> None:
+        # What the first step alone says.
+        with numpy.errstate(all="ignore"):
+            self.slope = _slope(values)[0][:, :1]
+        first = values["rms"][:EARLY, 0]
+        large = [(name, float(size)) for name, size in zip(values.names, first, strict=False) if size > LARGE][:1]
+        self.large = [Seen(int(window.steps[0]), name, size) for name, size in large]
 
-def _seen(history: History, table: Table, mask: Mask, numbers: Matrix, count: int) -> list[Seen]:
-    return [
-        Seen(int(history.steps[at]), table.names[row], float(numbers[row, at]))
-        for row, at in firsts(lasting(mask, count))
-    ]
+    def _saturated(self, window: Window, values: Table, rows: Any) -> None:
+        table = values.some(rows)
+        slope, of_sigmoid = _slope(table)
+        first = self.slope[rows] if self.slope is not None else slope[:, :1]
+        is_lower = (first < FLAT) | ~(slope >= LOWER * first)  # a gate may be meant to be nearly open
+        is_flat = (slope < FLAT) & is_lower & _passed(window, table) & (table["count"] >= FEWEST)
+        is_flat &= ~of_sigmoid | ((table["mean"] > FLAT) | (table["max"] > 1 - FLAT))  # small ones are on no end of it
+        mask = window.wide(is_flat & ~_is_returned(values, table)) & ~_is_learned(window)
+        self.saturated.look(values, rows, lasting(mask, LASTING), slope)
+
+    def alerts(self) -> Iterator[Alert]:
+        yield from alert("dead", self.dead.all, "value.zeros", IS_DEAD, OF_DEAD)
+        headline = "'{name}' is saturated: its mean derivative is {number} of the largest"
+        remedy = "smaller weights before it, normalisation, or the scale of the inputs"
+        yield from alert("saturated", self.saturated.all, "value.rms", headline, remedy)
+        headline = "the first values are large: '{name}' has an rms of {number}"
+        remedy = "the scale of the inputs: subtract their mean and divide by their standard deviation"
+        yield from alert("large_values", self.large, "value.rms", headline, remedy)
 
 
 def dead(share: Matrix, least: Matrix, count: Matrix) -> Mask:
@@ -54,59 +81,59 @@ def dead(share: Matrix, least: Matrix, count: Matrix) -> Mask:
     return found
 
 
-def _dead(history: History, values: Table, passed: Mask) -> Iterator[Alert]:
-    with numpy.errstate(all="ignore"):
-        share = values["zeros"] / values["finite"]
-        is_dead = dead(share, values["min"], values["count"]) & passed
-    seen = _seen(history, values, is_dead, share, LASTING)
-    yield from alert("dead", seen, "value.zeros", IS_DEAD, OF_DEAD)
-
-
-def _saturated(history: History, values: Table, passed: Mask) -> Iterator[Alert]:
-    low, high, mean, square = values["min"], values["max"], values["mean"], values["rms"] ** 2
-    of_sigmoid = (low >= 0) & (high <= 1) & (high > 0) & ~is_shares(values)
-    of_sigmoid &= (values["zeros"] == 0) | (high > 1 - ROUNDED)  # a ReLU has zeros, and hardly ever exactly 1 beside
-    of_tanh = (low < 0) & (low >= -1) & (high <= 1)
-    with numpy.errstate(all="ignore"):
-        slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
-        is_lower = (slope[:, :1] < FLAT) | ~(slope >= LOWER * slope[:, :1])  # a gate may be meant to be nearly open
-        is_flat = (slope < FLAT) & is_lower & passed & (values["count"] >= FEWEST)
-        is_flat &= ~of_sigmoid | ((mean > FLAT) | (high > 1 - FLAT))  # small numbers are on no end of it
-    is_flat &= ~_is_returned(values)[:, None] & ~_is_learned(history)
-    seen = _seen(history, values, is_flat, slope, LASTING)
-    headline = "'{name}' is saturated: its mean derivative is {number} of the largest"
-    remedy = "smaller weights before it, normalisation, or the scale of the inputs"
-    yield from alert("saturated", seen, "value.rms", headline, remedy)
-
-
-def _is_returned(values: Table) -> Mask:
-    # Is it what the model returns? A prediction that is sure of itself is right to be.
-    result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
-    columns = [numpy.nan_to_num(values[column]) for column in ("sum", "squares")]
-    same = [[(of == of[one]).all(axis=1) for of in columns] for one in result]
-    shape = len(result), len(columns), len(values.names)
-    return numpy.asarray(numpy.array(same, bool).reshape(shape).all(axis=1).any(axis=0))
-
-
-def _is_learned(history: History) -> Mask:
-    # In which steps has the loss fallen below half of the first? What saturates on the way is of use.
-    if history.loss is None:
-        return numpy.zeros(len(history.steps), bool)
-    _, steps, numbers = history.loss
-    at = numpy.clip(numpy.searchsorted(steps, history.steps, side="right") - 1, 0, max(len(steps) - 1, 0))
-    if not len(numbers):
-        return numpy.zeros(len(history.steps), bool)
-    found: Mask = (numbers[at] < numbers[0] / 2) & (numbers[0] > 0)
+def _passed(window: Window, table: Table) -> Mask:
+    # Does a gradient that is not zero come to it?
+    known = {name: at for at, name in enumerate(window.gradients.names)}
+    if not known:
+        return table.is_there
+    both = [at for at, name in enumerate(table.names) if name in known]
+    found = numpy.zeros((len(table.names), len(window.steps)), bool)
+    found[both] = window.gradients.some([known[table.names[at]] for at in both]).column("squares") > 0
     return found
 
 
-def _large(history: History, values: Table) -> Iterator[Alert]:
-    first = values["rms"][:EARLY, 0]
-    seen = [
-        Seen(int(history.steps[0]), name, float(size))
-        for name, size in zip(values.names, first, strict=False)
-        if size > LARGE
-    ][:1]
-    headline = "the first values are large: '{name}' has an rms of {number}"
-    remedy = "the scale of the inputs: subtract their mean and divide by their standard deviation"
-    yield from alert("large_values", seen, "value.rms", headline, remedy)
+def _may_be_dead(window: Window, values: Table) -> Any:
+    # The rows that have a step with so many zeros.
+    zeros, finite = (window.new(values.column(column)) for column in ("zeros", "finite"))
+    return numpy.flatnonzero(((zeros >= DEAD * finite) & (finite > 0)).any(axis=1))
+
+
+def _may_be_saturated(window: Window, values: Table) -> Any:
+    # The rows that have a step with such means: of the squares of a tanh, or of a sigmoid less those of its squares.
+    finite, total, squares = (window.new(values.column(column)) for column in ("finite", "sum", "squares"))
+    square, mean = squares / finite, total / finite
+    of_tanh = (square > 1 - FLAT) & (square < 1 + ROUNDED)
+    of_sigmoid = (mean >= 0) & (mean - square < FLAT / 4) & (mean - square > -ROUNDED)
+    return numpy.flatnonzero((of_tanh | of_sigmoid).any(axis=1))
+
+
+def _slope(table: Table) -> tuple[Matrix, Mask]:
+    # The mean derivative of a tanh or sigmoid, NaN where it is neither; and where it is a sigmoid.
+    low, high, mean, square = table["min"], table["max"], table["mean"], table["rms"] ** 2
+    of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > 0) & ~is_shares(table)
+    of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)  # a ReLU has zeros, and hardly ever exactly 1 beside
+    of_tanh = (low < 0) & (low >= -1) & (high <= 1)
+    slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
+    return slope, of_sigmoid
+
+
+def _is_returned(values: Table, table: Table) -> Mask:
+    # Is it what the model returns? A prediction that is sure of itself is right to be.
+    result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
+    found = numpy.zeros((len(table.names), 1), bool)
+    for at in result:
+        one = values.some([at])
+        found = found | (
+            (table.column("sum") == one.column("sum")) & (table.column("squares") == one.column("squares"))
+        )
+    return found
+
+
+def _is_learned(window: Window) -> Mask:
+    # In which steps has the loss fallen below half of the first? What saturates on the way is of use.
+    if window.loss is None or not len(window.loss[1]):
+        return numpy.zeros(len(window.steps), bool)
+    _, steps, numbers = window.loss
+    at = numpy.clip(numpy.searchsorted(steps, window.steps, side="right") - 1, 0, len(steps) - 1)
+    found: Mask = (numbers[at] < numbers[0] / 2) & (numbers[0] > 0)
+    return found

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
-from backprobe.rules.history import History, Matrix, lasting
 from backprobe.rules.rule import RULES
+from backprobe.rules.window import Matrix, Rows, Steps, Table, Window, first_of, lasting
 
 LARGE, SMALL, PULL = (RULES[kind].threshold for kind in ("large_updates", "small_updates", "shrinking_weights"))
 LASTING, WAIT = 3, 20  # steps
@@ -18,77 +18,97 @@ SHRUNK = 5  # steps
 TURNED, ALMOST = 0.3, 0.9
 
 
-def check(history: History) -> Iterator[Alert]:
+class Updates:
     """Needs ``"update"`` in ``what=``."""
-    share = ratio(history)
-    if share is None:
-        return
-    is_large = lasting((share > LARGE)[None], LASTING)[0]
-    if is_large.any():
-        yield from _said(history, share, int(is_large.argmax()), "large")
-    small = _small(share)
-    if small is not None:
-        yield from _said(history, share, small, "small")
-    yield from _shrinking(history)
+
+    def __init__(self, rows: Rows) -> None:
+        self.share = numpy.empty(0)  # of the weights, in each step
+        self.steps: Steps = numpy.empty(0, numpy.int64)
+        self.names: list[str] = []  # of the parameter that is changed most
+        self.found: dict[str, list[Alert]] = {}
+        self.next_end: int | None = WAIT  # the number of steps at which updates may be shown to be small
+        self.shrinks = True  # so far in each step
+
+    def look(self, window: Window) -> None:
+        updates = window.updates
+        if not updates or window.fresh == len(window.steps):
+            return
+        known = set(window.parameters.names)
+        weights = window.parameters.part([name for name in updates.names if name in known])
+        share = ratio(window, updates, weights)
+        self._large(window, share)
+        if self.next_end is not None:
+            self.share = numpy.append(self.share, share[window.fresh :])
+            self.steps = numpy.append(self.steps, window.steps[window.fresh :])
+            most = window.wide(updates["squares"])[:, window.fresh :]
+            self.names += [updates.names[at] for at in numpy.nan_to_num(most, nan=-1.0).argmax(axis=0).tolist()]
+            self._small()
+        if self.shrinks:
+            self._shrinking(window)
+
+    def _large(self, window: Window, share: Matrix) -> None:
+        at = first_of(window, lasting((share > LARGE)[None], LASTING)[0])
+        if at is not None and "large" not in self.found:
+            most = window.wide(window.updates["squares"])[:, at]
+            name = window.updates.names[int(numpy.nanargmax(most))]
+            self.found["large"] = _said(int(window.steps[at]), name, float(share[at]), "large")
+
+    def _small(self) -> None:
+        # Are updates shown to be small? Those that still grow, as in a warm-up, are waited for.
+        while self.next_end is not None and self.next_end <= len(self.share):
+            end = self.next_end
+            share = self.share[:end]
+            third, last = share[end // 2 : end * 3 // 4], share[end * 3 // 4 :]
+            if not numpy.isfinite(share).all() or numpy.median(share) >= SMALL or share.max() > MOST:
+                self.next_end = None
+            elif last.mean() < GROWS * third.mean() or not third.any():
+                self.next_end = None
+                at = end - 1
+                self.found["small"] = _said(int(self.steps[at]), self.names[at], float(share[at]), "small")
+            else:
+                self.next_end = 2 * end
+
+    def _shrinking(self, window: Window) -> None:
+        # Do updates, since the first, do little but to make all weights smaller?
+        known = set(window.parameters.names)
+        large = [name for name in window.updates.names if "bias" not in name.rpartition(".")[2] and name in known]
+        begin = max(window.fresh - SHRUNK, 0)
+        if not large or len(window.steps) - begin < 2:
+            return
+        weights = window.parameters.part(large)
+        after = window.wide(weights["squares"])[:, begin:]
+        moved = window.wide(window.updates.part(large)["squares"])[:, begin + 1 :]
+        with numpy.errstate(all="ignore"):  # |w + u|² = |w|² + 2 w·u + |u|², and a row has |w + u|²
+            inward = (after[:, :-1] + moved - after[:, 1:]) / 2
+            cosine = inward / numpy.sqrt(after[:, :-1] * moved)
+            pull = numpy.nansum(inward, axis=0) / numpy.nansum(after[:, :-1], axis=0)
+        known_here = numpy.isfinite(cosine) & (numpy.diff(window.steps[begin:]) == 1)
+        is_all = (known_here & (cosine > TURNED)).sum(axis=0) >= numpy.maximum(ALMOST * known_here.sum(axis=0), 1)
+        held = lasting((numpy.logical_and.accumulate(is_all) & (pull > PULL))[None], SHRUNK)[0]
+        held = numpy.append(numpy.zeros(begin + 1, bool), held)
+        at = first_of(window, held)
+        if at is not None:
+            column = at - begin - 1
+            name = large[int(numpy.nanargmax(inward[:, column]))]
+            seen = [Seen(int(window.steps[at]), name, float(pull[column]))]
+            headline = "the weights shrink: each step takes {number} of them away, most of '{name}'"
+            self.found["shrink"] = alert("shrinking_weights", seen, "update.rms", headline, "a lower weight decay")
+        self.shrinks = bool(is_all.all()) and at is None
+
+    def alerts(self) -> Iterator[Alert]:
+        for how in ("large", "small", "shrink"):
+            yield from self.found.get(how, ())
 
 
-def _small(share: Matrix) -> int | None:
-    # The step at which updates were shown to be small; those that still grow, as in a warm-up, are waited for.
-    end = WAIT
-    while end <= len(share):
-        if not numpy.isfinite(share[:end]).all() or numpy.median(share[:end]) >= SMALL or share[:end].max() > MOST:
-            return None
-        third, last = share[end // 2 : end * 3 // 4], share[end * 3 // 4 : end]
-        if last.mean() < GROWS * third.mean() or not third.any():
-            return end - 1
-        end *= 2
-    return None
-
-
-def _shrinking(history: History) -> Iterator[Alert]:
-    # Do updates, since the first, do little but to make all weights smaller?
-    updates = history.updates
-    large = [name for name in updates.names if "bias" not in name.rpartition(".")[2]]
-    weights = history.parameters.part([name for name in large if name in set(history.parameters.names)])
-    if len(history.steps) <= SHRUNK or not weights.rows:
-        return
-    after, moved = weights["squares"], history.updates.part(weights.names)["squares"][:, 1:]
-    with numpy.errstate(all="ignore"):  # |w + u|² = |w|² + 2 w·u + |u|², and a row has |w + u|²
-        inward = (after[:, :-1] + moved - after[:, 1:]) / 2
-        cosine = inward / numpy.sqrt(after[:, :-1] * moved)
-        pull = numpy.nansum(inward, axis=0) / numpy.nansum(after[:, :-1], axis=0)
-    known = numpy.isfinite(cosine) & (numpy.diff(history.steps) == 1)
-    is_all = (known & (cosine > TURNED)).sum(axis=0) >= numpy.maximum(ALMOST * known.sum(axis=0), 1)
-    held = lasting((numpy.logical_and.accumulate(is_all) & (pull > PULL))[None], SHRUNK)[0]
-    if held.any():
-        at = int(held.argmax())
-        name = weights.names[int(numpy.nanargmax(inward[:, at]))]
-        seen = [Seen(int(history.steps[at + 1]), name, float(pull[at]))]
-        headline = "the weights shrink: each step takes {number} of them away, most of '{name}'"
-        remedy = "a lower weight decay"
-        yield from alert("shrinking_weights", seen, "update.rms", headline, remedy)
-
-
-def ratio(history: History) -> Matrix | None:
-    """The norm of all updates divided by that of all weights, by step; None where updates were not watched."""
-    updates = history.updates
-    if not updates.rows or not len(history.steps):
-        return None
-    weights = history.parameters.part([name for name in updates.names if name in set(history.parameters.names)])
+def ratio(window: Window, updates: Table, weights: Table) -> Matrix:
+    """The norm of all updates divided by that of all weights, by step; NaN where an update is not finite."""
     with numpy.errstate(all="ignore"):
-        share: Matrix = numpy.sqrt(numpy.nansum(updates["squares"], axis=0) / numpy.nansum(weights["squares"], axis=0))
-    is_broken = (updates["nan"] + updates["posinf"] + updates["neginf"] > 0).any(axis=0)
-    return numpy.where(is_broken, numpy.nan, share)
+        moved, all_of_them = updates.column("squares").sum(axis=0), weights.column("squares").sum(axis=0)
+        share: Matrix = numpy.where(updates.is_nonfinite.any(axis=0), numpy.nan, numpy.sqrt(moved / all_of_them))
+    return numpy.asarray(window.wide(share))
 
 
-def _said(history: History, share: Matrix, at: int, how: str) -> list[Alert]:
-    name = _most(history, at)
-    seen = [Seen(int(history.steps[at]), name, float(share[at]))]
+def _said(step: int, name: str, number: float, how: str) -> list[Alert]:
     headline = f"the updates are {how}: {{number}} of the weights in a step"
     remedy = f"a {'lower' if how == 'large' else 'higher'} learning rate"
-    return alert(f"{how}_updates", seen, "update.ratio", headline, remedy)
-
-
-def _most(history: History, at: int) -> str:
-    # The parameter that is changed most in a step.
-    return history.updates.names[int(numpy.nanargmax(history.updates["squares"][:, at]))]
+    return alert(f"{how}_updates", [Seen(step, name, number)], "update.ratio", headline, remedy)

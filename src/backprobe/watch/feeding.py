@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -23,6 +23,9 @@ from backprobe.rules import Alert, alerts
 from backprobe.storage.runs.layout import Matrix, RowKey, StepData
 from backprobe.storage.runs.merged import LOGGED, RATIO, logged, open_ranks
 from backprobe.watch.sinks import Sink
+
+if TYPE_CHECKING:
+    from backprobe.rules.judge import Judge
 
 MOST_WAITING = 1000  # steps
 LAST_WAIT = 60.0  # seconds that the end of a training waits for sinks
@@ -94,6 +97,7 @@ class Feeding:
         self.folder, self.first, self.process = folder, first, os.getpid()
         self.offered, self.taken, self.next_look, self.is_over = 0, 0, FIRST_LOOK, False
         self.alerted: set[tuple[str, int, str]] = set()
+        self.judge: Judge | None = None  # which has judged the steps so far
         self.waiting: queue.SimpleQueue[tuple[StepData, Sequence[RowKey]] | None] = queue.SimpleQueue()
         for one in self.fed:
             self._try(one, one.sink.open, folder)
@@ -150,15 +154,19 @@ class Feeding:
         self._look()
 
     def _look(self) -> None:
-        # Send the alerts that are new; all of the run is read for them, and so in steps that grow.
+        # Send the alerts that are new.
         self.next_look = int((self.first + self.taken) * GROWTH) - self.first
         asking = [one for one in self.fed if one.sink.alerts and one.failure is None]
         if not asking:
             return
         try:
+            from backprobe.rules.judge import Judge
+
             reader = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})")
-            try:
-                found = [one for one in alerts(reader).findings if isinstance(one, Alert)]
+            try:  # a file that stays open keeps its writer from putting its log away
+                self.judge = self.judge or Judge(reader)
+                self.judge.use(reader)
+                found = [one for one in alerts(reader, judge=self.judge).findings if isinstance(one, Alert)]
             finally:
                 reader.close()
         except Exception as error:  # noqa: BLE001  # a training must not fail for being watched

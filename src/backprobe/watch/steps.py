@@ -41,6 +41,7 @@ class Open:
     gaps: list[Missing] | None = None
     skipped: int = 0
     scale: float = 1.0
+    uncleared: int = 0
     ended: float = 0.0
 
     @property
@@ -133,11 +134,12 @@ class Steps(StepListener):
         into.logs += 1
         _add(into, self.place(name, LOGGED), row)
 
-    def end(self, *, skipped: int = False, scale: float = 1.0) -> None:
+    def end(self, *, skipped: int = False, scale: float = 1.0, uncleared: int = 0) -> None:
         if self.is_stopped or os.getpid() != self.process:  # a child of this process has no writer
             return
         self.hand_on()
         self.current.skipped, self.current.scale, self.current.ended = skipped, scale, time.time()
+        self.current.uncleared = uncleared
         if scale != 1.0 and self.is_measured:
             _add(self.current, self.place(SCALE, LOGGED), measured(numpy.array([scale])))
         self.ended, self.has_begun = self.current, False
@@ -197,7 +199,9 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
     for place, held in step.counted_later.items():
         step.exponents[place] = reduce(merged_exponents, [one() for one in held])
     exponents = _unscaled(step, unscaled)
-    return StepData(step.step, matrix, step.ended, step.backwards, step.skipped, exponents, step.gaps)
+    return StepData(
+        step.step, matrix, step.ended, step.backwards, step.skipped, exponents, step.gaps, step.uncleared
+    )  # fmt: skip
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:

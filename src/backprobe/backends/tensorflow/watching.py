@@ -267,7 +267,12 @@ class TensorflowWatching(Watching):
             if self.options.parameters:
                 self._measure(name, PARAMETER, read(one), True)
             if self.options.updates:
-                self._measure(name, UPDATE, read(one) - before[name], True)
+                self._measure(name, UPDATE, _wide(read(one)) - _wide(before[name]), True)
+
+
+def _wide(tensor: Any) -> Any:
+    # In float32 at least: a difference may have more digits than its dtype.
+    return tf.cast(tensor, tf.float32) if tensor.dtype.is_floating and tensor.dtype.size < 4 else tensor
 
 
 def _has_stepped(optimizer: Any) -> Any:

@@ -21,6 +21,7 @@ from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, here
+from backprobe.backends.torch.uncleared_gradients import UnclearedGradients
 from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
 from backprobe.errors import BadOption
 from backprobe.record.gaps import GapCode
@@ -47,6 +48,7 @@ class OptimizerSteps:
     ) -> None:
         self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
+        self.uncleared = UnclearedGradients()
         self.stepped = False
         self.stepped_parameters: set[int] = set()  # in this step, by identity
         self.unread: dict[tuple[str, str], GapCode] = {}  # in this step: what was there, by name and kind
@@ -117,7 +119,8 @@ class OptimizerSteps:
             self.ending()
             self.stepped_parameters.clear()
             self.unread.clear()
-        self.listener.end(skipped=skipped, scale=scale)
+        self.listener.end(skipped=skipped, scale=scale, uncleared=self.uncleared.count())
+        self.uncleared.step_ended(self.names if self.listener.is_measured and self.options.gradients else ())
         self.ended()
 
     # parameters

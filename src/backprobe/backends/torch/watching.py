@@ -453,6 +453,7 @@ class TorchWatching(Watching):
         if frame is None or frame.f_code.co_name != "grad":
             if frame is None or innermost_call(frame.f_back) is None:  # not in another: a checkpoint runs its own
                 self.listener.passed()
+                self.steps.uncleared.pass_began()
                 if self.compiled.values:
                     self._add_compiled(self.compiled.take_values())
                     queue_callback(self._drop_repeated)

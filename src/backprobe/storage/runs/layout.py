@@ -33,7 +33,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.statistics import COLUMNS, NOTHING
 
 APPLICATION = 0x62707277  # "bprw"
-VERSION = 4
+VERSION = 5
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
 MOST_STEPS = 1024  # in a chunk
@@ -52,8 +52,11 @@ CREATE TABLE exponents (attempt INTEGER, place INTEGER, step INTEGER, low INTEGE
 CREATE TABLE gaps (attempt INTEGER, step INTEGER, gaps TEXT NOT NULL, PRIMARY KEY (attempt, step));
 """
 
-INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4")])
-"""What is known of a step beside its statistics; ``time`` is in seconds since 1970."""
+INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4"), ("uncleared", "<i8")])
+"""What is known of a step beside its statistics; ``time`` is in seconds since 1970.
+
+``uncleared`` counts the parameters whose gradients were added to those of the step before.
+"""
 IS_OPEN = 2
 """What is in the place of ``skipped`` of a step that no optimizer had ended as the watch did."""
 
@@ -83,6 +86,7 @@ class StepData:
     skipped: int = 0  # 1 for a scaler that did, or IS_OPEN
     exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were taken
     gaps: Sequence[Missing] | None = None  # None where that was not looked at
+    uncleared: int = 0
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def file_of(folder: Path, rank: int) -> Path:
 
 def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
     """What is known of these steps."""
-    return numpy.array([(one.step, one.time, one.backwards, one.skipped) for one in steps], INFO)
+    return numpy.array([(one.step, one.time, one.backwards, one.skipped, one.uncleared) for one in steps], INFO)
 
 
 def column_id(chunk: int, column: str) -> int:

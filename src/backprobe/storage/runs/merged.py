@@ -132,6 +132,37 @@ class RunReader:
             _add(total, {name: numbers[:, is_known] for name, numbers in found.items()}, at[is_known], is_once)
         return steps, total
 
+    def narrow(self, rows: Sequence[RowKey], keys: Sequence[Key], column: str, low: int, high: int) -> Matrix:
+        """A column of some rows, whose ``keys`` are given, in the steps from place ``low`` to ``high``: rows × steps.
+
+        It has one step where none differs from another, as in most counts.
+        """
+        if len(self.ranks) == 1:
+            (only,) = self.ranks.values()
+            return only.narrow(keys, column, low, high)
+        steps = self.info()["step"][low:high]
+        is_once = numpy.array([row.merge == "once" for row in rows], bool)
+        wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [column]))
+        total = {one: nothing((len(rows), len(steps)), one) for one in wanted}
+        for rank in self.ranks.values():
+            own = rank.index().info["step"]
+            first = int(numpy.searchsorted(own, steps[0]))
+            last = int(numpy.searchsorted(own, steps[-1], side="right"))
+            at = numpy.searchsorted(steps, own[first:last])
+            part = {
+                one: numpy.broadcast_to(rank.narrow(keys, one, first, last), (len(rows), last - first))
+                for one in wanted
+            }  # fmt: skip
+            _add(total, part, at, is_once)
+        return total[column]
+
+    def settled(self) -> int:
+        """The last step that every rank has: what is after it may grow still; the last of all where there is one."""
+        lasts = [
+            int(info["step"][-1]) if len(info) else -1 for info in (rank.index().info for rank in self.ranks.values())
+        ]
+        return min(lasts)
+
     def field(self, names: Sequence[str], field: str) -> tuple[NDArray[numpy.int64], Matrix]:
         """The steps, and a field of these names: names × steps, NaN where there is none."""
         if field == LOGGED:
@@ -148,21 +179,32 @@ class RunReader:
         steps, columns = self.columns(self._rows(names, kind), columns_for([name]))
         return steps, statistic(name, columns)
 
-    def exponents(self, name: str, kind: str) -> dict[int, Exponents]:
-        """The histograms of a name, by step in their order."""
+    def has_exponents(self) -> bool:
+        """Are there histograms of anything?"""
+        return any(rank.has_exponents() for rank in self.ranks.values())
+
+    def exponents(self, name: str, kind: str, since: int = -(2**62)) -> dict[int, Exponents]:
+        """The histograms of a name, by step in their order, from a step on."""
         row = self.rows().get((name, kind), RowKey(name, kind))
         found: dict[int, Exponents] = {}
         for rank in self.ranks.values():
-            for step, one in rank.exponents((name, kind)).items():
+            for step, one in rank.exponents((name, kind), since).items():
                 if step not in found:
                     found[step] = one
                 elif row.merge == "sum":
                     found[step] = merged_exponents(found[step], one)
         return dict(sorted(found.items()))
 
-    def gaps(self) -> list[tuple[int, str, str, str]]:
-        """Step, name, kind and code of what has no row in a step, in any rank."""
-        found = {(step, name, kind): code for rank in self.ranks.values() for step, (name, kind, code) in rank.gaps()}
+    def gaps(
+        self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
+    ) -> list[tuple[int, str, str, str]]:
+        """Step, name, kind and code of what has no row in a step, in any rank: of these codes, in these places."""
+        if len(self.ranks) > 1:
+            low, high = 0, None  # of whose steps the places differ
+        found = {
+            (step, name, kind): code
+            for rank in self.ranks.values() for step, (name, kind, code) in rank.gaps(codes, low, high)
+        }  # fmt: skip
         if len(self.ranks) > 1 and found:
             rows = self._rows_of({(name, kind) for _, name, kind in found})
             steps, columns = self.columns(rows, ["count"])

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import weakref
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -68,6 +68,7 @@ class Index:
     attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # of each such step
     chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # where it is stored
     is_plain: bool = True  # are all steps that are stored read, in their order?
+    ends: list[int] = field(default_factory=list)  # how many steps are stored up to the end of each of ``stored``
 
 
 class Named:
@@ -97,6 +98,7 @@ class RankFile:
         self.path, self.asked, self.kept_open, self.named = path, asked, kept_open, named or Named()
         self.how = ""
         self._index = Index()
+        self._asked_last: tuple[Any, dict[int, tuple[Any, Rows]]] = (None, {})
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
@@ -198,6 +200,67 @@ class RankFile:
                 found = {column: numbers[:, index.chosen] for column, numbers in found.items()}
             return index.info, found
 
+    def narrow(self, keys: Sequence[tuple[str, str]], column: str, low: int, high: int) -> Matrix:
+        """A column of these names and kinds in the steps from place ``low`` to ``high``: rows × steps.
+
+        It has one step where none differs from another, as in most counts.
+        """
+        with self.reading() as index:
+            chosen = index.chosen[low:high]
+            first, last = (int(chosen.min()), int(chosen.max()) + 1) if len(chosen) else (0, 0)
+            parts: list[Matrix] = []
+            widths: list[int] = []
+            for number in range(bisect_right(index.ends, first), bisect_left(index.ends, last) + 1 if last else 0):
+                stored = index.stored[number]
+                begin = index.ends[number] - len(stored.info)
+                of = slice(max(first - begin, 0), min(last - begin, len(stored.info)))
+                part = self._narrow(stored, keys, index.places.get(stored.attempt, {}), column)
+                parts.append(part[:, of] if part.shape[1] > 1 else part)
+                widths.append(of.stop - of.start)
+        if not parts:
+            return nothing((len(keys), 0), column)
+        if all(one.shape[1] == 1 and (one is parts[0] or numpy.array_equal(one, parts[0])) for one in parts):
+            return parts[0]
+        found = numpy.empty((len(keys), last - first))
+        at = 0
+        for part, width in zip(parts, widths, strict=True):
+            found[:, at : at + width] = part
+            at += width
+        return found if index.is_plain else found[:, chosen - first]
+
+    def _narrow(
+        self, stored: Stored, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int], column: str
+    ) -> Matrix:
+        # A column of steps that lie together, with nothing in the rows that they do not have.
+        rows = self._rows_of(stored.attempt, keys, places)
+        if stored.is_chunk and 0 < len(rows.to) <= FEW:
+            rows = rows.below(stored.height)
+            single = [self._sound(self._one_row, stored, column, int(place)) for place in rows.places]
+            found = nothing((len(keys), max((one.size for one in single), default=1)), column)
+            for to, one in zip(rows.to, single, strict=True):
+                found[to] = one
+            return found
+        if stored.is_chunk:
+            rows, numbers = rows.below(stored.height), self._sound(self._column, stored, column)
+        else:
+            matrix = self._sound(self._step, stored)
+            rows, numbers = rows.below(matrix.shape[1]), matrix[COLUMNS.index(column)][:, None]
+        to, at = rows.regular
+        if len(rows.to) == len(keys):
+            return numpy.asarray(numbers[at])
+        found = nothing((len(keys), numbers.shape[1]), column)
+        found[to] = numbers[at]
+        return found
+
+    def _rows_of(self, attempt: int, keys: Any, places: Mapping[tuple[str, str], int]) -> Rows:
+        # Which rows of the keys that were asked last are in an attempt: the same are asked for block by block.
+        if keys is not self._asked_last[0]:
+            self._asked_last = keys, {}
+        known = self._asked_last[1]
+        if attempt not in known or known[attempt][0] is not places:
+            known[attempt] = places, Rows.of(keys, places)
+        return known[attempt][1]
+
     def merge_into(
         self, total: Mapping[str, Matrix], keys: Sequence[tuple[str, str]], steps: NDArray[numpy.int64]
     ) -> bool:
@@ -249,8 +312,8 @@ class RankFile:
     def _column(self, stored: Stored, column: str) -> Matrix:
         # A column of a chunk: rows × steps, or rows × 1 where it does not change.
         at = column_id(stored.id, column)
-        data = self.connection.execute("SELECT data FROM columns WHERE id = ?", (at,)).fetchone()[0]
-        return _of_steps(stored, unsealed(data, stored.height))
+        with self.connection.blobopen("columns", "data", at, readonly=True) as blob:  # a select takes six times as long
+            return _of_steps(stored, unsealed(blob.read(), stored.height))
 
     def _one_row(self, stored: Stored, column: str, place: int) -> Matrix:
         # One row of it, without the others.
@@ -280,32 +343,49 @@ class RankFile:
             }
             return index.info[found], stored.attempt, rows
 
-    def exponents(self, key: tuple[str, str]) -> dict[int, Exponents]:
-        """The histograms of a name and kind, by step."""
-        with self.reading() as index:
-            return self._sound(self._exponents, index, key)
+    def has_exponents(self) -> bool:
+        """Are there histograms of anything?"""
+        with self.reading():
+            return self._sound(self.connection.execute, "SELECT 1 FROM exponents LIMIT 1").fetchone() is not None
 
-    def _exponents(self, index: Index, key: tuple[str, str]) -> dict[int, Exponents]:
-        found = {}
-        read = dict(zip(index.info["step"].tolist(), index.attempt_of.tolist(), strict=True))
+    def exponents(self, key: tuple[str, str], since: int = -(2**62)) -> dict[int, Exponents]:
+        """The histograms of a name and kind, by step, from a step on."""
+        with self.reading() as index:
+            return self._sound(self._exponents, index, key, since)
+
+    def _exponents(self, index: Index, key: tuple[str, str], since: int) -> dict[int, Exponents]:
+        found, steps = {}, index.info["step"]
         for attempt, places in index.places.items():
             rows = self.connection.execute(
-                "SELECT step, low, smallest, counts FROM exponents WHERE attempt = ? AND place = ?",
-                (attempt, places.get(key, -1)),
+                "SELECT step, low, smallest, counts FROM exponents WHERE attempt = ? AND place = ? AND step >= ?",
+                (attempt, places.get(key, -1), since),
             )
             for step, low, smallest, counts in rows:
-                if read.get(step) == attempt:
+                at = int(numpy.searchsorted(steps, step))
+                if at < len(steps) and steps[at] == step and index.attempt_of[at] == attempt:
                     found[step] = Exponents(low, unsealed(counts, 1, numpy.int64)[0], smallest)
         return found
 
-    def gaps(self) -> Iterator[tuple[int, Missing]]:
-        """The names and kinds without a row, with the step, in each measured step that had a backward."""
+    def gaps(
+        self, codes: Sequence[str] | None = None, low: int = 0, high: int | None = None
+    ) -> Iterator[tuple[int, Missing]]:
+        """The names and kinds without a row, with the step, in each measured step that had a backward.
+
+        ``codes`` are the reasons that count, and the steps those from place ``low`` to ``high``.
+        """
         with self.reading() as index:
             by_attempt = self._sound(self._gaps)
+        if codes is not None:
+            by_attempt = {
+                attempt: [(step, [one for one in missing if one[2] in codes]) for step, missing in said]
+                for attempt, said in by_attempt.items()
+            }  # fmt: skip
+        if not any(missing for said in by_attempt.values() for _, missing in said):
+            return
         every = {one.number: int(one.facts.get("every", 1)) for one in index.attempts}
-        attempts = index.attempt_of.tolist()
-        steps, has_passed = index.info["step"].tolist(), (index.info["backwards"] > 0) & (index.info["skipped"] == 0)
-        for step, attempt, passed in zip(steps, attempts, has_passed.tolist(), strict=True):
+        info, attempts = index.info[low:high], index.attempt_of[low:high].tolist()
+        has_passed = (info["backwards"] > 0) & (info["skipped"] == 0)
+        for step, attempt, passed in zip(info["step"].tolist(), attempts, has_passed.tolist(), strict=True):
             if passed and step % every[attempt] == 0:
                 known = by_attempt.get(attempt, [])
                 at = bisect_right(known, step, key=lambda one: one[0])
@@ -382,3 +462,4 @@ def _choose(index: Index) -> None:
     steps = steps[order]
     index.chosen = order[numpy.append(steps[1:] != steps[:-1], True)]
     index.info, index.attempt_of = info[index.chosen], attempts[index.chosen]
+    index.ends = numpy.cumsum([len(one.info) for one in index.stored]).tolist()

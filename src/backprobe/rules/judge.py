@@ -1,0 +1,173 @@
+"""The rules over the steps of a run, window after window: what has been judged once is not read again."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.rules.accumulated import Accumulated
+from backprobe.rules.alert import Alert
+from backprobe.rules.depth import Depth
+from backprobe.rules.initial import Initial
+from backprobe.rules.loss import Loss
+from backprobe.rules.nonfinite import Nonfinite
+from backprobe.rules.nothing_left import NothingLeft
+from backprobe.rules.parameters import Parameters
+from backprobe.rules.picks import Picks
+from backprobe.rules.precision import Precision
+from backprobe.rules.rounding import Rounding
+from backprobe.rules.shares import Shares
+from backprobe.rules.stillness import Stillness
+from backprobe.rules.units import Units
+from backprobe.rules.updates import Updates
+from backprobe.rules.window import BACK, Matrix, Part, Rows, Steps, Window
+from backprobe.storage.runs.layout import IS_OPEN
+from backprobe.storage.runs.merged import RunReader, logged
+
+BLOCK = 1024  # steps that are judged at once: of 1,000 names a column of them is 8 MB
+WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
+KINDS = (
+    Nonfinite,
+    Initial,
+    Depth,
+    Units,
+    Parameters,
+    NothingLeft,
+    Stillness,
+    Accumulated,
+    Updates,
+    Rounding,
+    Precision,
+    Shares,
+    Picks,
+    Loss,
+)
+
+
+class Judged(Protocol):
+    """A rule at work: it looks at windows in their order, and says what it has found in those so far."""
+
+    def look(self, window: Window) -> None: ...
+
+    def alerts(self) -> Iterator[Alert]: ...
+
+
+class State:
+    """What is known of the steps so far: how many there are, which count, what was logged, and what rules keep."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rules: list[Judged] = [kind(rows) for kind in KINDS]
+        self.info: NDArray[Any] | None = None  # of the steps that were judged
+        self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the last of those that count
+        self.count = self.all_count = 0  # of the steps that count; and with those in which nothing was measured
+        self.begins: int | None = None  # the number of the first
+        self.logged: dict[str, tuple[Steps, Matrix]] = {
+            row.name: (numpy.empty(0, numpy.int64), numpy.empty(0)) for row in rows.logged
+        }
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> State:
+        # Rules keep numbers of their own, and share what is of the run.
+        found = State.__new__(State)
+        vars(found).update({**vars(self), "rules": [copy.deepcopy(one, memo) for one in self.rules]})
+        found.logged = dict(self.logged)
+        return found
+
+
+class Judge:
+    """Judges one run as it grows.
+
+    A step that has been judged is not read again but as what is before a new one. From the beginning it is judged anew
+    where a name is new, where the training was resumed, and where a step that was judged has become another.
+    """
+
+    def __init__(self, reader: RunReader) -> None:
+        self.reader = reader
+        self.known: Any = None
+        self.rows: Rows
+        self.state: State
+
+    def use(self, reader: RunReader) -> None:
+        """The run was opened again."""
+        self.reader = reader
+        if self.known is not None:
+            self.rows.reader = reader
+
+    def now(self, until: int | None = None) -> State:
+        """What is known now: of the steps up to ``until``, if that is given."""
+        info = self.reader.info()
+        known = list(self.reader.rows()), len(self.reader.attempts())
+        if known != self.known or not self._goes_on(info):
+            self.known, self.rows = known, Rows(self.reader)
+            self.state = State(self.rows)
+        settled = self.reader.settled()
+        end = int(numpy.searchsorted(info["step"], min(settled, settled if until is None else until), side="right"))
+        if self.state.info is not None and len(self.state.info) > end:  # an earlier step is asked for
+            self.state = State(self.rows)
+        self._judge(self.state, info, end)
+        last = len(info) if until is None else int(numpy.searchsorted(info["step"], until, side="right"))
+        if last <= end:
+            return self.state
+        ahead = copy.deepcopy(self.state)  # not every process has written these
+        self._judge(ahead, info, last)
+        return ahead
+
+    def _goes_on(self, info: NDArray[Any]) -> bool:
+        # Are the steps that were judged as they were?
+        past = self.state.info
+        if past is None:
+            return True
+        return len(info) >= len(past) and all(
+            numpy.array_equal(info[name][: len(past)], past[name]) for name in ("step", "skipped", "time")
+        )
+
+    def _judge(self, state: State, info: NDArray[Any], end: int) -> None:
+        begin = 0 if state.info is None else len(state.info)
+        for low in range(begin, end, BLOCK):
+            self._block(state, info, low, min(low + BLOCK, end))
+        state.info = info[:end]
+
+    def _block(self, state: State, info: NDArray[Any], low: int, high: int) -> None:
+        new, skipped = info[low:high], info["skipped"]
+        if state.begins is None and (new["skipped"] == 0).any():
+            state.begins = int(new["step"][new["skipped"] == 0][0])
+        state.all_count += int((new["skipped"] == 0).sum())
+        first = int(state.kept[0]) if len(state.kept) else low
+        part = Part(self.rows, first, high)
+        is_measured = numpy.broadcast_to((part.column("count") > 0).any(axis=0), (high - first,))
+        every = numpy.flatnonzero(is_measured & (skipped[first:high] <= 1)) + first
+        counts = every[(every >= low) & (skipped[every] == 0)]
+        kept, before = numpy.append(state.kept, counts), len(state.kept)
+        logged = self._log(state, info, low, high)
+        steps, uncleared = info["step"], info["uncleared"]
+        window = Window(
+            part, kept - first, steps[kept], before, state.count - before, dict(state.logged), uncleared[kept],
+            Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
+            state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
+        )  # fmt: skip
+        for rule in state.rules:
+            rule.look(window)
+        state.count += len(counts)
+        state.kept = kept[-BACK:]
+
+    def _log(self, state: State, info: NDArray[Any], low: int, high: int) -> dict[str, tuple[Steps, Matrix]]:
+        # What was logged in these steps, those that a scaler skipped among them; the rest is added to the state.
+        rows, (steps, skipped) = self.rows.logged, (info[low:high][name] for name in ("step", "skipped"))
+        found = {}
+        if rows:
+            keys = [(row.name, row.kind) for row in rows]
+            columns = {name: self.reader.narrow(rows, keys, name, low, high) for name in WHOLE}
+            is_finite = bool((columns["count"] == columns["finite"]).all())
+            for name in NONFINITE:
+                columns[name] = 0 * columns["count"] if is_finite else self.reader.narrow(rows, keys, name, low, high)
+            there = (columns["count"] > 0) & (skipped <= 1)
+            numbers = numpy.broadcast_to(logged(columns), there.shape)
+            for at, row in enumerate(rows):
+                found[row.name] = steps[there[at]], numbers[at][there[at]]
+                known, is_kept = state.logged[row.name], there[at] & (skipped == 0)
+                more = steps[is_kept], numbers[at][is_kept]
+                state.logged[row.name] = numpy.append(known[0], more[0]), numpy.append(known[1], more[1])
+        return found

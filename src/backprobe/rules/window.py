@@ -1,0 +1,252 @@
+"""Windows of a run, which rules read: some steps as matrices of names × steps, and what was logged up to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.record.statistics import columns_for, statistic
+from backprobe.rules.alert import Seen
+from backprobe.storage.runs.layout import RowKey
+from backprobe.storage.runs.merged import LOGGED, RunReader
+
+BACK = 40  # steps before the new ones that a window has: no rule looks further back
+SCALE = "loss scale"
+FEW, SMALL = 8, 64  # rows: so many are read alone, and more with all others; of a run of so few, all together
+Matrix = NDArray[numpy.float64]
+Mask = NDArray[numpy.bool_]
+Steps = NDArray[numpy.int64]
+Logged = Mapping[str, tuple[Steps, Matrix]]
+
+
+class Rows:
+    """The rows of a run, and which of them are of what."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self.reader = reader
+        every = list(reader.rows().values())
+        own = reader.parameters()
+        self.measured = [row for row in every if row.kind != LOGGED]
+        self.logged = [row for row in every if row.kind == LOGGED]
+        self.keys = [(row.name, row.kind) for row in self.measured]
+        self.groups: dict[tuple[str, bool], list[int]] = {}
+        for place, row in enumerate(self.measured):
+            self.groups.setdefault((row.kind, row.name in own), []).append(place)
+
+    def fact(self, name: str) -> list[str]:
+        """What is known of the last start of the training: names of parameters."""
+        attempts = self.reader.attempts()
+        found: Any = attempts[-1].facts.get(name, []) if attempts else []
+        return [str(one) for one in found]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The steps from one place to another, whatever they are: their columns are read once."""
+
+    rows: Rows
+    low: int
+    high: int
+    held: dict[str, Matrix] = field(default_factory=dict)
+
+    def column(self, name: str) -> Matrix:
+        """Of all rows: rows × steps, or rows × 1 where no step differs from another."""
+        if name not in self.held:
+            rows, keys = self.rows.measured, self.rows.keys
+            self.held[name] = self.rows.reader.narrow(rows, keys, name, self.low, self.high)
+        return self.held[name]
+
+    def of(self, places: Any, name: str) -> Matrix:
+        """Of some rows alone."""
+        if not len(places):
+            return numpy.empty((0, 1))
+        if name in self.held or len(places) > FEW or len(self.rows.measured) <= SMALL:
+            return numpy.asarray(self.column(name)[_regular(places)])
+        rows: Sequence[RowKey] = [self.rows.measured[at] for at in places]
+        return self.rows.reader.narrow(rows, [self.rows.keys[at] for at in places], name, self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """The steps ``kept`` of a part: those from ``fresh`` on are new, and at most ``BACK`` before them are not.
+
+    ``first`` is how many steps of the run are before the window. ``logged`` is what was logged, from the beginning to
+    the end of the window. ``whole`` is the same with the steps that a scaler skipped, whose gradients alone may be
+    infinite by its doing, and what was logged in the new ones. ``begins`` is the number of the run's first step, and
+    ``open`` has those new steps that no optimizer had ended, each with its count of backwards. ``uncleared`` counts by
+    step the parameters whose gradients were added to those of the step before.
+    """
+
+    part: Part
+    kept: Steps
+    steps: Steps
+    fresh: int
+    first: int
+    logged: Logged
+    uncleared: Steps
+    whole: Window | None = None
+    begins: int | None = None
+    open: Sequence[tuple[int, int]] = ()
+
+    @property
+    def end(self) -> int:
+        """How many steps of the run there are up to the end of the window."""
+        return self.first + len(self.steps)
+
+    def table(self, kind: str, own: bool) -> Table:
+        """The rows of a kind: of parameters (``own``), or of what modules return."""
+        return Table(self, numpy.array(self.part.rows.groups.get((kind, own), []), int))
+
+    @cached_property
+    def values(self) -> Table:
+        return self.table("value", own=False)
+
+    @cached_property
+    def gradients(self) -> Table:
+        """Of what modules return."""
+        return self.table("grad", own=False)
+
+    @cached_property
+    def used(self) -> Table:
+        """The parameters' gradients."""
+        return self.table("grad", own=True)
+
+    @cached_property
+    def parameters(self) -> Table:
+        return self.table("param", own=True)
+
+    @cached_property
+    def updates(self) -> Table:
+        return self.table("update", own=True)
+
+    @cached_property
+    def losses(self) -> Logged:
+        """All that was logged as a loss, by name."""
+        return {name: one for name, one in self.logged.items() if "loss" in name.lower() and name != SCALE}
+
+    @cached_property
+    def loss(self) -> tuple[str, Steps, Matrix] | None:
+        """The loss: what was logged as ``loss``, or the only thing with that in its name."""
+        name = loss_of(self.logged)
+        return None if name is None else (name, *self.logged[name])
+
+    def new(self, numbers: Any) -> Any:
+        """The new steps of a matrix."""
+        return numbers if numbers.shape[1] == 1 else numbers[:, self.fresh :]
+
+    def wide(self, mask: Any) -> Any:
+        """A condition for each step, of one that may be the same in all."""
+        return numpy.broadcast_to(mask, (*mask.shape[:-1], len(self.steps)))
+
+
+def loss_of(logged: Mapping[str, Any]) -> str | None:
+    """The name of the loss among what is logged."""
+    names = [name for name in logged if "loss" in name.lower() and name != SCALE]
+    return "loss" if "loss" in names else names[0] if len(names) == 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The rows of one kind of numbers, in the order in which the model ran: ``names`` × ``steps``.
+
+    What is read of it has one step where none differs from another: it is as wide as the steps, or is broadcast.
+    """
+
+    window: Window
+    places: NDArray[numpy.int64]
+
+    def __bool__(self) -> bool:
+        return len(self.places) > 0
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [self.window.part.rows.measured[at].name for at in self.places]
+
+    def column(self, name: str) -> Matrix:
+        """A column as it is stored: where there are no numbers, that of no numbers."""
+        found = self.window.part.of(self.places, name)
+        is_all = len(self.window.kept) == self.window.part.high - self.window.part.low
+        return found if found.shape[1] == 1 or is_all else found[:, self.window.kept]
+
+    def __getitem__(self, name: str) -> Matrix:
+        """A statistic or column; NaN where a name has no numbers in a step."""
+        return statistic(name, {column: self.column(column) for column in columns_for([name])})
+
+    @property
+    def is_there(self) -> Mask:
+        there: Mask = self.column("count") > 0
+        return there
+
+    @property
+    def norm(self) -> Matrix:
+        """The Euclidean norm: unlike the rms it is not diluted by the positions that a pooling averages."""
+        return numpy.sqrt(self["squares"])
+
+    @property
+    def is_nonfinite(self) -> Mask:
+        found: Mask = self.column("count") != self.column("finite")
+        return found
+
+    def part(self, names: Sequence[str]) -> Table:
+        known = {name: at for at, name in enumerate(self.names)}
+        return self.some([known[name] for name in names])
+
+    def some(self, rows: Any) -> Table:
+        """These rows, by their number."""
+        return Table(self.window, self.places[numpy.asarray(rows, int)])
+
+
+class Firsts:
+    """For each name the first step at which a condition held, window after window."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, tuple[int, Seen]] = {}
+
+    def look(self, table: Table, rows: Any, mask: Mask, numbers: Any = 0.0) -> None:
+        """Take in a condition, of these rows of a table × the steps of its window, and the number that shows it."""
+        window = table.window
+        numbers = numpy.broadcast_to(numbers, mask.shape)
+        fresh = mask[:, window.fresh :]
+        for at in numpy.flatnonzero(fresh.any(axis=1)).tolist():
+            row = int(rows[at])
+            if table.names[row] not in self.seen:
+                when = window.fresh + int(fresh[at].argmax())
+                one = Seen(int(window.steps[when]), table.names[row], float(numbers[at, when]))
+                self.seen[table.names[row]] = row, one
+
+    @property
+    def all(self) -> list[Seen]:
+        """In the order of the rows."""
+        return [one for _, one in sorted(self.seen.values(), key=lambda each: each[0])]
+
+
+def lasting(mask: Mask, count: int) -> Mask:
+    """Where a condition has held for so many steps on end.
+
+    >>> lasting(numpy.array([[True, True, True, False, True]]), 2).astype(int).tolist()
+    [[0, 1, 1, 0, 0]]
+    """
+    found = mask.copy()
+    for back in range(1, count):
+        found[:, back:] &= mask[:, :-back]
+    found[:, : count - 1] = False
+    return found
+
+
+def first_of(window: Window, mask: Mask) -> int | None:
+    """The first of the new steps of a window in which a condition of steps holds."""
+    fresh = mask[window.fresh :]
+    return window.fresh + int(fresh.argmax()) if fresh.any() else None
+
+
+def _regular(places: Any) -> Any:
+    # Places as a slice, where each is as much more than the one before: nothing need be copied then.
+    step = int(places[1] - places[0]) if len(places) > 1 else 1
+    if not len(places) or step < 1 or (numpy.diff(places) != step).any():
+        return places
+    return slice(int(places[0]), int(places[-1]) + 1, step)
