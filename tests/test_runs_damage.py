@@ -203,6 +203,22 @@ def test_a_run_of_another_version(tmp_path, version, next):
     assert "another version" in message(bp.BadRun, lambda: writer(tmp_path))
 
 
+def test_a_run_of_the_layout_before_is_read(tmp_path):
+    written(tmp_path)
+    now = [*bp.open_run(tmp_path).series("a", "grad.rms")]
+    connection = sqlite3.connect(tmp_path / "rank-0.sqlite", isolation_level=None)
+    for table in ("steps", "chunks"):
+        for at, blob in connection.execute(f"SELECT id, info FROM {table}").fetchall():
+            known = layout.unsealed(blob, 1, layout.INFO)[0]
+            old = numpy.array([tuple(one)[:-1] for one in known], layout.INFO.descr[:-1])
+            connection.execute(f"UPDATE {table} SET info = ? WHERE id = ?", (layout.sealed(old[None]), at))
+    connection.execute("PRAGMA user_version = 4")
+    connection.close()
+    run = bp.open_run(tmp_path)
+    assert numpy.array_equal([*run.series("a", "grad.rms")], now) and run.alerts is not None
+    assert "layout 4, and this backprobe has layout 5" in message(bp.BadRun, lambda: writer(tmp_path))
+
+
 @pytest.mark.parametrize("left", [0.0, 0.1, 0.5, 0.9])
 def test_a_run_that_was_cut_short(tmp_path, left):
     one = writer(tmp_path)

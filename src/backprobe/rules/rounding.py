@@ -38,7 +38,7 @@ class Rounding:
     def _judge(self, names: list[str], end: int) -> None:
         moved, live = (numpy.concatenate(each, axis=1)[:, :end] for each in zip(*self.parts, strict=True))
         # Of those that change at all: of the others "unchanged" is said, and their learning rate may be 0.
-        changing = (moved > 0).any(axis=1)
+        changing = numpy.atleast_1d((moved > 0).any(axis=1))
         with numpy.errstate(all="ignore"):
             share = numpy.nansum(moved[changing], axis=0) / numpy.nansum(live[changing], axis=0)
         self.next_end = 2 * end if (share < FEW).all() else None  # also where it is not known

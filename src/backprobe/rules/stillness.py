@@ -228,4 +228,5 @@ def _before(length: Lengths, start: Any = 0, longest: Any = 0) -> Lengths:
     """
     previous = numpy.concatenate([numpy.broadcast_to(start, len(length))[:, None], length[:, :-1]], axis=1)
     ended = numpy.maximum.accumulate(numpy.where(length == 0, previous, 0), axis=1)
-    return numpy.maximum(ended, numpy.broadcast_to(longest, len(length))[:, None])
+    found: Lengths = numpy.maximum(ended, numpy.broadcast_to(longest, len(length))[:, None])
+    return found

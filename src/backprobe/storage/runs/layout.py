@@ -33,7 +33,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.statistics import COLUMNS, NOTHING
 
 APPLICATION = 0x62707277  # "bprw"
-VERSION = 5
+VERSION, OLDEST = 5, 4  # that is written, and that is read still
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
 MOST_STEPS = 1024  # in a chunk
@@ -57,6 +57,7 @@ INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("sk
 
 ``uncleared`` counts the parameters whose gradients were added to those of the step before.
 """
+BEFORE_5 = numpy.dtype(INFO.descr[:-1])
 IS_OPEN = 2
 """What is in the place of ``skipped`` of a step that no optimizer had ended as the watch did."""
 
@@ -165,6 +166,17 @@ def _by_row(numbers: NDArray[Any], dtype: Any, height: int | None = None) -> NDA
     # The same bytes as so many rows of numbers, or as many as there are.
     rows = len(numbers) if height is None else height
     return numpy.asarray(numbers.view(dtype).reshape(rows, -1 if rows else 0))
+
+
+def info_read(blob: bytes, version: int) -> NDArray[Any]:
+    """What is known of some steps, from a file of this version: an older one does not say how many were uncleared."""
+    if version >= VERSION:
+        return numpy.asarray(unsealed(blob, 1, INFO)[0])
+    old = unsealed(blob, 1, BEFORE_5)[0]
+    found = numpy.zeros(len(old), INFO)
+    for name in BEFORE_5.names or ():
+        found[name] = old[name]
+    return found
 
 
 def unsealed_row(read: Callable[[int, int], bytes], size: int, height: int, place: int) -> NDArray[numpy.float64]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from backprobe.errors import BadRun
-from backprobe.storage.runs.layout import APPLICATION, VERSION
+from backprobe.storage.runs.layout import APPLICATION, OLDEST, VERSION
 
 BUSY = 30.0  # seconds
 OF_SYSTEM = frozenset({
@@ -72,7 +72,7 @@ class _Connection(sqlite3.Connection):
 
 def _checked(connection: sqlite3.Connection, path: Path, asked: str) -> sqlite3.Connection:
     try:
-        check_version(connection, path, asked)
+        check_version(connection, path, asked, OLDEST)
     except sqlite3.OperationalError:
         connection.close()
         raise
@@ -85,21 +85,26 @@ def _checked(connection: sqlite3.Connection, path: Path, asked: str) -> sqlite3.
     return connection
 
 
-def check_version(connection: sqlite3.Connection, path: Path, asked: str) -> None:
-    """Raise BadRun for a database that is not a run, or one of another version of the layout."""
+def check_version(connection: sqlite3.Connection, path: Path, asked: str, oldest: int = VERSION) -> None:
+    """Raise BadRun for a database that is not a run, or one whose layout is newer than ours or older than this."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = version_of(connection)
     if application != APPLICATION:
         raise BadRun(
             f"{path} is not a run", asked=asked, found="a database of another program",
             next="the folder that bp.watch(model, folder) was given",
         )  # fmt: skip
-    if version != VERSION:
+    if not oldest <= version <= VERSION:
         raise BadRun(
             f"{path} was written by another version of backprobe", asked=asked,
             found=f"layout {version}, and this backprobe has layout {VERSION}",
             next="pip install -U backprobe" if version > VERSION else "read it with the backprobe that wrote it",
         )  # fmt: skip
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The version of its layout."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def of_system(error: Exception) -> OSError | None:

@@ -28,11 +28,12 @@ from backprobe.storage.runs.layout import (
     RowKey,
     blank,
     column_id,
+    info_read,
     nothing,
     unsealed,
     unsealed_row,
 )
-from backprobe.storage.runs.opening import closed, not_a_run, opened
+from backprobe.storage.runs.opening import closed, not_a_run, opened, version_of
 from backprobe.storage.schema import UNFIT
 
 Places = dict[int, dict[tuple[str, str], int]]  # by attempt, of name and kind
@@ -180,12 +181,13 @@ class RankFile:
     def _stored(self) -> list[Stored]:
         known = {one.id: one for one in self._index.stored if one.is_chunk}  # which never change
         found = [known[at] for (at,) in self.connection.execute("SELECT id FROM chunks ORDER BY id") if at in known]
+        version = version_of(self.connection)
         chunks = self.connection.execute(
             "SELECT id, attempt, info, height FROM chunks WHERE id > ? ORDER BY id", (max(known, default=-1),)
         )
-        found += [Stored(at, True, attempt, unsealed(info, 1, INFO)[0], height) for at, attempt, info, height in chunks]
+        found += [Stored(at, True, attempt, info_read(info, version), height) for at, attempt, info, height in chunks]
         steps = self.connection.execute("SELECT id, attempt, info FROM steps ORDER BY id")
-        return found + [Stored(at, False, attempt, unsealed(info, 1, INFO)[0]) for at, attempt, info in steps]
+        return found + [Stored(at, False, attempt, info_read(info, version)) for at, attempt, info in steps]
 
     # numbers
 
