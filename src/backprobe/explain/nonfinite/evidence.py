@@ -38,10 +38,24 @@ OVER_DIMENSIONS = frozenset({"sum", "prod", "mean", "max", "min", "logsumexp"})
 LARGE = 2**53  # below it each whole number is a floating one, too
 
 
-class Evidence:
-    """One record, with the states of its values and gradients by position, and sentences about them."""
+Index = tuple[int, ...]
+Derivative = Callable[[str, Index, str], Any]
+"""The gradient of one element of a value, with respect to another value: by the name of the one, the index, and the
+name of the other, as the framework computes it in another run of the program; None where it cannot be run for that."""
 
-    def __init__(self, record: Record, arrays: Arrays) -> None:
+
+def not_asked(owner: str, at: Index, wrt: str) -> None:
+    """The framework cannot be asked: the program is not at hand."""
+
+
+class Evidence:
+    """One record, with the states of its values and gradients by position, and sentences about them.
+
+    ``derivative`` asks the framework for a derivative.
+    """
+
+    def __init__(self, record: Record, arrays: Arrays, derivative: Derivative = not_asked) -> None:
+        self.derivative = derivative
         tensors = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
         self.was_asked = all(entry.finiteness is not None for entry in tensors) and bool(tensors)
         self.record = record if self.was_asked else judged(record, arrays)  # without nonfinite=True, only now

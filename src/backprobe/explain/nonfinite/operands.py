@@ -18,6 +18,7 @@ from backprobe.explain.nonfinite.matrices import condition, equal
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, say
 from backprobe.findings.phrasing import shorten
+from backprobe.record.elements import result_of
 
 Array = Any
 Index = tuple[int, ...]
@@ -89,6 +90,24 @@ def forward(
     if is_elementwise or ("linalg." not in (term.text or line) if why is None else why.code not in OF_MATRICES):
         return found
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
+
+
+def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> str:
+    """The first bad element of what an operation of a framework gave, with its operands there, by their names.
+
+    >>> given = [("self", numpy.ones(2)), ("other", numpy.array([2.0, 0.0]))]
+    >>> of_operation("div", given, numpy.array([0.5, numpy.inf]))
+    ' at [1]: 1.0 / 0.0'
+    """
+    index = first_bad(result, [numbers for _, numbers in given])
+    if index is None or not given:
+        return ""
+    sign, fits = OPERATORS.get(op), all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given)
+    if sign is not None and fits and len(given) == 2:
+        said = f" {sign} ".join(shown(_at(numbers, index, result.shape)) for _, numbers in given)
+    else:
+        said = _listed(given, index, result, _is_elementwise(given, result))
+    return f"{where(index)}: {said}"
 
 
 def where(index: Index) -> str:
@@ -239,8 +258,5 @@ def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made:
 
 def _part_of(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
     # The part of a result that was computed from an element, where the shapes tell.
-    ways = []
-    for axes in itertools.combinations(range(len(shape)), len(shape) - array.ndim):
-        if tuple(size for axis, size in enumerate(shape) if axis not in axes) == array.shape:
-            ways.append(tuple(at for axis, at in enumerate(index) if axis not in axes))
-    return (numpy.asarray(array[ways[0]]), ways[0]) if len(ways) == 1 else (array, ())
+    into = result_of(index, shape, array.shape)
+    return (array, ()) if into is None else (numpy.asarray(array[into]), into)
