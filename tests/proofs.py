@@ -506,7 +506,8 @@ NUMBERS = {
     **true_of(harmless, "harmless", "harmless_healed", "overflow_healed"),
     "begins_at": lambda said: not clean(said) or any(map(is_bad_anywhere, said.entries)),
     "of_shape": lambda said: said.entry() is None or str(said.entry().shape) == str(said.fields["shape"]),
-    "first_gradient": first_gradient, "first_place": first_place, **true_of(factors, "factors", "factors_zero"),
+    "heard": is_bad, "beyond": is_bad, "first_gradient": first_gradient, "first_place": first_place,
+    **true_of(factors, "factors", "factors_zero"),
     "scaled": lambda said: bool(said.rec.record.scales), "optimizer": lambda said: bool(said.rec.record.updates),
     "written_before": lambda said: bool(said.rec.record.updates),
     **true_of(lambda said: bool(said.rec.record.buffers), "buffer_held"),
@@ -639,7 +640,7 @@ PARTS = frozenset({
     "not_definite", "singular", "all_ignored", "overflow", "overflow_of", "overflow_by_scale", "scale_not_finite",
     "written_out", "pole", "pole_nan", "pole_undefined", "pole_of_result", "exponent_of_negative", "pole_zero",
     "zero_gradient_nan", "zero_gradient_inf", "zero_gradient_part", "zero_gradient", "infinite_gradient",
-    "derivative_bad", "derivative_zero", "of_operation", "of_element",
+    "derivative_bad", "derivative_zero", "of_operation", "of_element", "heard_in",
     "no_numbers", "one_number", "numbers_from", "some_numbers", "value_there", "result_there", "came_there",
     "eigenvalue", "matrix_determinant", "pivot", "equal_values",
     "finite_gradient", "unknown_number", "unseen_line", "and_more", "by_op", "unread", "births_unjudged", "failed",
@@ -662,7 +663,7 @@ OF_GRAPHS = frozenset({
 OF_EXPERIMENTS = frozenset({
     "bridged", "bridged.several", "moved", "used_last", "flat_everywhere", "stays",
     "left_framework", "discrete", "same_numbers", "new_numbers",
-    "cured", "cured_here", "cured_equal", "cured_changed",
+    "cured", "cured_here", "cured_script", "cured_equal", "cured_changed",
 })  # fmt: skip
 """What another run has shown: the programs are in ``tests/test_experiments.py``."""
 

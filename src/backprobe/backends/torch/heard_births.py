@@ -28,7 +28,7 @@ class HearingBirths(TorchDispatchMode):
         super().__init__()
         self.heard = heard
         with self:
-            torch.zeros(1) + 1  # PyTorch imports what it needs for a mode with the first operation in one, and not later
+            torch.zeros(1) + 1  # PyTorch imports what modes need with the first operation in one
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -56,7 +56,6 @@ def _explained(record: Record, known: Evidence) -> Report:
     notes = [*forward.notes(forward.origins.keys() - harming), *known.unjudged, *([say("late")] if is_late else [])]
     if not births:
         return Report(_clean(known), (), tuple(notes), complete=_clean(known) != say("unread"))
-    births = [replace(one, fields={**one.fields, **forward.remedies.formulas.get(one.remedy, {})}) for one in births]
     began = Graph.of(record).positions.get(births[0].name, 0)
     births = diverging.explained(births, diverging.losses(known, began), record.framework)
     places, healed = hung(_grouped(births)), _grouped(list(forward.healed(harming)))

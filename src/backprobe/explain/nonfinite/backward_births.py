@@ -305,8 +305,8 @@ class BackwardPass:
         code = "see_kept" if is_lost else "see_operation"
         look = see_inside(split(entry.name)[0]) if entry.source is None else say(code)
         is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
-        remedy = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
-        remedy = remedy or (say("lower_scale") if is_scaled else "" if is_seen else look)
+        found = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
+        remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else look)
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         spelled = "" if part is None or part.at == owner else part.text
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)

@@ -23,7 +23,7 @@ from backprobe.explain.nonfinite.sources import Sources, taken
 from backprobe.explain.nonfinite.statements import computed
 from backprobe.explain.nonfinite.states import State, number, of_grad, of_value
 from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of, written
-from backprobe.explain.nonfinite.text import at_line, finding, say
+from backprobe.explain.nonfinite.text import Instead, at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.names import split, strip
@@ -218,12 +218,12 @@ class Evidence:
 
     # words
 
-    def finding(self, at: int, code: str, *, part: str = "", **said: Any) -> Finding:
+    def finding(self, at: int, code: str, *, part: str = "", remedy: str | Instead = "", **said: Any) -> Finding:
         """A finding at an entry's line, or at the line of a part of its expression."""
-        entry = self.entries[at]
-        made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), **said)
+        entry, instead = self.entries[at], remedy if isinstance(remedy, Instead) else Instead(remedy)
+        made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), remedy=instead.said, **said)
         expression = part or (entry.source.expression if entry.source is not None else "")
-        return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or ""})
+        return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or "", **instead.fields})
 
     def place(self, at: int, part: str = "") -> Source | None:
         """The line of an entry: in a statement over several lines that of its expression, or of a part of that."""

@@ -20,7 +20,7 @@ from backprobe.explain.nonfinite.remedies import Remedies
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed, reads_gradients, writes_nonfinite
 from backprobe.explain.nonfinite.states import WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term
-from backprobe.explain.nonfinite.text import MOST, Mechanism, born, say, scaled, see_inside
+from backprobe.explain.nonfinite.text import MOST, Instead, Mechanism, born, say, scaled, see_inside
 from backprobe.explain.nonfinite.unrecorded import brought, held, unrecorded
 from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
@@ -279,7 +279,7 @@ class ForwardPass:
         code = "born_within" if given else "born_within_or_before"  # with an input of the module that is not recorded
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
-    def _remedy(self, at: int, because: Mechanism | None) -> str:
+    def _remedy(self, at: int, because: Mechanism | None) -> str | Instead:
         # What to write instead, or that the loss was scaled by too much.
         is_scaled = because is not None and because.code in mechanism.BY_SCALE
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)

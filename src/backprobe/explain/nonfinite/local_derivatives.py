@@ -29,7 +29,7 @@ class Factors:
 
     def fact(self) -> str:
         """Both numbers, and what they give."""
-        words = {"of": self.of, "derivative": shown(self.derivative), "came": shown(self.came)}
+        words = {"of": self.of, "derivative": _shown(self.derivative), "came": _shown(self.came)}
         is_zero = self.came == 0 and not math.isfinite(self.derivative)
         return say("factors_zero" if is_zero else "factors", **words)
 
@@ -37,7 +37,7 @@ class Factors:
         """What happened; None where both are finite, and their product is not."""
         if math.isfinite(self.derivative):
             return None
-        words = {"of": self.of, "derivative": shown(self.derivative)}
+        words = {"of": self.of, "derivative": _shown(self.derivative)}
         return Mechanism("derivative_zero" if self.came == 0 else "derivative_bad", words)
 
 
@@ -71,3 +71,10 @@ def _is_product(derivative: Any, came: Any, grad: Any) -> bool:
     with numpy.errstate(all="ignore"):
         product = derivative * came
     return bool(numpy.isnan(product) == numpy.isnan(grad) and numpy.isinf(product) == numpy.isinf(grad))
+
+
+def _shown(number: float) -> str:
+    # In the digits of single precision, where it has no more.
+    with numpy.errstate(all="ignore"):
+        narrow = numpy.float32(number)
+    return shown(narrow if float(narrow) == number else number)

@@ -87,6 +87,7 @@ def forward(
     is_elementwise = bool(said) or term.op in ELEMENTWISE or _is_elementwise(operands, result)
     said = said or _listed(operands, index, result, is_elementwise)
     found = [say("first_place", text=shorten(term.text or name), at=where(index), numbers=said)] if said else []
+    found += beyond(operands, result)
     if is_elementwise or ("linalg." not in (term.text or line) if why is None else why.code not in OF_MATRICES):
         return found
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
@@ -108,6 +109,30 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
     else:
         said = _listed(given, index, result, _is_elementwise(given, result))
     return f"{where(index)}: {said}"
+
+
+def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
+    """The first index that lies beyond a table, where a result is bad at the places of such indices and no others.
+
+    >>> table, ids = numpy.ones((3, 2)), numpy.array([2, 3])
+    >>> beyond([("table", table), ("ids", ids)], numpy.array([[1, 1], [numpy.nan, numpy.nan]]))
+    ['the index 3 at [1] of ids is beyond table, which has 3 along dimension 0']
+    """
+    arrays = {name: numpy.asarray(numbers) for name, numbers in operands}
+    tables = {name: one for name, one in arrays.items() if one.dtype.kind == "f" and one.ndim and one.size}
+    bad = ~numpy.isfinite(result)
+    for name, index in arrays.items():
+        if index.dtype.kind not in "iu" or result.shape[: index.ndim] != index.shape or not index.size:
+            continue
+        rows = bad.reshape(*index.shape, -1)
+        for table, one in tables.items():
+            for axis, size in enumerate(one.shape if numpy.isfinite(one).all() else ()):
+                outside = (index >= size) | (index < -size)
+                if outside.any() and (rows == outside[..., None]).all():
+                    at = tuple(int(place) for place in numpy.argwhere(outside)[0])
+                    said = {"number": shown(index[at]), "at": where(at), "name": name}
+                    return [say("beyond", **said, table=table, size=size, axis=axis)]
+    return []
 
 
 def where(index: Index) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from backprobe.explain.nonfinite.states import WORDS, State
 from backprobe.findings.phrasing import plural
@@ -101,6 +102,7 @@ SENTENCES = {
     "derivative_zero": "0 · {derivative}: a zero gradient, and the derivative of {of} is {derivative}",
     # the numbers at the first place
     "first_place": "`{text}`{at}: {numbers}",
+    "beyond": "the index {number}{at} of {name} is beyond {table}, which has {size} along dimension {axis}",
     "heard": "run again with its operations heard, {op}{numbers}{line}",
     "heard_in": ", in `{text}`{at}",
     "no_numbers": "no numbers",
@@ -246,6 +248,23 @@ KINDS = {
     "written_unknown": "unknown",
 }  # fmt: skip
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
+
+
+@dataclass(frozen=True)
+class Instead:
+    """What to write instead, in words; and in code, the formula and the other one, where these can be put into it."""
+
+    said: str = ""
+    formula: str = ""
+    instead: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.said)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The code, for the fields of a finding."""
+        return {"formula": self.formula, "instead": self.instead} if self.formula else {}
 
 
 class Mechanism(reasons.Reason):
