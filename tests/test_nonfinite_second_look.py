@@ -56,7 +56,7 @@ def test_a_birth_in_a_layer_shows_the_row_that_is_masked():
 
 def test_nothing_is_heard_where_the_line_shows_it_or_no_run_may_be_made():
     def program(x):
-        y = torch.special.bessel_y0(x)
+        y = torch.special.xlog1py(x + 2, x - 1)
         return y.sum()
 
     assert not heard(bp.explain(bp.probe(program, nonfinite=True)(tensor([0.0, 1.0]))))
