@@ -155,7 +155,7 @@ def test_guard_explain_and_watch_give_the_same_reason_in_the_same_words(tmp_path
     with pytest.raises(bp.NotFinite) as watched, bp.watch(model, tmp_path / "run", guard=True):
         model(x).sum().backward()
     first = [report.findings[0] for report in (explained, guarded.value.report, watched.value.report)]
-    assert len({one.headline for one in first}) == 1 and "division by zero" in first[0].headline
+    assert len({one.headline for one in first}) == 1 and first[0].headline.endswith(": 0/0")
     assert len({(one.kind, one.source.line, one.facts[0], one.remedy) for one in first}) == 1
 
 
