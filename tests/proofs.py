@@ -663,7 +663,7 @@ OF_GRAPHS = frozenset({
 OF_EXPERIMENTS = frozenset({
     "bridged", "bridged.several", "moved", "used_last", "flat_everywhere", "stays",
     "left_framework", "discrete", "same_numbers", "new_numbers",
-    "cured", "cured_here", "cured_script", "cured_equal", "cured_changed",
+    "cured", "cured_here", "cured_equal", "cured_changed",
 })  # fmt: skip
 """What another run has shown: the programs are in ``tests/test_experiments.py``."""
 

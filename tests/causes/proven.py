@@ -1,7 +1,7 @@
 """The share of remedies for NaN that were tried and have cured, of those that `explain` prints.
 
 Run as ``python tests/causes/proven.py [FORM …]``: the programs of `nonfinite_cases.py` and GRIST's bugs of PyTorch,
-as functions unless other forms are named: function, block or script. A remedy is code in the place of other code, as
+as functions unless the other form is named: function or block. A remedy is code in the place of other code, as
 the table or the generic ones have it; advice in words, as to look at a value, cannot be tried. It is proven where the
 finding says what came of it.
 """
@@ -29,23 +29,18 @@ def of_cases(form):
     from birth_forms import in_block, in_function
     from nonfinite_cases import CASES
 
-    if form != "script":
-        for case in CASES:
-            yield case.title, {"function": in_function, "block": in_block}[form](case.program, *case.args)
+    for case in CASES:
+        yield case.title, {"function": in_function, "block": in_block}[form](case.program, *case.args)
 
 
 def of_grist(form):
-    from backprobe.cli import script
     from grist_cases import BUGS
-    from grist_forms import as_script, explained, written
+    from grist_forms import explained
 
     with tempfile.TemporaryDirectory() as folder:
         for bug in BUGS:
-            if bug.framework == "torch" and form != "script":
+            if bug.framework == "torch":
                 yield bug.key, explained(bug, form, Path(folder))
-            elif bug.framework == "torch":
-                path = str(written(as_script(bug), Path(folder)))
-                yield bug.key, script.judged(path, (), nonfinite=True, backend="torch", experiments=True)
 
 
 def main(forms):

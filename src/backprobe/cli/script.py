@@ -27,7 +27,7 @@ from backprobe.health.missing import LACKING
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_experiments import Beginning
-from backprobe.probe.script_numbers import ScriptNumbers
+from backprobe.probe.script_numbers import with_numbers
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
 
@@ -59,7 +59,7 @@ def judged(
     again = script.experiments(beginning) if experiments else None
     if again is None:
         return report
-    return ScriptNumbers(script, again).with_tried(report) if nonfinite else again.with_tried(report)
+    return with_numbers(report, again) if nonfinite else again.with_tried(report)
 
 
 def healthy(recording: bp.Recording) -> bp.Report:

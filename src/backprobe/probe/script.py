@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
@@ -31,7 +31,6 @@ from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
 from backprobe.record.training import Ran
 from backprobe.recording import BlockRecording, Recording
-from backprobe.source.main_module import compiled
 
 STOPPED = "this is iteration {} of those that {}; the script was stopped after it"
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
@@ -122,7 +121,6 @@ class Script:
     ) -> None:
         self.judge, self.steps, self.more = judge, steps, more
         self.spec = spec  # of a module that runs as ``python -m`` would run it
-        self.code_of: Callable[[str], CodeType] = compiled
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
@@ -147,7 +145,7 @@ class Script:
         loop.without_blocks = gradients.listen
         try:
             try:
-                loop.run(self.arguments, self.spec, self.code_of)
+                loop.run(self.arguments, self.spec)
             finally:
                 gradients.stop()
                 if self.useless is not None:

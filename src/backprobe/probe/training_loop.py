@@ -133,15 +133,10 @@ class TrainingLoop:
             frame.f_trace = _FrameTracer(self)
             self.open(frame)
 
-    def run(
-        self, arguments: Sequence[str], spec: ModuleSpec | None = None, code_of: Callable[[str], CodeType] = compiled
-    ) -> None:
-        """Run a script, the first of the arguments, as ``__main__``, and record from its first call on.
-
-        ``code_of`` gives the code of its file.
-        """
+    def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
+        """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
         with as_main(arguments, spec) as main:
-            code = code_of(str(main.__file__))
+            code = compiled(str(main.__file__))
             try:
                 self.start()
                 exec(code, vars(main))

@@ -180,7 +180,6 @@ SENTENCES = {
     "tried_instead": "`{instead}` instead of `{formula}`",
     "cured": "all {count} outputs and gradients are finite then{equal}",
     "cured_here": "nothing is born at this line then; {finite} of {count} outputs and gradients are finite{equal}",
-    "cured_script": "no NaN or Inf in the first {iterations} of the script then: {values} and {gradients} were checked",
     "cured_equal": ", and equal where they were finite before",
     "cured_changed": ", and some are not equal where they were finite before",
     "stands_for": "{name} stands for {what}",
