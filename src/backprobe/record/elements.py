@@ -1,4 +1,4 @@
-"""Which element of a result one element of an operand was computed into, as their shapes tell."""
+"""The element of a result that one of an operand was computed into, as their shapes tell."""
 
 from __future__ import annotations
 

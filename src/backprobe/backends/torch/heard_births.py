@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy
@@ -85,10 +86,11 @@ def _is_made_again(func: Any, args: Sequence[Any], words: Mapping[str, Any], mad
 
 
 def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
-    lines, frame = [], sys._getframe(2)
+    lines: list[tuple[str, int]] = []
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return HeardBirth(func._schema.name.rpartition("::")[2], [(name, _numbers(one)) for name, one in given],
                       _numbers(made), lines)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the first bad element of a gradient is the product of: a derivative that the framework gives, and what came in.
+"""The factors of the first bad element of a gradient: a derivative that the framework gives, and what came in.
 
 Of PyTorch's operations their node in autograd's graph was asked while backward ran. Else the program runs again, and
 one element of what a line computes is differentiated alone.
