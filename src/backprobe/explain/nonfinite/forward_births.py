@@ -36,8 +36,6 @@ HEALING = frozenset({
     "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
 })  # fmt: skip
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-NUMBERS = {"numbers": "shown"}
-"""The field of a finding whose first fact has the numbers at its first bad element."""
 START = "backward()"  # what a block calls that which the program ran backward from
 
 Moment = tuple[int, bool]
@@ -220,7 +218,7 @@ class ForwardPass:
             state = why.state  # the rest came from what went in, or of that part
         finding = partial(
             known.finding, at, part=why.part, facts=facts, chain=self._chain(at), word=WORDS[state],
-            born=born(state, State.FINITE if why.is_of_finite else given), **(NUMBERS if shown else {}),
+            born=born(state, State.FINITE if why.is_of_finite else given), numbers="shown" if shown else "",
         )  # fmt: skip
         if self._came_in(at):
             return finding("came_in")

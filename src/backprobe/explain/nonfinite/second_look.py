@@ -11,7 +11,6 @@ import numpy
 
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.explain.nonfinite import operands
-from backprobe.explain.nonfinite.forward_births import NUMBERS
 from backprobe.explain.nonfinite.states import WORDS, of_numbers
 from backprobe.explain.nonfinite.text import at_line, say
 from backprobe.findings.report import Finding, Report
@@ -48,7 +47,7 @@ def is_of(finding: Finding, birth: HeardBirth) -> bool:
 
     Where the numbers of the line itself are shown, one that the line applies itself shows nothing more.
     """
-    is_shown = not NUMBERS.keys().isdisjoint(finding.fields) and is_at(finding, birth.lines[:1])
+    is_shown = bool(finding.fields.get("numbers")) and is_at(finding, birth.lines[:1])
     is_alike = finding.fields.get("word", "") in ("", WORDS.get(of_numbers(birth.result)))
     return is_alike and not is_shown and is_at(finding, birth.lines)
 
