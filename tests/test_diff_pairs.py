@@ -371,15 +371,15 @@ def test_another_epsilon_behind_equal_inputs_is_found(eps):
 
 def test_values_that_differ_by_rounding_alone_are_listed_and_not_said_to_agree():
     def one(x, w):
-        u = x @ w
+        u = x * w / 3
         return u.tanh().sum()
 
     def other(x, w):
-        u = (x[:, :32] @ w[:32]) + (x[:, 32:] @ w[32:])
+        u = x * w * (1 / 3)
         return u.tanh().sum()
 
     torch.manual_seed(0)
-    x, w = torch.randn(8, 64), torch.randn(64, 8)
+    x, w = torch.randn(8, 64), torch.randn(8, 64)
     report = bp.diff(bp.probe(one)(x, w), bp.probe(other)(x, w))
     report.assert_ok(strict=True)
     assert report.ok

@@ -12,6 +12,7 @@ import random
 import socket
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -141,6 +142,35 @@ def test_what_replay_listens_to_is_as_it_was_afterwards():
         assert nn.Module.__call__ is not call
         raise ValueError
     assert (torch.autograd._engine_run_backward, nn.Module.__call__) == (backward, call)
+
+
+# what is not put back
+
+
+def test_an_iterator_that_was_taken_from_keeps_nothing_alive_afterwards():
+    items = (torch.full((3,), one) for one in (1.0, 2.0))
+    replay = Replay(load_backend("torch"), lambda: items)
+    with replay.run():
+        taken = weakref.ref(next(items))
+    assert replay.taken[id(items)] is items
+    assert taken() is None
+
+
+def test_an_object_of_ours_is_not_opened():
+    rec = bp.probe(lambda x: (x * 2).sum())(torch.ones(3))
+    watched = bp.sweep(lambda x: (x * 2).sum(), "x", replace=lambda x: x)
+    reached = Replay(load_backend("torch"), lambda x: x * (rec is watched)).state.reached
+    assert any(one is rec for one in reached)
+    assert not [one for one in reached if one is rec.record or one is vars(watched)]
+
+
+def test_nor_is_what_pytorch_has_for_itself():
+    from torch.nn.functional import interpolate  # it names much of its module
+
+    state = Replay(load_backend("torch"), lambda x: interpolate(x, scale_factor=2.0)).state
+    names = vars(sys.modules["torch.nn.functional"])
+    inner = [name for name, one in names.items() if any(one is each for each in state.reached)]
+    assert inner in (["interpolate"], [])
 
 
 # side effects

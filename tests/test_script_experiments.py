@@ -5,6 +5,10 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
+from importlib import import_module
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,20 +106,41 @@ def test_a_line_in_another_module(found):
     assert "own" not in sys.modules
 
 
-def test_a_result_that_is_dropped_is_not_proven(found):
-    """Neither is anything said of a call of a whole model: it has read each parameter of it."""
-    code = """\
+NET = """\
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden, penalty):
+        return hidden.clone()
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, torch.ones(())
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.out = nn.LayerNorm(4), nn.Linear(4, 1)
+        self.norm, self.out, self.gate = nn.LayerNorm(4), nn.Linear(4, 1), nn.Linear(4, 1)
     def forward(self, h):
-        self.norm(h)
+        {}
         return self.out(h)
 net = Net()
-optimizer.add_param_group({"params": list(net.parameters())})
+optimizer.add_param_group({{"params": list(net.parameters())}})
 """
-    given = found("h = stem(x)\nloss = (net(h) + top(h) - y).square().mean()", before=code)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "loss"),
+    [
+        ("Own.apply(h, self.gate(h).sum())", "h = Own.apply(h, self.gate(h).sum())", "is the same"),
+        ("self.norm(h)", "h = self.norm(h)", "changes by up to"),
+    ],
+)
+def test_a_result_that_is_dropped_is_kept(found, line, kept, loss):
+    given = found("h = stem(x)\nloss = (net(h) + top(h) - y).square().mean()", before=NET.format(line))
+    ((tried,),) = [tried for text, tried in given if text == line]
+    assert tried.startswith(f"`{kept}` at train.py:") and f"2 of 2 missing gradients arrive; the loss {loss}" in tried
+
+
+def test_a_result_that_is_dropped_and_given_no_name_is_not_proven(found):
+    given = found("loss = (net(stem(x)) - y).square().mean()\nnet(stem(x).relu())", before=NET.format("h.neg()"))
     assert given and not any(tried for _, tried in given)
 
 
@@ -144,6 +169,22 @@ def test_it_may_be_switched_off(found):
     report = found.report
     assert [text for text, _ in found(lines, "--no-experiments")] == [text for text, _ in with_tried]
     assert not any(one["tried"] for one in found.report["findings"]) and found.report["notes"] == report["notes"]
+
+
+LINES = "h = stem(x).detach()\nloss = (top(h) - y).square().mean()"
+
+
+def test_a_long_script_does_not_run_again(found, monkeypatch):
+    monkeypatch.setattr(import_module("backprobe.probe.script_experiments"), "LONGEST", 0.0)
+    assert found(LINES)[0] == ("h = stem(x).detach()", [])
+    assert any("runs again only below 0 s" in note for note in found.report["notes"])
+
+
+def test_the_time_for_experiments_ends(found, monkeypatch):
+    clock = SimpleNamespace(monotonic=partial(next, count(step=20)))  # each look at it takes 20 s
+    monkeypatch.setattr(import_module("backprobe.probe.script_experiments"), "time", clock)
+    assert found(LINES)[0] == ("h = stem(x).detach()", [])
+    assert "not all that was found was tried: the 30 s for that were over" in found.report["notes"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,21 @@
-"""An iterator among the arguments is used up by the first run, so verbs that run a program again refuse it."""
+"""What a run takes from an iterator, a queue or a file is gone: verbs that run a program again refuse it then.
+
+An iterator among the arguments is refused before anything runs.
+"""
+
+import csv
+import io
+import itertools
+import queue
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import backprobe as bp
 
 X = torch.tensor(2.0)
+ROWS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
 
 
 def f(x, rest):
@@ -36,3 +46,184 @@ def test_what_it_says_instead_runs(verb):
 def test_it_is_found_inside_a_container():
     with pytest.raises(bp.BadOption, match="a generator"):
         bp.noise_floor(lambda x, given: x * next(given["rest"]))(X, {"rest": (one for one in [3.0])})
+
+
+# those that a program holds
+
+
+def generator():
+    for one in ROWS:
+        yield torch.tensor(one)
+
+
+def endless(rows):
+    while True:
+        yield from rows
+
+
+def filled(kind):
+    made = kind()
+    for one in ROWS:
+        made.put(one)
+    return made
+
+
+def begun(iterator, items):
+    for _ in range(items):
+        next(iterator)
+    return iterator
+
+
+def loader():
+    return DataLoader(TensorDataset(torch.tensor(ROWS)), batch_size=1)
+
+
+def get(held):
+    return held.get()
+
+
+def line(held):
+    return float(held.readline())
+
+
+SOURCES = {
+    "a generator": (generator, next), "a generator that yields from a list": (lambda: endless(ROWS), next),
+    "a list": (lambda: iter(ROWS), next), "a dict": (lambda: iter(dict(enumerate(ROWS, 1))), next),
+    "a zip": (lambda: zip(ROWS, ROWS, strict=True), lambda held: next(held)[0]),
+    "a map": (lambda: map(abs, ROWS), next), "an enumerate": (lambda: enumerate(ROWS), lambda held: next(held)[1]),
+    "a count": (lambda: itertools.count(1), next), "a slice": (lambda: itertools.islice(ROWS, 8), next),
+    "a cycle in its second turn": (lambda: begun(itertools.cycle(ROWS), 11), next),
+    "a product": (lambda: itertools.product(ROWS, ROWS), sum_of_next := lambda held: sum(next(held))),
+    "permutations": (lambda: begun(itertools.permutations(ROWS), 1), sum_of_next),
+    "a function with a sentinel": (lambda: iter(filled(queue.Queue).get, None), next),
+    "a reader of lines": (lambda: csv.reader(map(str, ROWS)), lambda held: float(next(held)[0])),
+    "a text": (lambda: io.StringIO("1\n2\n3\n4\n"), line), "bytes": (lambda: io.BytesIO(b"1\n2\n3\n4\n"), line),
+    "a queue": (lambda: filled(queue.Queue), get), "a simple queue": (lambda: filled(queue.SimpleQueue), get),
+    "a loader": (lambda: iter(loader()), lambda held: next(held)[0]),
+    "a generator that yields from a loader": (lambda: begun(endless(loader()), 1), lambda held: next(held)[0]),
+}  # fmt: skip
+
+
+def taking(held, take):
+    def program(x):
+        h = x * take(held) + 1
+        return (h * h).sum()
+
+    return program
+
+
+RUNNING = {
+    "noise_floor": lambda program: bp.noise_floor(program)(X),
+    "provoke": lambda program: bp.provoke(program, tries=2)(X),
+    "sweep": lambda program: bp.sweep(program, "h", replace=lambda h: h * 0)(X),
+    "diff_live": lambda program: bp.diff_live(program, program)(X),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_program_that_takes_from_what_it_holds_is_not_run_again(source):
+    made, take = SOURCES[source]
+    held, other = made(), made()
+    with pytest.raises(bp.Unsupported, match="cannot be run again: the first run took from an? "):
+        bp.noise_floor(taking(held, take))(X)
+    assert float(take(held)) == [float(take(other)), float(take(other))][1]  # it was taken from once
+
+
+@pytest.mark.parametrize("verb", RUNNING)
+def test_nor_is_it_by_any_verb_and_each_says_what_to_write(verb):
+    program = taking(generator(), next)
+    with pytest.raises(bp.Unsupported) as raised:
+        RUNNING[verb](program)
+    error = raised.value
+    assert "the first run took from a generator" in error.headline
+    assert error.asked.startswith(f"bp.{verb}(program") and error.asked.endswith(")")
+    assert error.next == f"what is taken as an argument: batch = next(batches), and {error.asked}(batch)"
+
+
+def test_what_it_says_then_runs():
+    batches = generator()
+    batch = next(batches)
+    assert bp.noise_floor(lambda batch: (X * batch).sum())(batch)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_it_runs_where_nothing_is_taken(source):
+    held = SOURCES[source][0]()
+
+    def program(x):
+        return x * (2 if held is None else 3)
+
+    assert bp.noise_floor(program)(X)
+
+
+def test_it_runs_where_the_iterator_is_made_in_each_run_or_is_of_a_class_that_is_put_back():
+    class Rows:
+        at = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            self.at += 1
+            return ROWS[self.at]
+
+    own = Rows()
+
+    def program(x):
+        return x * next(iter(ROWS)) * next(own)
+
+    assert bp.noise_floor(program)(X)
+    assert own.at == 0
+
+
+def test_what_is_put_into_a_queue_or_a_file_is_no_reason():
+    log, items = io.StringIO(), queue.Queue()
+
+    class Written(io.StringIO):
+        def readable(self):
+            return False
+
+    log = Written()
+
+    def program(x):
+        items.put(1)
+        log.write("called\n")
+        return x * 3
+
+    assert bp.noise_floor(program, runs=2)(X)
+    assert (items.qsize(), log.getvalue()) == (3, "called\n" * 3)
+
+
+def test_two_programs_that_take_from_one_iterator_are_not_compared():
+    batches = generator()
+    with pytest.raises(bp.Unsupported, match="took from a generator"):
+        bp.diff_live(taking(batches, next), taking(batches, lambda held: next(held) * 1))(X)
+    assert next(batches) == 2.0
+
+
+def test_two_programs_that_take_from_one_each_are_compared():
+    assert bp.diff_live(taking(generator(), next), taking(generator(), next))(X).ok
+
+
+def test_a_check_takes_what_one_run_takes():
+    batches = generator()
+    assert bp.check(taking(batches, next))(X).ok
+    assert next(batches) == 2.0
+
+
+def test_a_run_that_nobody_asked_for_takes_once_at_most():
+    class Held:  # not found among what the program holds directly, and only when it has run again
+        def __init__(self):
+            self.inside = type("Of", (), {"__module__": "of_a_library"})()
+            self.inside.rows = iter(ROWS)
+
+    held = Held()
+
+    def program(x, w):
+        h = x * next(held.inside.rows)
+        return (h.detach() * w).sum()
+
+    rec = bp.probe(program)(torch.ones(3), torch.ones(3))
+    assert [one for one in bp.explain(rec).notes if "it took from a list_iterator when it ran the second time" in one]
+    assert not bp.explain(rec).ok
+    assert next(held.inside.rows) == 3.0

@@ -336,3 +336,35 @@ def test_a_function_that_was_given_numpy_arrays_is_run_again_with_what_it_had(fu
     assert found.source.line == function.__code__.co_firstlineno + 2
     assert not any("second time" in note for note in report.notes)
     assert all(type(one) is np.ndarray for one in given.values())
+
+
+def attention_over_one(x, w, y):
+    weights = jax.nn.softmax(x @ w, axis=-1)
+    return jnp.mean((x[:, 0] * weights[:, 0] - y) ** 2)
+
+
+def attention_over_the_batch(x, w, y):
+    weights = jax.nn.softmax(x @ w, axis=0)
+    return jnp.mean((x[:, 0] * weights[:, 0] - y) ** 2)
+
+
+def beyond_a_limit(x, w, y):
+    return jnp.mean((x[:, 0] * jnp.clip(x @ w, 1e6, 2e6)[:, 0] - y) ** 2)
+
+
+def asked_again(function, dtype):
+    numbers = np.random.default_rng(0).normal
+    given = [jnp.asarray(numbers(size=shape), dtype) for shape in ((6, 4), (4, 1), (6,))]
+    return bp.explain(bp.probe(function, wrt="w")(*given))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_call_that_gives_the_same_whatever_it_is_given(dtype):
+    (found,) = asked_again(attention_over_one, dtype)
+    assert found.headline.startswith("softmax gives the same whatever it is given")
+    assert found.source.line == attention_over_one.__code__.co_firstlineno + 1
+
+
+@pytest.mark.parametrize("function", [attention_over_the_batch, beyond_a_limit])
+def test_what_is_flat_here_alone_is_not_the_same_whatever_it_is_given(function):
+    assert "gives the same whatever" not in str(asked_again(function, "float32"))

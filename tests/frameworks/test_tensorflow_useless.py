@@ -503,10 +503,17 @@ def test_a_gradient_that_is_zero_in_the_only_iteration_is_a_note(tmp_path, monke
 
 
 def test_a_cause_of_all_gradients_that_are_zero_hangs_beneath_them(tmp_path, monkeypatch):
-    text = looped(1, "loss = tf.reduce_mean(tf.square(tf.nn.softmax(net(x)) - column))  # <- here")
+    text = looped(1, "loss = tf.reduce_mean(tf.square(tf.clip_by_value(net(x), 1e3, 1e4) - column))  # <- here")
     code, (root, cause), _ = explained(text, tmp_path, monkeypatch)
     assert (root["kind"], cause["kind"], cause["cause"]) == ("all_zero", "zero_flat", root["headline"])
     assert (code, text.splitlines()[cause["source"]["line"] - 1].endswith("# <- here")) == (1, True)
+
+
+def test_a_softmax_of_single_elements_is_found_on_every_processor(tmp_path, monkeypatch):
+    """Of eight or more it is 1 exactly on some, and less than 1 by rounding on others, as are all gradients then."""
+    text = looped(1, "loss = tf.reduce_mean(tf.square(tf.nn.softmax(net(x)) - column))  # <- here")
+    code, found, _ = explained(text, tmp_path, monkeypatch)
+    assert (code, {one["source"]["line"] for one in found}) == (1, {text[: text.index("# <- here")].count("\n") + 1})
 
 
 def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
@@ -521,3 +528,19 @@ def test_numbers_are_those_of_a_run_without_it(tmp_path, monkeypatch):
         with contextlib.redirect_stdout(io.StringIO()) as plain:
             runpy.run_path("plain.py")
     assert out.splitlines()[:3] == plain.getvalue().splitlines()
+
+
+@pytest.mark.filterwarnings("ignore:You are using a softmax")  # of Keras
+@pytest.mark.parametrize("gate", ["layers.Dense(1, activation='softmax')", "layers.Dense(1), layers.Softmax()"])
+def test_a_gate_that_gives_the_same_whatever_it_is_given(gate, tmp_path, monkeypatch):
+    more = f"""
+        gate = keras.Sequential([{gate}])
+        gate(x)
+        """
+    text = looped(1, "loss = tf.reduce_mean(tf.square(net(x) * gate(x) - column))  # <- here",
+                  "net.trainable_variables + gate.trainable_variables", more)  # fmt: skip
+    with in_folder(tmp_path, monkeypatch, {"train.py": text}):
+        code, out, err = invoked("explain", "train.py")
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each.endswith("# <- here"))
+    assert code == 1, (out, err)
+    assert f"softmax gives the same whatever it is given (train.py:{line}): the gradient of 'gate." in out, out

@@ -30,7 +30,7 @@ class Dispatched:
 
 def _function(original: Any, aside: Any, thread: Any, instead: Any, identity: Any) -> FunctionType:
     # What stands for a function. Its globals are those of the function, for whoever compiles its source.
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if not aside():
             found = instead((thread(), identity(self)))
             if found is not None:

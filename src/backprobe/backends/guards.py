@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from backprobe.backends.replay import HasState, Replay
 from backprobe.backends.useless import Observed
+from backprobe.record.brief import kind
 from backprobe.record.nonfinite import Nonfinite, Update
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
@@ -77,10 +78,13 @@ class Repeatable(Protocol):
 
 @contextmanager
 def again(backend: HasState, failed: Repeatable) -> Iterator[None]:
-    """Within this context what failed can be run as it ran, and after it everything is as it was."""
+    """Within this context what failed can be run as it ran, and after it everything is as it was. Raises NotTheSame."""
     args, kwargs = failed.arguments()
-    with Replay(backend, failed.target, args, kwargs, draws_anew=False).run(), failed.restored():
+    replay = Replay(backend, failed.target, args, kwargs, draws_anew=False)
+    with replay.run(), failed.restored():
         yield
+    for one in replay.taken.values():
+        raise NotTheSame(Reason("repeat_takes", {"kind": kind(one)}))
 
 
 class GuardedCall(Repeatable, Protocol):

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.held_values import codes_of, directly, is_of_program
+from backprobe.backends.held_values import codes_of, directly, is_of_program, is_written_here
 from backprobe.backends.kept import Kept, content_of, refill
 from backprobe.record.containers import SIMPLE
 from backprobe.source.user_code import innermost
@@ -40,6 +40,12 @@ CONTAINERS = (list, dict, set, deque, bytearray)
 NOT_OPENED = (ModuleType, BuiltinFunctionType, MethodType, CodeType, CellType)
 GOES_ON = (io.IOBase, queue.Queue, queue.SimpleQueue, threading.Thread)
 """What goes on whatever is put back of it, as an iterator does: so nothing of it is."""
+
+OF_PROCESS = frozenset({
+    "backprobe", "logging", "warnings", "re", "linecache", "tokenize", "inspect", "traceback", "importlib", "unittest",
+    "asyncio", "concurrent", "multiprocessing", "pytest", "_pytest", "pluggy", "hypothesis", "coverage",
+})  # fmt: skip
+"""Packages whose objects are no state of a program."""
 
 DEEPEST = 12
 MOST = 10_000
@@ -61,6 +67,14 @@ def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Itera
         yield one
         if depth < DEEPEST and not is_known(one):
             waiting.extend((each, depth + 1) for each in (*directly(one), *_further(one)))
+
+
+def is_of_process(kind: type) -> bool:
+    """Does an object of this class serve the whole process, as a log, a cache or a test runner does?
+
+    It is no state of a program: what is written there is to stay.
+    """
+    return kind.__module__.partition(".")[0] in OF_PROCESS
 
 
 def keep_object(one: Any, kept: Kept) -> None:
@@ -95,7 +109,8 @@ def _further(value: Any) -> list[Any]:
     # What a value holds that is of no concern to whoever asks what a program computes with.
     kind = type(value)
     if kind is FunctionType:
-        named = [value.__globals__.get(name) for code in codes_of(value.__code__) for name in code.co_names]
+        codes = codes_of(value.__code__) if is_written_here(value) else []
+        named = [value.__globals__.get(name) for code in codes for name in code.co_names]
         return [*vars(value).values(), *(one for one in named if isinstance(one, type) and is_of_program(one))]
     if issubclass(kind, type):
         return [*_own(value).values()] if is_of_program(value) else []
@@ -103,7 +118,7 @@ def _further(value: Any) -> list[Any]:
         return [weakref.ref.__call__(value)]
     if kind is ContextVar:
         return [value.get(None)]
-    if issubclass(kind, NOT_OPENED):
+    if issubclass(kind, (*NOT_OPENED, *GOES_ON)) or is_of_process(kind):
         return []
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
         # the collector of garbage knows what an object of C holds; its dicts may be of its own, as of a cache
@@ -120,7 +135,7 @@ def _further(value: Any) -> list[Any]:
 def _is_opened(value: Any) -> bool:
     # Is it an object whose attributes are state, and not one that goes on where it is?
     kind = type(value)
-    if issubclass(kind, (type, FunctionType, *NOT_OPENED, *GOES_ON)):
+    if issubclass(kind, (type, FunctionType, *NOT_OPENED, *GOES_ON)) or is_of_process(kind):
         return False
     return is_of_program(kind) or not issubclass(kind, Iterator)
 
@@ -155,8 +170,9 @@ def _own(kind: type) -> dict[str, Any]:
 
 
 def _keep_names(function: FunctionType, kept: Kept) -> None:
-    # The globals that a function may rebind, its closure's cells, and its attributes.
-    names = {name for code in codes_of(function.__code__) for name in code.co_names}
+    # The globals that a function may rebind, unless it is a library's; its closure's cells, and its attributes.
+    codes = codes_of(function.__code__) if is_written_here(function) else []
+    names = {name for code in codes for name in code.co_names}
     before = {name: function.__globals__.get(name, NOTHING) for name in names}
     kept.undo.append(partial(_rebind, function.__globals__, before))
     kept.undo.append(partial(refill, vars(function), dict(vars(function))))

@@ -8,7 +8,7 @@ from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from backprobe.backends.pure_calls import closed_over
+from backprobe.backends.pure_calls import contents
 from backprobe.record.containers import SIMPLE, children
 from backprobe.source.user_code import innermost, package
 
@@ -49,19 +49,28 @@ def directly(value: Any) -> Iterable[Any]:
     function = innermost(value)
     if function is None:
         return () if isinstance(value, NOT_OPENED) else attributes(value)
-    named = list(_named(function))
-    own = [value.__self__] if isinstance(value, MethodType) else []
-    own += [function] if function is not value else []
-    return [*closed_over(value), *own, *named]
+    return [*_bound(value), *([function] if function is not value else []), *_named(function)]
+
+
+def _bound(function: Any) -> list[Any]:
+    # What a function is given by what it is: its object, the arguments of a partial one, or what it closes over.
+    if isinstance(function, MethodType):
+        return [function.__self__, function.__func__]
+    if isinstance(function, partial):
+        return [function.func, function.args, function.keywords]
+    return [contents(cell) for cell in function.__closure__ or ()]
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
     # The globals that a function and those in it name, and of modules and classes among them what they are asked for.
+    # Those of a library's function are the library's: its caches, and what it has set up once.
+    if not is_written_here(function):
+        return
     names = dict.fromkeys(name for code in codes_of(function.__code__) for name in code.co_names)
     for one in [function.__globals__[name] for name in names if name in function.__globals__]:
         if not isinstance(one, ModuleType | type):
             yield one
-        elif _is_written_here(one):
+        elif _is_loaded_from_here(one):
             yield from (vars(one)[name] for name in names if name in vars(one))
 
 
@@ -73,7 +82,7 @@ def codes_of(code: CodeType) -> list[CodeType]:
     return codes
 
 
-def _is_written_here(owner: ModuleType | type) -> bool:
+def _is_loaded_from_here(owner: ModuleType | type) -> bool:
     # Is it a module or class of no installed package?
     file = getattr(owner if isinstance(owner, ModuleType) else sys.modules.get(owner.__module__), "__file__", None)
     return file is not None and package(file) is None
@@ -106,8 +115,15 @@ def attributes(value: Any) -> list[Any]:
     return found
 
 
+def is_written_here(function: FunctionType) -> bool:
+    """Is it a function of no installed package?"""
+    return package(function.__code__.co_filename) is None
+
+
 def is_of_program(kind: type) -> bool:
     """Is it a class that stands in no installed package?"""
     home = sys.modules.get(kind.__module__)
     file = getattr(home, "__file__", None)
-    return home is not None and kind.__module__ != "builtins" and (file is None or package(file) is None)
+    if home is None or file is None:  # as of a session, and of what Python has built in
+        return home is not None and kind.__module__ not in sys.stdlib_module_names
+    return package(file) is None

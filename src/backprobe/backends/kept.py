@@ -9,6 +9,8 @@ from operator import is_not
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from backprobe.backends.undoing import undo_all
+
 if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
@@ -43,20 +45,11 @@ class Kept:
 
     def put_back(self) -> None:
         """Put all of it back, whatever interrupts that; what has interrupted is raised in the end."""
-        error: BaseException | None = None
-        is_again = False
-        while self.undo:
-            try:
-                self.undo[-1]()
-            except BaseException as raised:  # noqa: BLE001  it is raised below
-                error = error or raised
-                is_again = not is_again
-                if is_again:
-                    continue
-            is_again = False
-            self.undo.pop()
-        if error is not None:
-            raise error
+        try:
+            undo_all(self.undo)
+        except BaseException:
+            undo_all(self.undo)  # where that was interrupted before it began
+            raise
 
 
 def assign(own: dict[str, Any], before: Mapping[str, Any]) -> None:

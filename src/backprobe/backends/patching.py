@@ -11,6 +11,8 @@ from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from backprobe.backends.undoing import undo_all
+
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 """(what it stands before) -> what is called in its place."""
 
@@ -34,7 +36,7 @@ class Patched:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if self.aside is not None and self.aside():
             return self.original(*args, **kwargs)
         return self.calls.get(threading.get_ident(), self.original)(*args, **kwargs)
@@ -59,8 +61,8 @@ class Patched:
         self.calls[thread] = given if replaces else given(self.calls.get(thread, self.original))
 
     def take_off(self, thread: int, given: Callable[..., Any]) -> None:
-        """What was given to a thread goes, and with the last of all this."""
-        if len(self.wraps) == 1:  # as mostly
+        """What was given to a thread goes, and with the last of all this. It may have gone before."""
+        if len(self.wraps) == 1 and self.wraps[0][0] == thread and self.wraps[0][1] is given:  # as mostly
             self.wraps.clear()
             self.calls = {}
         else:
@@ -73,8 +75,10 @@ class Patched:
 
     def _take_off_one(self, thread: int, given: Callable[..., Any]) -> None:
         at = len(self.wraps) - 1
-        while self.wraps[at][1] is not given or self.wraps[at][0] != thread:
+        while at >= 0 and (self.wraps[at][1] is not given or self.wraps[at][0] != thread):
             at -= 1
+        if at < 0:
+            return
         del self.wraps[at]
         calls: dict[int, Callable[..., Any]] = {}
         for own, one, replaces in self.wraps:
@@ -97,23 +101,24 @@ def patched(
     dictionary is read and, of an instance, written past its ``__setattr__``, which may do anything.
     """
     thread = threading.get_ident()
-    standing = []
-    with LOCK:
-        for owner, name, given in functions:
-            found = vars(owner).get(name)
-            if isinstance(found, Patched):
-                one = found
-            else:
-                one = Patched(owner, name, aside)
-                _put(owner, name, one)
-            one.put_on(thread, given, replaces)
-            standing.append(one)
+    undo: list[Callable[[], None]] = []
     try:
+        with LOCK:
+            for owner, name, given in functions:
+                found = vars(owner).get(name)
+                one = found if isinstance(found, Patched) else Patched(owner, name, aside)
+                undo.append(functools.partial(one.take_off, thread, given))
+                if one is not found:
+                    _put(owner, name, one)
+                one.put_on(thread, given, replaces)
         yield
     finally:
         with LOCK:
-            for one, (_, _, given) in zip(standing, functions, strict=True):
-                one.take_off(thread, given)
+            try:
+                undo_all(undo)
+            except BaseException:
+                undo_all(undo)  # where that was interrupted before it began
+                raise
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:

@@ -125,8 +125,8 @@ class Recheck(Callables):
         """
         owner = self.owner(function)
         if owner is None:
-            return lambda held, *args, **kwargs: function(*args, **kwargs), None
-        by_name = lambda held, *args, **kwargs: getattr(held, function.__name__)(*args, **kwargs)  # noqa: E731
+            return lambda held, /, *args, **kwargs: function(*args, **kwargs), None
+        by_name = lambda held, /, *args, **kwargs: getattr(held, function.__name__)(*args, **kwargs)  # noqa: E731
         return getattr(function, "__func__", by_name), owner
 
     def owner(self, function: Any) -> Any:

@@ -10,9 +10,9 @@ What is put back after each run, also after one that ends with an error or is in
 
 - of Python's objects that the program holds or is given: attributes, items, globals, cells, and NumPy's arrays
 
-Not put back: what is no part of this, as a file that is written, or an iterator that is taken from; what a compiled or
-C++ module changes; tensors and arrays of more than 64 MB that are no parameters. Results and errors of the program come
-as they are.
+Not put back: what is no part of this, as a file that is written; what a compiled or C++ module changes; tensors and
+arrays of more than 64 MB that are no parameters. Results and errors of the program come as they are. What a run takes
+from an iterator, a queue or a file is gone: then there is no other run, which would be given something else.
 
 This file has the contract, and what is the same in every framework; ``state.py`` of each backend has the rest.
 """
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from backprobe.backends.held_values import held_by
 from backprobe.backends.kept import Kept
+from backprobe.backends.taken import UsedUp, hearing_takes, sources
 from backprobe.record.containers import leaves
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class State:
 
         given = list(self.given)
         return [*reached_from([self.target, *given, *self.held, *self.further()], self.is_known)]
+
+    @cached_property
+    def sources(self) -> Sequence[Any]:
+        """What of that gives something else each time it is asked, as an iterator does."""
+        return sources(self.reached)
 
     def further(self) -> Iterable[Any]:
         """What objects of the framework hold that is no object of it, as functions that are called in a backward."""
@@ -117,21 +123,34 @@ class Replay:
 
     def __init__(
         self, backend: HasState, target: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-        *, seed: int | None = None, draws_anew: bool = True,
+        *, seed: int | None = None, draws_anew: bool = True, taken: dict[int, Any] | None = None,
     ) -> None:  # fmt: skip
+        """``taken`` is that of another program whose runs come before: both may take from the same iterator."""
         self.state = backend.state(target, (tuple(args), dict(kwargs or {})), draws_anew=draws_anew)
         self.seed = seed
+        self.taken = {} if taken is None else taken
+        """The iterators, queues and files from which a run has taken, by identity."""
+
         self.made: list[RandomState] = []  # of generators that the program has made in an earlier run, and may hold
 
     @contextmanager
     def run(self) -> Iterator[None]:
-        """Within this context the program runs as if it had not run before, and after it, as if it had not run."""
+        """Within this context the program runs as if it had not run before, and after it, as if it had not run.
+
+        Raises UsedUp where an earlier run has taken from an iterator that the program holds, or the like.
+        """
         from backprobe.backends.random_states import hearing_generators, seed_python  # which import NumPy
 
         def made(state: RandomState) -> None:
             kept.keep(state)
             self.made.append(state)
 
+        def took(one: Any) -> None:
+            self.taken[id(one)] = one
+
+        for one in self.state.sources if self.taken else ():
+            if id(one) in self.taken:
+                raise UsedUp(one)
         kept = Kept(self.state.lasting)
         try:
             self.state.keep_objects(kept)
@@ -139,8 +158,13 @@ class Replay:
                 kept.keep(state)
             if self.seed is not None:
                 seed_python(self.seed)
-            with hearing_generators(made), self.state.hearing(kept, self.seed):
+            hearing = self.state.hearing(kept, self.seed)
+            with hearing_takes(self.state.sources, took), hearing_generators(made), hearing:
                 yield
         finally:
-            kept.put_back()
+            try:
+                kept.put_back()
+            except BaseException:
+                kept.put_back()  # where that was interrupted before it began
+                raise
             self.state.lasting = kept.lasting

@@ -65,6 +65,9 @@ class DiffRuns(Waiting[..., DiffReport]):
     def _call(self) -> str:
         return f"bp.diff_live({name_of(self.target)}, {name_of(self.port)}"
 
+    def _spelled(self) -> str:
+        return f"{self._call})"
+
     def _about(self) -> str:
         return f"{super()._about()} and {name_of(self.port)}"
 
@@ -77,7 +80,8 @@ class DiffRuns(Waiting[..., DiffReport]):
         from backprobe.diff.run import compared, report_of
         from backprobe.diff_live.isolation import Isolation
 
-        first, second = (self._recorded(which, args, kwargs) for which in (0, 1))
+        taken: dict[int, Any] = {}
+        first, second = (self._recorded(which, args, kwargs, taken) for which in (0, 1))
         noise = noise_of(self.noise, first)
         plain = compared(
             first.record, second.record, self.rename, self.layout, noise, convention=self.convention
@@ -86,7 +90,7 @@ class DiffRuns(Waiting[..., DiffReport]):
         isolation = Isolation(plain.comparison)
         if not isolation.exchange.given:
             return report
-        again = self._recorded(1, args, kwargs, isolation.exchange)
+        again = self._recorded(1, args, kwargs, taken, isolation.exchange)
         record, given = isolation.isolated(again.record)
         isolated = compared(
             first.record, record, self.rename, self.layout, noise, convention=self.convention, given=given,
@@ -95,8 +99,9 @@ class DiffRuns(Waiting[..., DiffReport]):
         return report_of(isolated, isolation.notes())
 
     def _recorded(
-        self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], exchange: Exchange | None = None
-    ) -> Recording:
+        self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], taken: dict[int, Any],
+        exchange: Exchange | None = None,
+    ) -> Recording:  # fmt: skip
         # The recording of one run of the first or second program, that leaves everything as it was.
         target, named = self._targets[which], self._backends[which]
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
@@ -106,7 +111,7 @@ class DiffRuns(Waiting[..., DiffReport]):
         variations = (backend.variations or refuse(backend, "variations", f"{self._call})"))()
         undo: list[Callable[[], None]] = []
         try:
-            with Replay(backend, target, args, kwargs).run():
+            with Replay(backend, target, args, kwargs, taken=taken).run():
                 call = varied_call(variations, _with_tensors(Call(target, args, kwargs), backend), Variation(), undo)
                 return self._probe(which, call.target, backend.name, exchange)(*call.args, **call.kwargs)
         finally:

@@ -211,6 +211,9 @@ CAUSES = {
     "cancels": "{names} goes into the loss only by ways that cancel: its gradient is rounding alone",
     "cancels_next": "{look}: what is added and subtracted again, or divided by its own sum\n"
                     "over a dimension of size 1, goes out again",
+    "cancels.constant": "{operation} gives the same whatever it is given: {gradients} is rounding alone",
+    "cancels.constant_next": "print the shape of what {operation} is given: along a dimension of size 1 there is\n"
+                             "nothing to compare",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
     "outer_product_next": "give both one shape first: {squeeze} where it ends in 1, or [..., None] of the other",
     "result_dropped": "the result of {call} is dropped: it makes a new value and changes none",

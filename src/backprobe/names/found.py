@@ -60,7 +60,7 @@ class Names(Printed, Sequence[str]):
         }  # fmt: skip
         return cls(target, pattern, marks, known, backend, notes)
 
-    def after(self, *args: Any, **kwargs: Any) -> Names:
+    def after(self, /, *args: Any, **kwargs: Any) -> Names:
         """The names with what one forward of the target shows in addition: nothing is differentiated.
 
         The program runs once, as under a probe: what it writes, such as the running statistics of a BatchNorm in

@@ -53,7 +53,8 @@ def noise_floor(
 
     All runs draw the same random numbers, and afterwards the program's state is as it was (docs/replay.md).
 
-    Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved.
+    Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved;
+    Unsupported where the first run has taken from an iterator that the target holds.
     """
     return NoiseRuns(target, backend, select, of, wrt, cotangent, precision, runs)
 

@@ -57,7 +57,7 @@ class Probe(Request, Generic[P, R, T]):
         asked = ((option, getattr(self, option)) for option in ("select", "of", *OPTIONS))
         return [(name, repr(value)) for name, value in asked if value is not None]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Recording[R, T]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Recording[R, T]:
         """Run the target once with these arguments and backward once. Returns the ``Recording``."""
         with FRAMES_OF_PROGRAM:
             return self._recorded(args, kwargs)

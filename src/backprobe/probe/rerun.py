@@ -6,7 +6,7 @@ import io
 import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from socket import socket
 from threading import get_ident
@@ -19,6 +19,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
 from backprobe.backends.side_effects import RUNNING, Stopped, harmless
 from backprobe.backends.silence import silent
+from backprobe.backends.taken import UsedUp
 from backprobe.backends.tensors import Tensors
 from backprobe.backends.useless import FLAT, TIMES_ZERO, USELESS, Call
 from backprobe.backends.zero_gradients import all_zero
@@ -69,6 +70,9 @@ class Rerun:
 
     is_looked_into: bool = False
     """Were gradients that are useless looked for while it ran?"""
+
+    taken: dict[int, Any] = field(default_factory=dict)
+    """The iterators, queues and files from which another run has taken, by identity: there is no third one."""
 
     @property
     def is_of_model(self) -> bool:
@@ -124,7 +128,7 @@ class Rerun:
             is_again = not any(note.code in NOT_AGAIN for note in record.notes)
             if not is_again or not self._may_try(limit) or self._is_written(record):
                 return report
-            replay = Replay(self.backend, self.request.target, self.args, self.kwargs)
+            replay = self._replay()
             if self._effect(replay):
                 return report
             runs = Runs(partial(self._bridged, replay), self.backend.arrays, limit)
@@ -201,7 +205,7 @@ class Rerun:
         assert self.backend.hear_births is not None
         limit.runs -= runs
         heard: list[HeardBirth] = []
-        replay = Replay(self.backend, self.request.target, self.args, self.kwargs)
+        replay = self._replay()
         if self._effect(replay):
             return report
         hearing = self.backend.hear_births(heard.append)
@@ -230,7 +234,7 @@ class Rerun:
 
         Raises what the program raises, and Stopped.
         """
-        replay = Replay(self.backend, self.request.target, self.args, self.kwargs)
+        replay = self._replay()
         effect = self._effect(replay)
         if effect:
             raise Stopped(self._not_again(effect))
@@ -246,7 +250,7 @@ class Rerun:
             return ()
         call = Call(self.request.target, self.args, self.kwargs, self.request.wrt, self._output)
         try:
-            replay = Replay(self.backend, call.target, self.args, self.kwargs)
+            replay = self._replay()
             effect = self._effect(replay)
             if effect:
                 return [self._not_again(effect)]
@@ -263,8 +267,19 @@ class Rerun:
         with silent() as is_silent:
             if not is_silent:
                 raise Stopped(self._not_again("would run beside another program that runs again"))
-            with replay.run(), self.modes(), harmless(name_of(self.request.target)):
-                yield
+            try:
+                with replay.run(), self.modes(), harmless(name_of(self.request.target)):
+                    yield
+            except UsedUp as used:
+                raise Stopped(self._took(used.one)) from None
+            for one in replay.taken.values():
+                raise Stopped(self._took(one))
+
+    def _took(self, one: Any) -> Note:
+        return self._not_again(f"took from {kind(one)} when it ran the second time")
+
+    def _replay(self) -> Replay:
+        return Replay(self.backend, self.request.target, self.args, self.kwargs, taken=self.taken)
 
     def _effect(self, replay: Replay) -> str:
         # What running the program once more would do that is not put back; empty where nothing is known of that.

@@ -46,12 +46,14 @@ from backprobe.source.user_code import package
 if TYPE_CHECKING:
     from backprobe.backends.random_states import RandomState
 
-MOST = 6  # runs with bridges, or with other numbers
+MOST = 24  # runs with bridges, or with other numbers
 MOST_BEHIND = 2  # lines behind one that cut off what comes by its bridge
 LONGEST = 30.0  # seconds that the script may have taken
-SHORTEST = 10.0  # seconds that all runs may take, or twice as long as the script
+SHORTEST = 30.0  # seconds that all runs may take, or twice as long as the script
 MOVES = (-1.5, 1.001)  # the second where the first leads to an error
 NOT_TRIED = "what was found was not tried: run again, the script {effect}"
+TOO_LONG = "what was found was not tried: the script took {seconds:.0f} s, and runs again only below {most:.0f} s"
+TIME_OVER = "not all that was found was tried: the {seconds:.0f} s for that were over"
 
 
 class Beginning:
@@ -91,7 +93,8 @@ class ScriptExperiments:
         self.beginning, self.backend, self.spec = beginning, backend, spec
         self.file, self.arguments, self.passes, self.losses = file, arguments, passes, losses
         self.seconds = seconds
-        self.until = time.monotonic() + max(2 * self.seconds, SHORTEST)
+        self.lasting = max(2 * self.seconds, SHORTEST)
+        self.until = time.monotonic() + self.lasting
         self.statements: list[Statement] = []
         self.codes: dict[str, CodeType] = {}
         self.names: dict[str, Mapping[str, Any]] = {}  # the global ones of the main module, by its file
@@ -112,17 +115,21 @@ class ScriptExperiments:
     def safely(self, report: Report, tries: Callable[[Report], Iterator[Report]]) -> Report:
         """The last of the reports that ``tries`` comes to, with a note where it ends at an error or a side effect."""
         try:
-            if self.may_try():
-                with self.as_before():
-                    for each in tries(report):
-                        report = each
+            if not self.may_try():
+                return report
+            if self.seconds > LONGEST:
+                return _noted(report, TOO_LONG.format(seconds=self.seconds, most=LONGEST))
+            with self.as_before():
+                for each in tries(report):
+                    report = each
         except Stopped as stop:
-            return replace(report, notes=(*report.notes, NOT_TRIED.format(effect=stop.note.fields["effect"])))
+            return _noted(report, NOT_TRIED.format(effect=stop.note.fields["effect"]))
         except (SyntaxError, OSError, KeyboardInterrupt):
             return report
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
             return not_tried(report, error)
-        return report
+        is_over = time.monotonic() > self.until
+        return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
 
     def hearing(self, heard: Callable[[HeardBirth], None]) -> None:
         """The script runs again, and each operation that makes NaN or Inf of less is told, if its framework can."""
@@ -132,8 +139,7 @@ class ScriptExperiments:
 
     def may_try(self) -> bool:
         """May the script run again?"""
-        is_short = self.seconds <= LONGEST and self.backend.bridges is not None
-        return is_short and not RUNNING.name and not self.backend.state(None).effect()
+        return self.backend.bridges is not None and not RUNNING.name and not self.backend.state(None).effect()
 
     @contextmanager
     def as_before(self) -> Iterator[None]:
@@ -159,6 +165,9 @@ class ScriptExperiments:
         targets = at_line(self.statements, *place)
         if not targets:
             return one
+        if one.kind == "dropped":  # a bridge at that line leads nowhere
+            as_is = self._run(Plan(frozenset()), self._is_over)
+            return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
         plan, behind = Plan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
         run = self._bridged(plan)
         if run is not None and not run.arrived:
@@ -290,6 +299,10 @@ class ScriptExperiments:
 
     def _names_of(self, file: str) -> Mapping[str, Any]:
         return self.names.get(file) or names_of(file)
+
+
+def _noted(report: Report, note: str) -> Report:
+    return replace(report, notes=(*report.notes, note))
 
 
 def _own_place(one: Finding) -> tuple[str, int] | None:

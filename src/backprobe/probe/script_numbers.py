@@ -12,7 +12,9 @@ from backprobe.probe.script_experiments import ScriptExperiments
 
 def with_numbers(report: Report, again: ScriptExperiments) -> Report:
     """The report, with the numbers at births inside of what a line calls."""
-    return again.safely(report, lambda report: _heard(report, again))
+    from backprobe.explain.nonfinite.second_look import lacking  # which imports NumPy
+
+    return again.safely(report, lambda report: _heard(report, again)) if lacking(report) else report
 
 
 def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
@@ -25,6 +27,5 @@ def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
         if all(any(is_of(finding, each) for each in heard) for finding in wanted):
             raise Enough
 
-    if wanted:
-        again.hearing(hear)
-        yield with_heard(report, heard)
+    again.hearing(hear)
+    yield with_heard(report, heard)

@@ -10,7 +10,7 @@ from typing import Any
 
 from backprobe.findings.report import Finding
 from backprobe.probe.bridged_run import BridgedRun, Plan, Stop
-from backprobe.remedies import Outcome, edits_at, edits_of, said
+from backprobe.remedies import Outcome, edits_at, edits_keeping, edits_of, said
 from backprobe.remedies.candidates import Table
 from backprobe.source.bridged_code import Statement
 from backprobe.source.edits import Edit
@@ -40,25 +40,45 @@ class ScriptRemedies:
         the gradients came over bridges at these lines.
         """
         assert finding.source is not None
-        self.passes, self.loss = len(bridged.losses), bridged.losses[0]
         wanted = finding.lost or tuple(bridged.names_arrived())
         others = [self._edits_at(one.file, line)[:1] for one in behind for line in range(one.first, one.last + 1)]
         further = tuple(dict.fromkeys(edit for each in others for edit in each))
-        best: tuple[Sequence[Edit], Outcome] | None = None
         own = edits_of(finding, self._edits_at(os.path.abspath(finding.source.file), finding.source.line))
-        is_false = bool(own) and not behind
-        for edit in own if wanted and len(further) >= len(behind) else ():
-            outcome = self._outcome([edit, *further], wanted)
-            is_false = is_false and outcome is not None and not outcome.arrived
+        if not wanted or len(further) < len(behind):
+            return finding
+        found, outcomes = self._best(finding, bridged, [(edit, *further) for edit in own], wanted)
+        is_false = bool(own) and not behind and all(one is not None and not one.arrived for one in outcomes)
+        return replace(finding, remedy="") if found is finding and is_false else found
+
+    def with_result_kept(self, finding: Finding, as_is: BridgedRun) -> Finding:
+        """The finding of a call whose result is dropped, with the name that it may be given.
+
+        ``as_is`` is a run of the script as it is.
+        """
+        assert finding.source is not None
+        file = os.path.abspath(finding.source.file)
+        edits = edits_keeping(file, finding.source.line, self.names_of(file))
+        return self._best(finding, as_is, [(edit,) for edit in edits], finding.lost)[0]
+
+    def _best(
+        self, finding: Finding, known: BridgedRun, ways: Sequence[Sequence[Edit]], wanted: Sequence[str]
+    ) -> tuple[Finding, Sequence[Outcome | None]]:  # fmt: skip
+        # The finding with the way by which most gradients arrive, if one does, and what came of each that was tried.
+        self.passes, self.loss = len(known.losses), known.losses[0]
+        best: tuple[Sequence[Edit], Outcome] | None = None
+        outcomes: list[Outcome | None] = []
+        for edits in ways:
+            outcome = self._outcome(edits, wanted)
+            outcomes.append(outcome)
             if outcome is not None and len(outcome.arrived) > (len(best[1].arrived) if best else 0):
-                best = (edit, *further), outcome
+                best = edits, outcome
                 if len(outcome.arrived) == len(wanted):
                     break
         if best is None:
-            return replace(finding, remedy="") if is_false and wanted else finding
+            return finding, outcomes
         edits, outcome = best
         sentence = said(edits, outcome, len(wanted), "loss")  # which shows more than a bridge
-        return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ())
+        return replace(finding, tried=(sentence,), edits=tuple(edits) if outcome.is_close else ()), outcomes
 
     def _edits_at(self, file: str, line: int) -> Sequence[Edit]:
         return edits_at(file, line, self.names_of(file), self.table)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from backprobe.backends.discover import find_backend, find_program
 from backprobe.backends.protocol import Backend
+from backprobe.backends.taken import UsedUp
 from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_uncallable
@@ -36,20 +37,29 @@ class Waiting(Generic[P, R]):
     def _about(self) -> str:
         return f"bp.{self.verb} of {name_of(self.target)}"
 
+    def _spelled(self) -> str:
+        return f"bp.{self.verb}({name_of(self.target)}{self.options})"
+
     def _asked(self) -> list[tuple[str, str]]:
         return []
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the target with these arguments. Returns the result of the verb."""
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the target with these arguments. Returns the result of the verb.
+
+        Raises Unsupported where the first run has taken from an iterator, so that another would be given other items.
+        """
         with FRAMES_OF_PROGRAM:
-            return self._run(args, kwargs)
+            try:
+                return self._run(args, kwargs)
+            except UsedUp as used:
+                raise _refused(used.one, self._spelled(), name_of(self.target)) from None
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         raise NotImplementedError
 
     def _found(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], refused: str, why: str) -> Backend:
         # The backend of a program that runs again and again. Raises BadOption, NoBackend and Unsupported.
-        asked = f"bp.{self.verb}({name_of(self.target)}{self.options})"
+        asked = self._spelled()
         try:
             is_graph = find_program(self.backend, self.target, None) is not None
         except BadOption:  # a session is missing
@@ -79,3 +89,13 @@ def refuse_used_up(value: Any, asked: str) -> None:
             why="the program runs more than once, each time on the same arguments",
             next="list(...) of it, and iter(...) of that in the function where it needs an iterator",
         )  # fmt: skip
+
+
+def _refused(one: Any, call: str, name: str) -> Unsupported:
+    # The refusal to run a program again that would be given something else by an iterator, a queue or a file.
+    return Unsupported(
+        f"{name} cannot be run again: the first run took from {kind(one)}, and the next would be given what comes then",
+        asked=call, found=f"{kind(one)} that the program holds",
+        why="runs are compared that compute with the same numbers, and what was taken cannot be put back",
+        next=f"what is taken as an argument: batch = next(batches), and {call}(batch)",
+    )  # fmt: skip

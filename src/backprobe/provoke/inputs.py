@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,7 @@ class Inputs:
         self.trials, self.arrays = trials, arrays
         name = name_of(getattr(named, "__self__", named))  # the forward of a model goes by the model's name
         signature = inspect.signature(function)
-        for option in {"bounds", "seed"} & {*kwargs} - {*signature.parameters}:  # where they were before
+        for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):  # where they were before
             raise BadOption(
                 f"{option} is an option of bp.provoke, and not an argument of {name}",
                 asked=f"bp.provoke({name})(..., {option}=...)", next=f"bp.provoke({name}, {option}=...)(...)",
@@ -186,6 +186,13 @@ class Inputs:
                     found=f"floating arguments: {listed(arguments)}", next=f"bounds={{{close[0]!r}: (-1.0, 1.0)}}",
                 )  # fmt: skip
         return bounds
+
+
+def _accepted(function: Callable[..., Any], names: Iterable[str]) -> set[str]:
+    # Those of these names that a function has arguments for: all, if it takes any.
+    parameters = inspect.signature(function).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return {*names} if takes_any else {*parameters}
 
 
 def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -137,6 +137,7 @@ SENTENCES = {
     "variables_made": "it made Variables as it ran, and what they began with is not known",
     "draws_on": "it draws random numbers with {operation}, which draws others each time",
     "repeat_raised": "made again, it raised {error}",
+    "repeat_takes": "made again, it took what came next from {kind}",
     "repeat_finite": "made again, it brought no NaN or Inf",
     # of TensorFlow
     "not_trainable": "it is a Variable with trainable=False",

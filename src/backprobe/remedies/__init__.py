@@ -14,7 +14,7 @@ from backprobe.explain.all_zero import is_zero
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
-from backprobe.remedies.candidates import Table, Text, candidates
+from backprobe.remedies.candidates import Table, Text, candidates, keeping
 from backprobe.remedies.trials import Again, Explains, Trial, Trials
 from backprobe.source.edits import Edit, edited
 from backprobe.source.exchanged import names_of
@@ -93,6 +93,13 @@ def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Se
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))
     return list(candidates(Text(file, text, names, table), line)) if text and names else []
+
+
+def edits_keeping(file: str, line: int, names: Mapping[str, Any]) -> Sequence[Edit]:
+    """What may be written at a line of a file that drops the result of a call."""
+    linecache.checkcache(file)
+    text = "".join(linecache.getlines(file))
+    return list(keeping(Text(file, text, names, {}), line)) if text and names else []
 
 
 def edits_of(finding: Finding, every: Sequence[Edit]) -> Sequence[Edit]:

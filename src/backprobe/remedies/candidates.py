@@ -67,6 +67,22 @@ def candidates(text: Text, line: int) -> Iterator[Edit]:
         yield from _modes(text, one)
 
 
+def keeping(text: Text, line: int) -> Iterator[Edit]:
+    """Of a call at a line whose result is dropped: the result takes the place of each name that the call was given."""
+    try:
+        tree = ast.parse(text.text)
+    except SyntaxError:
+        return
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and _covers(node, line)]
+    for statement in calls:
+        if isinstance(called := statement.value, ast.Call):
+            owner = [called.func.value] if isinstance(called.func, ast.Attribute) else []
+            given = [one for one in (*owner, *called.args) if isinstance(one, ast.Name)]
+            for name in dict.fromkeys(one.id for one in given if not isinstance(_meant(text, one), ModuleType | type)):
+                start = text.start(statement)
+                yield Edit(text.file, statement.lineno, text.text, ((start, start, f"{name} = "),), ast.unparse(called))
+
+
 def _is_one_of_several(tree: ast.Module, statement: ast.stmt) -> bool:
     bodies = [body for node in ast.walk(tree) for _, body in ast.iter_fields(node) if isinstance(body, list)]
     return any(statement in body and len(body) > 1 for body in bodies)

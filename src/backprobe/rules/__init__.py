@@ -30,7 +30,9 @@ def alerts(reader: RunReader, until: int | None = None) -> Report:
         nonfinite,
         nothing_left,
         parameters,
+        picks,
         precision,
+        rounding,
         shares,
         stillness,
         units,
@@ -49,8 +51,10 @@ def alerts(reader: RunReader, until: int | None = None) -> Report:
         stillness,
         accumulated,
         updates,
+        rounding,
         precision,
         shares,
+        picks,
         loss,
     )
     found: list[Alert] = [alert for rule in rules for alert in rule.check(history)]

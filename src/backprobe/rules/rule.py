@@ -160,6 +160,12 @@ RULES = {
             1 / 200, CHOSEN, ("param", "update"),
         ),
         Rule(
+            "lost_updates",
+            "of the parameters that change at all fewer than 1 of 100 numbers with a gradient do, in each of the first "
+            "20 steps, and not ever more, as in a warm-up; else after 40, 80, ...",
+            0.01, "measured: docs/useless.md", ("grad", "update"),
+        ),
+        Rule(
             "underflow",
             "more than half of a gradient's magnitudes are below the smallest normal number of float16 or bfloat16, "
             "where digits are lost, or all became 0; in a run of bp.Pace(histogram=n), where the smallest is a "
@@ -185,6 +191,12 @@ RULES = {
             "what is returned sums to 1 for each row, as probabilities do, its gradient sums to 0, as that of cross "
             "entropy does of logits alone, in 5 steps on end, and the first loss is within 10 % of log(classes)",
             0.0, "an identity, to 1/10000", ("value", "grad", "loss", "steps"),
+        ),
+        Rule(
+            "not_log_probabilities",
+            "the gradient of what is returned is that of minus the mean of one number of each row, which the negative "
+            "log-likelihood has, the largest number is above 1/100, and the loss is below 0, in 5 steps on end",
+            0.01, "log-probabilities are at most 0", ("value", "grad", "param", "loss", "steps"),
         ),
         Rule(
             "oscillating_loss",

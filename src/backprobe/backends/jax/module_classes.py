@@ -61,7 +61,7 @@ def heard_by(observer: ModuleObserver) -> Iterator[None]:
 
 @lru_cache(4096)
 def _reporting_class(original: Any, path: str) -> Any:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         observer = getattr(_LISTENING, "observer", None)
         forward = MethodType(original.__call__, self)
         if observer is None:

@@ -163,10 +163,10 @@ class JaxRecheck(calls.JaxCallables, Recheck):
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         bound: Any = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
         if type(bound).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of that
-            return lambda array, *a, **k: getattr(array.at[bound.index], function.__name__)(*a, **k), bound.array
+            return lambda array, /, *a, **k: getattr(array.at[bound.index], function.__name__)(*a, **k), bound.array
         if models.kind(function) in ("equinox", "nnx") or equinox_wrappers.is_wrapper(function):
             held, whole = models.taken_apart(function)
-            return lambda held, *a, **k: whole(held)(*a, **k), held
+            return lambda held, /, *a, **k: whole(held)(*a, **k), held
         return super().split(function)
 
     def why_not(self, function: Any, tensors: Sequence[Any]) -> Reason | None:

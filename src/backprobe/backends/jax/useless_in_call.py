@@ -17,7 +17,7 @@ from backprobe.backends.jax.arguments import as_given
 from backprobe.backends.jax.guarded_gradients import Asked, JaxGuardedGradient
 from backprobe.backends.jax.guarded_values import is_floating
 from backprobe.backends.jax.tape import JaxTape
-from backprobe.backends.useless import FAR_BELOW, Call, in_one_call, of_ends
+from backprobe.backends.useless import Call, far_below, in_one_call, of_ends
 from backprobe.record.reasons import Note
 
 MODEL = "model"
@@ -64,7 +64,8 @@ class Gradient(JaxGuardedGradient):
         outputs, back = jax.vjp(lambda *arrays: function(*arrays), *inputs)
         gradients = back([jnp.ones_like(one) for one in outputs])
         sizes = {name: float(jnp.max(jnp.abs(one), initial=0.0)) for name, one in zip(names, gradients, strict=True)}
-        limit = FAR_BELOW * max(sizes.values(), default=0.0)
+        unit = max((float(jnp.finfo(one.dtype).eps) for one in gradients), default=0.0)
+        limit = far_below(unit) * max(sizes.values(), default=0.0)
         return [name for name, size in sizes.items() if size <= limit]
 
 

@@ -203,7 +203,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
             return super().split(function)
         own = layers.variables(function)
 
-        def stateless(held: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        def stateless(held: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
             values = {id(variable): held[path] for path, variable in own.items()}
             return layers.stateless(function, values, args, kwargs)[0]
 

@@ -230,7 +230,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         """May its gradient tape be asked for gradients more than once?"""
         return bool(self.options.partials or self.options.several)
 
-    def _calling(self, following: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
+    def _calling(self, following: Callable[..., Any], function: Any, /, *args: Any, **kwargs: Any) -> Any:
         # A compiled function that TensorFlow cannot differentiate, as one that draws from an iterator, runs where no
         # tape sees it. Only before it runs, and while a tape records, does TensorFlow find that out.
         try:

@@ -185,7 +185,7 @@ class TorchRecheck(Recheck):
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         if isinstance(function, torch.nn.Module):
             own = {path: held for path, held in function.named_parameters() if self.is_differentiated(held)}
-            return lambda held, *args, **kwargs: function(*args, **kwargs), own
+            return lambda held, /, *args, **kwargs: function(*args, **kwargs), own
         return super().split(function)
 
     def why_not(self, function: Any, tensors: Sequence[Tensor]) -> Reason | None:

@@ -40,13 +40,17 @@ same by chance.
 """
 
 
+COARSE_FAR_BELOW = 16
+"""In such a dtype, so many units are far below: what is left of numbers that cancel may be divided by a small one."""
+
+
 def far_below(unit: float) -> float:
-    """The same in a dtype with this unit of rounding, which is what is left of numbers that cancel.
+    """``FAR_BELOW`` in a dtype with this unit of rounding.
 
     >>> far_below(1.2e-7), far_below(0.0078125)
-    (0.0001, 0.015625)
+    (0.0001, 0.125)
     """
-    return COARSE_ROUNDING * unit if unit >= COARSE else FAR_BELOW
+    return COARSE_FAR_BELOW * unit if unit >= COARSE else FAR_BELOW
 
 
 @dataclass(frozen=True)

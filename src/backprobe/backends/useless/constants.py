@@ -7,21 +7,28 @@ from typing import Any
 
 import numpy
 
+ROUNDED = 4
+"""The units of rounding that results may differ by and be the same."""
 TRIED = 16
 """The times that an operation is tried: each element of its operands then is of each size and sign."""
 
 
-def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]]) -> bool:
-    """Is what an operation makes always the same? It takes arrays of these shapes, and gives one.
+def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[int]], unit: float = 0.0) -> bool:
+    """Is what an operation makes always the same? It takes arrays of these shapes, and gives one, in a dtype with this
+    unit of rounding.
 
     >>> is_constant(lambda given: given[0] / given[0].sum(-1, keepdims=True), [(4, 1)])
     True
     >>> is_constant(lambda given: numpy.maximum(given[0], 500), [()])
     False
     """
-    made = [numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)]))
-            for at in range(TRIED)]  # fmt: skip
-    return bool(shapes) and all(numpy.array_equal(one, made[0]) for one in made)
+    made = (numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)]))
+            for at in range(TRIED))  # fmt: skip
+    return bool(shapes) and all(_is_same(one, first, unit) for first in [next(made)] for one in made)
+
+
+def _is_same(one: Any, other: Any, unit: float) -> bool:
+    return bool(one.shape == other.shape and (abs(one - other) <= ROUNDED * unit * abs(other)).all())
 
 
 def _numbers(shape: Sequence[int], at: int, place: int) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy
 from backprobe.backends.jax import private
 from backprobe.backends.jax.control_flow import OPAQUE
 from backprobe.backends.jax.derivative_flow import is_flat
+from backprobe.backends.jax.useless.constants import constants
 from backprobe.backends.jax.useless.program import Program, Step
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.ways import BY_CHANCE, Sum, Ways, decisive
@@ -51,7 +52,16 @@ class Pass(Ways[int, Step]):
 
     @cached_property
     def cancelled(self) -> set[int]:
-        return {at for at, one in self.sums.items() if at in self.makers and one.cancels}
+        return {at for at, one in self.sums.items() if at in self.makers and one.cancels} | {*self.constant}
+
+    @cached_property
+    def constant(self) -> dict[int, Step]:
+        """The values that are given to what gives the same whatever it is given, with the last step of that."""
+        return dict(constants(self.program, self.steps, self._norms))
+
+    @cached_property
+    def _norms(self) -> dict[int, float]:
+        return {at: _norm(one.total) for at, one in self.sums.items()}
 
     def maker(self, value: int) -> Step | None:
         return self.makers.get(value)
@@ -70,6 +80,9 @@ class Pass(Ways[int, Step]):
         return End(code, step.operation, step.number, step.line)
 
     def cancelling(self, value: int) -> End:
+        if value in self.constant:
+            code = CANCELS if self._norms.get(value, 0.0) else FLAT
+            return replace(self.end(code, self.constant[value]), is_constant=True)
         return self.end(CANCELS, self.program.steps[self.sums[value].last])
 
     def _through(self, step: Step) -> None:

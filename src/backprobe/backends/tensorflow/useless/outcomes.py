@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy
 import tensorflow as tf
 
@@ -41,7 +42,11 @@ class Operation(NamedTuple):
 
     def is_constant(self) -> bool:
         """Does it make the same of other numbers, whatever they are, as softmax of single elements?"""
-        if private.is_stateful(self.kind) or len(self.outputs) != 1 or not all(map(is_float, self.inputs)):
+        if (
+            private.is_stateful(self.kind)
+            or len(self.outputs) != 1
+            or not all(map(is_float, (*self.inputs, *self.outputs)))
+        ):
             return False
         if any(one.shape.num_elements() > MOST for one in [*self.inputs, *self.outputs]):
             return False
@@ -51,7 +56,8 @@ class Operation(NamedTuple):
             return wide(private.executed(self.kind, given, self.attrs))
 
         try:
-            return is_constant(make, [*map(shape_of, self.inputs)])
+            unit = float(ml_dtypes.finfo(self.outputs[0].dtype.as_numpy_dtype).eps)
+            return is_constant(make, [*map(shape_of, self.inputs)], unit)
         except (tf.errors.OpError, ValueError, TypeError):
             return False
 

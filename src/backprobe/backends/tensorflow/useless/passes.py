@@ -19,7 +19,7 @@ from backprobe.backends.tensorflow.useless.replay import Replay, unit
 from backprobe.backends.useless import End
 from backprobe.backends.useless.leaves import Leaves
 
-SMALL = 1e-7
+SMALL = 1e-5
 """What comes to a Variable is looked at further as well if it is at most this."""
 
 

@@ -99,6 +99,7 @@ class Replay(Ways[int, Recorded]):
 
     def _takes_away(self, one: Recorded, at: int, gradient: Any) -> bool:
         # Is what it passes on rounding, though it passes on other numbers of the same size? Then it removes just these.
+        # Or does it pass on rounding whatever it is given? A softmax of single elements does on some processors.
         given = [*filter(_is_gradient, self.seen[one].given)]
         size, largest = math.hypot(*map(_norm, given)), max(each.shape.num_elements() for each in given)
         if one.own_gradient is not None or gradient.shape.num_elements() < largest or _norm(gradient) > FAINT * size:
@@ -107,7 +108,9 @@ class Replay(Ways[int, Recorded]):
         others = [_drawn_like(each, drawn, True) for each in self.seen[one].given]
         passed = one.gradients(others)[at]
         gain = _norm(_dense(passed)) / math.hypot(*map(_norm, filter(_is_gradient, others)))
-        return is_rounding(_norm(gradient), _rounding(gradient), gain * size)
+        if is_rounding(_norm(gradient), _rounding(gradient), gain * size):
+            return True
+        return is_rounding(gain, _rounding(gradient), 1.0) and one.operation.is_constant()
 
     def _add(self, number: int, gradient: Any, one: Recorded, counts: bool) -> None:
         if not counts:
@@ -152,7 +155,7 @@ class Replay(Ways[int, Recorded]):
         return self.seen[step].came
 
     def end(self, code: str, step: Recorded) -> End:
-        is_constant = code == FLAT and step.operation.is_constant()
+        is_constant = code in (FLAT, CANCELS) and step.own_gradient is None and step.operation.is_constant()
         return End(code, _named(step), self.order[step], step.place, is_constant)
 
     def cancelling(self, value: int) -> End:

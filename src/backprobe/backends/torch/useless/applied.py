@@ -22,6 +22,7 @@ class Applied:
         self.args = [None if isinstance(one, Tensor) else one for one in args]
         self.places = [at for at, one in enumerate(args) if isinstance(one, Tensor)]
         self.kinds = [(tuple(one.shape), one.dtype, one.device) for one in given]
+        self.unit = torch.finfo(made.dtype).eps if made.is_floating_point() else 0.0
         size = max(one.numel() for one in (*given, made))
         are_floats = all(one.is_floating_point() for one in (*given, made))
         self.is_known = (
@@ -41,7 +42,7 @@ class Applied:
             return False
         with torch.no_grad():
             try:
-                return is_constant(self._make, [shape for shape, _, _ in self.kinds])
+                return is_constant(self._make, [shape for shape, _, _ in self.kinds], self.unit)
             except (RuntimeError, TypeError, ValueError):  # what an operation may raise on such numbers
                 return False
 

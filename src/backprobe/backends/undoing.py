@@ -1,0 +1,31 @@
+"""Undos that are done whatever interrupts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def undo_all(undo: list[Callable[[], None]]) -> None:
+    """Call these, the last first, and each once more where it is interrupted. Raises what has interrupted in the end.
+
+    >>> undo = [lambda: print("first"), lambda: print("second")]
+    >>> undo_all(undo)
+    second
+    first
+    >>> undo
+    []
+    """
+    error: BaseException | None = None
+    is_again = False
+    while undo:
+        try:
+            undo[-1]()
+        except BaseException as raised:  # noqa: BLE001  it is raised below
+            error = error or raised
+            is_again = not is_again
+            if is_again:
+                continue
+        is_again = False
+        undo.pop()
+    if error is not None:
+        raise error
