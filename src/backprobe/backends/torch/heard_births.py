@@ -26,7 +26,7 @@ class HearingBirths(TorchDispatchMode):
     """Tells a function of each of them."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
         with self:
             torch.zeros(1) + 1  # PyTorch imports what modes need with the first operation in one
