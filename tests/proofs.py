@@ -480,6 +480,13 @@ def first_gradient(said):
     return found is None or not bool(found.isfinite().all())
 
 
+def factors(said):
+    """The two numbers give one that is not finite, and a gradient of the entry or of what it reads is not."""
+    derivative, came = (float(said.fields[name].replace("−", "-")) for name in ("derivative", "came"))
+    product = torch.tensor(derivative, dtype=torch.float16) * torch.tensor(came)
+    return not bool(product.half().isfinite()) and any(map(is_bad_anywhere, said.entries))
+
+
 def first_place(said):
     """Where the part is all of the line, its value is not finite at that place."""
     one = said.named(repr(said.finding.name))
@@ -499,7 +506,8 @@ NUMBERS = {
     **true_of(harmless, "harmless", "harmless_healed", "overflow_healed"),
     "begins_at": lambda said: not clean(said) or any(map(is_bad_anywhere, said.entries)),
     "of_shape": lambda said: said.entry() is None or str(said.entry().shape) == str(said.fields["shape"]),
-    "first_gradient": first_gradient, "first_place": first_place,
+    "heard": is_bad, "beyond": is_bad, "first_gradient": first_gradient, "first_place": first_place,
+    **true_of(factors, "factors", "factors_zero"),
     "scaled": lambda said: bool(said.rec.record.scales), "optimizer": lambda said: bool(said.rec.record.updates),
     "written_before": lambda said: bool(said.rec.record.updates),
     **true_of(lambda said: bool(said.rec.record.buffers), "buffer_held"),
@@ -632,6 +640,7 @@ PARTS = frozenset({
     "not_definite", "singular", "all_ignored", "overflow", "overflow_of", "overflow_by_scale", "scale_not_finite",
     "written_out", "pole", "pole_nan", "pole_undefined", "pole_of_result", "exponent_of_negative", "pole_zero",
     "zero_gradient_nan", "zero_gradient_inf", "zero_gradient_part", "zero_gradient", "infinite_gradient",
+    "derivative_bad", "derivative_zero", "of_operation", "of_element", "heard_in",
     "no_numbers", "one_number", "numbers_from", "some_numbers", "value_there", "result_there", "came_there",
     "eigenvalue", "matrix_determinant", "pivot", "equal_values",
     "finite_gradient", "unknown_number", "unseen_line", "and_more", "by_op", "unread", "births_unjudged", "failed",

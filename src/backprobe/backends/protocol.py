@@ -23,6 +23,7 @@ from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserve
 from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
+from backprobe.backends.heard_births import HearBirths
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.replay import State
 from backprobe.backends.tensors import Arrays, Tensors
@@ -248,6 +249,9 @@ class Backend(Protocol):
 
     recheck: Callable[[], Recheck] | None = None
     """Makes what observes the calls of a program, and repeats them."""
+
+    hear_births: HearBirths | None = None
+    """Tells of each operation that makes NaN or Inf of less, in a run that is made for that."""
 
     trials: Callable[[], Trials] | None = None
     """Makes what runs one program on many numbers."""

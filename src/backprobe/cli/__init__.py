@@ -328,6 +328,7 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
 @declared("what", "{}; may be repeated. The default is all but update, which keeps a copy of the parameters.",
           multiple=True, metavar="KIND")  # fmt: skip
 @declared("histogram", "Count magnitudes in each N-th step.", default=0, metavar="N")
+@click.option("--capture", metavar="STEP", help="Stop at the first NaN or Inf, and write that step to this folder.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool, **options: Any) -> NoReturn:
@@ -336,6 +337,7 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
     \b
     backprobe watch train.py --lr 0.1
     backprobe watch --every 10 --folder runs/exp1 train.py --lr 0.1
+    backprobe watch --capture bad-step train.py
 
     The script runs as "python train.py --lr 0.1" would. Each model that an optimizer trains has a run of its own, in
     a folder of its class's name: backprobe report shows it. Options of ours come before the script.
@@ -380,9 +382,9 @@ def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, .
     backprobe replay bad-step model.py:make_model
     backprobe replay bad-step model.py:make_model width=64
 
-    STEP is the folder that bp.guard(model, capture=STEP) wrote, or bp.watch with guard=STEP. FILE:FUNCTION gives the
-    model: a function or class that makes it, of these arguments, or the model itself. For a captured gradient of JAX
-    it is the function that was differentiated.
+    STEP is the folder that bp.guard(model, capture=STEP) or backprobe watch --capture STEP wrote. FILE:FUNCTION gives
+    the model: a function or class that makes it, of these arguments, or the model itself. For a captured gradient of
+    JAX it is the function that was differentiated.
 
     The exit status is 1 if NaN or Inf came again.
     """

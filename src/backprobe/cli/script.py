@@ -27,6 +27,7 @@ from backprobe.health.missing import LACKING
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_experiments import Beginning
+from backprobe.probe.script_numbers import with_numbers
 from backprobe.probe.script_recording import ScriptRecording
 from backprobe.probe.training_loop import LISTENING
 
@@ -55,8 +56,10 @@ def judged(
     report = script.report()
     if report is None:
         raise no_gradient_seen(program, file)
-    again = script.experiments(beginning) if experiments and not nonfinite else None
-    return report if again is None else again.with_tried(report)
+    again = script.experiments(beginning) if experiments else None
+    if again is None:
+        return report
+    return with_numbers(report, again) if nonfinite else again.with_tried(report)
 
 
 def healthy(recording: bp.Recording) -> bp.Report:

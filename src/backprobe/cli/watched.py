@@ -17,6 +17,7 @@ from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
+from backprobe.guard.capture import check_path
 from backprobe.show.printing import echo
 from backprobe.watch.options import DEFAULT
 from backprobe.watch.script import ScriptWatch
@@ -24,7 +25,7 @@ from backprobe.watch.script import ScriptWatch
 
 def watched(
     program: str, words: Sequence[str], folder: str | None, append: bool, *, select: Sequence[str] = (),
-    what: Sequence[str] = (), histogram: int = 0, **options: Any,
+    what: Sequence[str] = (), histogram: int = 0, capture: str | None = None, **options: Any,
 ) -> NoReturn:  # fmt: skip
     """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
     file, spec = main_program(program)
@@ -32,6 +33,9 @@ def watched(
     into = Path(folder or f"{name}.run")
     _refuse_used(program, words, into, append)
     options |= {"select": list(select) or None, "pace": bp.Pace(histogram=histogram), "what": what or DEFAULT}
+    if capture is not None:
+        check_path(capture, asked(program, *words, options=("--capture", capture)), "--capture bad-step")
+        options["guard"] = capture
     script = ScriptWatch(into, partial(bp.watch, **options))
     status: Any = None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -110,7 +111,11 @@ def _explain_recording(recording: Recording, name: Any, limit: Limit) -> Report:
         is_asked = bool(record.by_output) and is_about_numbers
         if recording._rerun is not None and not is_about_numbers:
             record = recording._rerun.observed(record, limit)
-        report = explain_outputs(record) if record.is_of_several or is_asked else _explain_whole(record)
+        if record.is_of_several or is_asked:
+            report = explain_outputs(record)
+        else:
+            asks = () if recording._rerun is None else (recording._rerun.derivative(record, limit),)
+            report = _explain_whole(record, *asks)
         if recording._rerun is not None and not is_about_numbers:
             report = recording._rerun.experimented(record, report, None, limit)
         if type(recording) is Recording and recording._rerun is None and not (is_about_numbers or record.is_of_several):
@@ -138,7 +143,7 @@ def _explain_entry(record: Record, at: int) -> Report:
     return explain_missing(flow, entry)
 
 
-def _explain_whole(record: Record) -> Report:
+def _explain_whole(record: Record, *asks: Callable[[str, tuple[int, ...], str], Any]) -> Report:
     # NaN and Inf come first: they spoil every gradient, also those that are there.
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
@@ -148,7 +153,7 @@ def _explain_whole(record: Record) -> Report:
     if rules_of(record):
         zero = zero_by_rule(flow, arrays)
         missing = replace(missing, notes=(*missing.notes, *zero))
-    born = explain_nonfinite(record)
+    born = explain_nonfinite(record, *asks)
     if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer
         note = () if missing.ok else (say("see_names", heading=missing.heading),)
         return replace(born, notes=(*born.notes, *note))

@@ -13,6 +13,8 @@ from threading import get_ident
 from typing import Any
 
 from backprobe.backends.discover import is_model
+from backprobe.backends.facts import Options
+from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
 from backprobe.backends.side_effects import RUNNING, Stopped, harmless
@@ -147,6 +149,27 @@ class Rerun:
         except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: what it raises now is no answer
             return None
 
+    def derivative(self, record: Record, limit: Limit) -> Callable[[str, tuple[int, ...], str], Any]:
+        """What asks the framework for the gradient of one element of a value with respect to another, in another run.
+
+        The answer is None where the program may not run again, or raises an error then.
+        """
+
+        def asked(of: str, at: tuple[int, ...], wrt: str) -> Any:
+            try:
+                if not self._may_try(limit) or self._is_written(record):
+                    return None
+                limit.runs -= 1
+                element = f"{of}[{', '.join(map(str, at))}]" if at else of
+                made = self.again(nullcontext(), replace(
+                    self.request, of=element, cotangent=None, select=(wrt,), options=Options(),
+                ))  # fmt: skip
+                return self.backend.arrays.numbers(made[wrt].grad_or_none)
+            except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: an error now is no answer
+                return None
+
+        return asked
+
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
         """The report, with remedies that were tried: the program runs again with edits of its text."""
         if name is None and any(entry.finiteness is not None for entry in record.entries):
@@ -155,45 +178,68 @@ class Rerun:
         def explains(other: Any) -> Report:
             return explain(other, name if name is not None and name in other else None, experiments=False)
 
-        try:
-            wanted = wanted_of(record, name)
-            lacking = [one for one in report.findings if one.source is not None]
-            if not wanted or not lacking or not self.backend.edits or record.is_of_several or not self._may_try(limit):
-                return report
-            if self._is_written(record):
-                return untried(report, "what it was given has been written to since")
-            return tried(report, wanted, self.backend, self.again, explains, limit.runs)
-        except Stopped as stop:
-            return untried(report, f"{stop.note.fields['name']} {stop.note.fields['effect']}")
-        except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
-            return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
+        wanted = wanted_of(record, name)
+        lacking = [one for one in report.findings if one.source is not None]
+        if not wanted or not lacking or not self.backend.edits:
+            return report
+        trial = partial(tried, report, wanted, self.backend, self.again, explains)
+        return self._with_trial(report, record, limit, trial)
 
     def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
         # The report on NaN and Inf, with what its remedies cure where they are written into the program.
-        from backprobe.remedies.numerics import curable, tried_on_births  # which import NumPy
+        from backprobe.explain.nonfinite.second_look import lacking  # these import NumPy
+        from backprobe.remedies.numerics import is_curable, tried_on_births
 
+        if lacking(report) and self.backend.hear_births is not None:
+            report = self._with_trial(report, record, limit, partial(self._looked_at_again, report, limit), runs=1)
+        if not any(map(is_curable, report)) or not self.backend.edits:
+            return report
+        explains = partial(explain, experiments=False)
+        trial = partial(tried_on_births, report, record.framework, self.backend, self.again, explains)
+        return self._with_trial(report, record, limit, trial)
+
+    def _looked_at_again(self, report: Report, limit: Limit, runs: int) -> Report:
+        # The report, with the numbers at births inside of what a line calls, as a second run shows them.
+        from backprobe.explain.nonfinite.second_look import with_heard
+
+        assert self.backend.hear_births is not None
+        limit.runs -= runs
+        heard: list[HeardBirth] = []
+        replay = self._replay()
+        if self._effect(replay):
+            return report
+        hearing = self.backend.hear_births(heard.append)
+        with self._running(replay), (self.backend.uncompiled or nullcontext)(), hearing:
+            self.request.target(*self.args, **self.kwargs)
+        return with_heard(report, heard)
+
+    def _with_trial(
+        self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
+    ) -> Report:  # fmt: skip
+        # The report of a trial that is given as many runs as are left, if these are so many: one is as it is. It is the
+        # report as it was where the program may not run again, and where it may and cannot, with a note.
         try:
-            if not curable(report) or not self.backend.edits or record.is_of_several:
-                return report
-            if not self._may_try(limit) or limit.runs < 2:  # one is as it is
+            if record.is_of_several or limit.runs < runs or not self._may_try(limit):
                 return report
             if self._is_written(record):
                 return untried(report, "what it was given has been written to since")
-            explains = partial(explain, experiments=False)
-            return tried_on_births(report, record, self.backend, self.again, explains, limit.runs)
+            return trial(1 if runs == 1 else limit.runs)
         except Stopped as stop:
             return untried(report, f"{stop.note.fields['name']} {stop.note.fields['effect']}")
         except (Exception, SystemExit) as error:  # noqa: BLE001  the program has run: what it raises now is no answer
             return untried(report, f"{name_of(self.request.target)} raised {type(error).__name__} when it ran again")
 
-    def again(self, within: AbstractContextManager[Any]) -> Any:
-        """Another recording of the program, made within a context. Raises what the program raises, and Stopped."""
+    def again(self, within: AbstractContextManager[Any], request: Request | None = None) -> Any:
+        """Another recording of the program, made within a context; of something else in it where that is requested.
+
+        Raises what the program raises, and Stopped.
+        """
         replay = self._replay()
         effect = self._effect(replay)
         if effect:
             raise Stopped(self._not_again(effect))
         with self._running(replay), (self.backend.uncompiled or nullcontext)(), within:
-            return Recording(self.recorded(self.request))
+            return Recording(self.recorded(request or self.request))
 
     def useless(self) -> Sequence[Note]:
         """What is found of gradients that are there and useless, where the program is run again for that.

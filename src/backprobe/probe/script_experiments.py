@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from importlib.machinery import ModuleSpec
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.bridging import Bridges
 from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
 from backprobe.backends.side_effects import RUNNING, Stopped, harmless
@@ -102,32 +103,47 @@ class ScriptExperiments:
 
     def with_tried(self, report: Report) -> Report:
         """The report, whose findings say what was shown of them. It is the same otherwise, but for a note."""
+        return self.safely(report, self._tries) if any(map(_own_place, report)) else report
+
+    def _tries(self, report: Report) -> Iterator[Report]:
         found = [*report.findings]
+        for at, one in enumerate(report.findings):
+            found[at] = self._with_tried(one)
+            yield replace(report, findings=tuple(found))
+        yield replace(report, findings=tuple(self.remedies.together(found)))
+
+    def safely(self, report: Report, tries: Callable[[Report], Iterator[Report]]) -> Report:
+        """The last of the reports that ``tries`` comes to, with a note where it ends at an error or a side effect."""
         try:
-            if not any(map(_own_place, report)) or not self._may_try():
+            if not self.may_try():
                 return report
             if self.seconds > LONGEST:
                 return _noted(report, TOO_LONG.format(seconds=self.seconds, most=LONGEST))
-            with self._as_before():
-                for at, one in enumerate(report.findings):
-                    found[at] = self._with_tried(one)
-                found[:] = self.remedies.together(found)
+            with self.as_before():
+                for each in tries(report):
+                    report = each
         except Stopped as stop:
             return _noted(report, NOT_TRIED.format(effect=stop.note.fields["effect"]))
         except (SyntaxError, OSError, KeyboardInterrupt):
             return report
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
-            return not_tried(replace(report, findings=tuple(found)), error)
-        report = replace(report, findings=tuple(found))
+            return not_tried(report, error)
         is_over = time.monotonic() > self.until
         return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
 
-    def _may_try(self) -> bool:
+    def hearing(self, heard: Callable[[HeardBirth], None]) -> None:
+        """The script runs again, and each operation that makes NaN or Inf of less is told, if its framework can."""
+        if self.backend.hear_births is not None:
+            plan, within = Plan(frozenset()), self.backend.hear_births(heard)
+            self._run(plan, lambda losses: len(losses) > self.passes, within=within)
+
+    def may_try(self) -> bool:
+        """May the script run again?"""
         return self.backend.bridges is not None and not RUNNING.name and not self.backend.state(None).effect()
 
     @contextmanager
-    def _as_before(self) -> Iterator[None]:
-        # After this context the process is as it was.
+    def as_before(self) -> Iterator[None]:
+        """After this context the process is as it was."""
         from backprobe.backends.random_states import put_back
 
         folder, environment, path = os.getcwd(), dict(os.environ), [*sys.path]
@@ -212,7 +228,9 @@ class ScriptExperiments:
         moved = self._run(replace(plan, by=MOVES[0], is_shift=True), is_over) if as_is is not None else None
         return as_is is not None and moved is not None and _differ(as_is, moved)
 
-    def _run(self, plan: Plan, is_over: Stop, edits: Sequence[Edit] = ()) -> BridgedRun | None:
+    def _run(
+        self, plan: Plan, is_over: Stop, edits: Sequence[Edit] = (), within: AbstractContextManager[Any] | None = None
+    ) -> BridgedRun | None:  # fmt: skip
         # None where nothing can be concluded: there was an error, or it took too long.
         if not (self.left or edits) or time.monotonic() > self.until:
             return None
@@ -222,18 +240,30 @@ class ScriptExperiments:
         bridges = self.backend.bridges()
         is_tensor = self.backend.arrays.is_tensor
         run = BridgedRun(bridges, self.statements, plan, is_over, self.until, self._total, is_tensor)
+        with self.anew(code, run.hooks, bridges) as is_free:
+            if not is_free:
+                return None
+            with run.listening(), within or nullcontext():
+                return run if self._ran(run, code) else None
+
+    @contextmanager
+    def anew(self, code: Code, names: Mapping[str, Any], bridges: Bridges) -> Iterator[bool]:
+        """Within this context the script may run again as in a new process, with this code of its modules.
+
+        It is False where another program runs again now.
+        """
         with ExitStack() as entered:
             if not entered.enter_context(silent()):
-                return None
+                yield False
+                return
             entered.enter_context(warnings.catch_warnings())
             entered.enter_context(replaced([(atexit, "register", _not_registered)]))
-            entered.enter_context(imported_anew(self.beginning.modules, code, run.hooks))
+            entered.enter_context(imported_anew(self.beginning.modules, code, names))
             entered.enter_context(writing_refused(bridges.writers))
             entered.enter_context(harmless(os.path.basename(self.file)))
-            entered.enter_context(run.listening())
             self.beginning.again(self.backend, bridges)
             entered.enter_context((self.backend.uncompiled or nullcontext)())  # which a new process does not know
-            return run if self._ran(run, code) else None
+            yield True
 
     def _ran(self, run: BridgedRun, code: Code) -> bool:
         # Has the script come to its end, or to where it was to be stopped?

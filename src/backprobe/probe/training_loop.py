@@ -136,7 +136,7 @@ class TrainingLoop:
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         """Run a script, the first of the arguments, as ``__main__``, and record from its first call on."""
         with as_main(arguments, spec) as main:
-            code = compiled(main)
+            code = compiled(str(main.__file__))
             try:
                 self.start()
                 exec(code, vars(main))

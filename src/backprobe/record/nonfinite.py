@@ -41,12 +41,25 @@ class Nonfinite:
 
 
 @dataclass(frozen=True)
+class LocalDerivative:
+    """An operation's own derivative at the first bad element of the gradient that it made, as the framework gives it.
+
+    ``at`` is the index of that element, ``derivative`` that of the operation's result with respect to it, and ``came``
+    the gradient that came to that result: the element is their product.
+    """
+
+    at: tuple[int, ...]
+    derivative: float
+    came: float
+
+
+@dataclass(frozen=True)
 class BackwardOp:
     """An operation in the backward of an entry that produced NaN or Inf: ``operation`` is what the framework calls it.
 
     ``at`` is the position of the entry whose gradient it computes and ``name`` its printed name, None where there is no
     such entry. ``given`` is the worst that the operation received and ``made`` the worst that it returned: ``finite``,
-    ``inf`` or ``nan``.
+    ``inf`` or ``nan``. ``local`` is what it is multiplied by there, where the framework was asked.
     """
 
     operation: str
@@ -54,6 +67,7 @@ class BackwardOp:
     name: str | None = field(default=None, kw_only=True, metadata=named_by("at"))
     given: Kind
     made: Kind
+    local: LocalDerivative | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import ast
 import linecache
 import math
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from types import FunctionType
 from typing import Any
 
 from backprobe.backends.protocol import Backend
@@ -18,10 +14,10 @@ from backprobe.explain.all_zero import is_zero
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
-from backprobe.recording import Recording
 from backprobe.remedies.candidates import Table, Text, candidates, keeping
+from backprobe.remedies.trials import Again, Explains, Trial, Trials
 from backprobe.source.edits import Edit, edited
-from backprobe.source.exchanged import NotExchanged, exchanged, functions_of, names_of
+from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
 
 RUNS, DEEP, NEXT = 6, 3, 2
@@ -29,11 +25,6 @@ RUNS, DEEP, NEXT = 6, 3, 2
 
 CLOSE = 1e-3
 """By how much of its largest number an output may change, for a remedy that is written into a patch."""
-
-Again = Callable[[AbstractContextManager[Any]], Recording[Any, Any]]
-"""Runs the program once more within a context, and leaves everything as it was."""
-
-Explains = Callable[[Recording[Any, Any]], Report]
 
 
 @dataclass
@@ -56,30 +47,12 @@ class Outcome:
 
 
 @dataclass
-class Trials:
-    """The runs of one program with edits of it."""
+class Cuts:
+    """The gradients that are ``wanted`` of one program, and what trials of edits bring of them."""
 
-    backend: Backend
-    again: Again
-    explains: Explains
+    trials: Trials
     wanted: Sequence[str]
-    left: int = RUNS - 1
-    known: dict[tuple[Edit, ...], Outcome | None] = field(default_factory=dict)
-    refused: str = ""
-    """Why a run could not be made, of the last that could not."""
-
-    alive: dict[str, list[FunctionType]] = field(default_factory=dict)
-
-    @cached_property
-    def baseline(self) -> Record:
-        """The program as it is, run once more."""
-        return self.again(nullcontext()).record
-
-    def functions(self, file: str) -> Sequence[FunctionType]:
-        """Those that were made of a file, before the first trial."""
-        if file not in self.alive:
-            self.alive[file] = functions_of(file)
-        return self.alive[file]
+    known: dict[Trial, Outcome] = field(default_factory=dict)
 
     def edits_of(self, finding: Finding) -> Sequence[Edit]:
         """What may be written at the line of a finding."""
@@ -88,45 +61,31 @@ class Trials:
 
     def edits_at(self, file: str, line: int) -> Sequence[Edit]:
         """What may be written at a line of a user's file."""
-        return edits_at(file, line, names_of(file), self.backend.edits) if package(file) is None else []
+        return edits_at(file, line, names_of(file), self.trials.backend.edits) if package(file) is None else []
 
-    def run(self, edits: tuple[Edit, ...]) -> Outcome | None:
+    def outcome(self, edits: tuple[Edit, ...]) -> Outcome | None:
         """What comes of a run with these edits; None where it cannot be made."""
-        if edits not in self.known:
-            if not self.left:
-                return None
-            self.known[edits] = self._run(edits)
-        return self.known[edits]
+        baseline, trial = self.trials.baseline.record, self.trials.run(*edits)
+        if trial is not None and trial not in self.known:
+            self.known[trial] = self._outcome(baseline, trial)
+        return None if trial is None else self.known[trial]
 
-    def _run(self, edits: tuple[Edit, ...]) -> Outcome | None:
-        names: dict[str, str] = {}
+    def is_tried(self, edit: Edit) -> Outcome | None:
+        """What has come of one edit alone, if it was tried."""
+        trial = self.trials.known.get((edit,))
+        return None if trial is None else self.known.get(trial)
 
-        @contextmanager
-        def within() -> Iterator[None]:
-            with exchanged(edits, self.functions) as given:
-                names.update(given)
-                yield
-
-        baseline = self.baseline
-        try:
-            made = self.again(within())
-        except NotExchanged as error:
-            self.refused = str(error)
-            return None
-        except Exception as error:  # noqa: BLE001  the edited program may raise anything
-            self.left -= 1
-            frames = traceback.extract_tb(error.__traceback__)
-            at = [(names.get(one.filename, one.filename), one.lineno or 0) for one in reversed(frames)]
-            return Outcome(places=[one for one in at if package(one[0]) is None], has_ended=False)
-        self.left -= 1
-        record = made.record
+    def _outcome(self, baseline: Record, trial: Trial) -> Outcome:
+        if trial.recording is None:
+            return Outcome(places=trial.raised, has_ended=False)
+        record, backend = trial.recording.record, self.trials.backend
         there = [one for one in record.entries if one.name in self.wanted and one.status is GradStatus.OK]
-        arrived = frozenset(one.name for one in there if not is_zero(self.backend.arrays, one.held_grad))
+        arrived = frozenset(one.name for one in there if not is_zero(backend.arrays, one.held_grad))
         places: list[tuple[str, int]] = []
         if len(there) < len(self.wanted):
-            found = [one.source for one in self.explains(made) if one.source is not None]
-            places = [(names.get(one.file, one.file), one.line) for one in found]
-        return Outcome(arrived, changed(baseline, record, self.backend), places)
+            found = [one.source for one in self.trials.explains(trial.recording) if one.source is not None]
+            places = [(trial.files.get(one.file, one.file), one.line) for one in found]
+        return Outcome(arrived, changed(baseline, record, backend), places)
 
 
 def edits_at(file: str, line: int, names: Mapping[str, Any], table: Table) -> Sequence[Edit]:
@@ -184,12 +143,13 @@ def tried(
 
     ``wanted`` are the names of the gradients that are missing, and there are at most so many ``runs``.
     """
-    trials = Trials(backend, again, explains, wanted, min(RUNS, runs - 1) - 1)  # one more may try several together
-    if trials.left < 1 or not any(trials.edits_of(one) for one in report.findings):
+    trials = Trials(backend, again, explains, min(RUNS, runs - 1) - 1)  # one more may try several together
+    cuts = Cuts(trials, wanted)
+    if trials.left < 1 or not any(cuts.edits_of(one) for one in report.findings):
         return report
-    found = [_tried(one, trials) for one in report.findings]
+    found = [_tried(one, cuts) for one in report.findings]
     several = [one for one in found if one.edits]
-    if len(several) > 1 and not _together(several, trials):
+    if len(several) > 1 and not _together(several, cuts):
         found = [one if one is several[0] else replace(one, edits=()) for one in found]
     report = replace(report, findings=tuple(found))
     return untried(report, trials.refused) if trials.refused and not any(trials.known.values()) else report
@@ -200,57 +160,57 @@ def untried(report: Report, why: str) -> Report:
     return replace(report, notes=(*report.notes, f"remedies were not tried: {why}"))
 
 
-def _together(findings: Sequence[Finding], trials: Trials) -> bool:
+def _together(findings: Sequence[Finding], cuts: Cuts) -> bool:
     # Do several remedies go together, as a patch has them?
     every = tuple(dict.fromkeys(edit for one in findings for edit in one.edits))
     if any(_meets(edit, every[:at]) for at, edit in enumerate(every)):
         return False
-    trials.left = max(trials.left, 1)
-    outcome = trials.run(every)
+    cuts.trials.left = max(cuts.trials.left, 1)
+    outcome = cuts.outcome(every)
     return outcome is not None and bool(outcome.arrived) and outcome.is_close
 
 
-def _tried(finding: Finding, trials: Trials) -> Finding:
-    own = trials.edits_of(finding)
+def _tried(finding: Finding, cuts: Cuts) -> Finding:
+    own = cuts.edits_of(finding)
     best: tuple[tuple[Edit, ...], Outcome] | None = None
     for edit in own:
-        way = _followed((edit,), trials)
+        way = _followed((edit,), cuts)
         if way is not None and way[1].arrived and (best is None or len(way[1].arrived) > len(best[1].arrived)):
             best = way
-            if len(way[1].arrived) == len(trials.wanted):
+            if len(way[1].arrived) == len(cuts.wanted):
                 break
     if best is None:
-        is_false = bool(own) and all(_cures_nothing(edit, trials) for edit in own)
-        is_false = is_false or any(_raises(edit, finding.fields.get("join", ""), trials) for edit in own)
+        is_false = bool(own) and all(_cures_nothing(edit, cuts) for edit in own)
+        is_false = is_false or any(_raises(edit, finding.fields.get("join", ""), cuts) for edit in own)
         return replace(finding, remedy="") if is_false else finding
     edits, outcome = best
-    sentence = said(edits, outcome, len(trials.wanted))
+    sentence = said(edits, outcome, len(cuts.wanted))
     return replace(finding, tried=(sentence,), edits=edits if outcome.is_close else ())  # it shows more than a bridge
 
 
-def _cures_nothing(edit: Edit, trials: Trials) -> bool:
+def _cures_nothing(edit: Edit, cuts: Cuts) -> bool:
     # Was it tried, and is there no other cut behind it that would be to blame?
-    outcome = trials.known.get((edit,))
+    outcome = cuts.is_tried(edit)
     return outcome is not None and outcome.has_ended and not outcome.places
 
 
-def _raises(edit: Edit, code: str, trials: Trials) -> bool:
+def _raises(edit: Edit, code: str, cuts: Cuts) -> bool:
     # Does the very line raise an error where it has what the remedy says to write?
-    outcome = trials.known.get((edit,))
+    outcome = cuts.is_tried(edit)
     if outcome is None or outcome.has_ended or not code or outcome.places[:1] != [(edit.file, edit.line)]:
         return False
     return code in edited(edit.text, [edit]).split("\n")[edit.line - 1]
 
 
-def _followed(edits: tuple[Edit, ...], trials: Trials) -> tuple[tuple[Edit, ...], Outcome] | None:
+def _followed(edits: tuple[Edit, ...], cuts: Cuts) -> tuple[tuple[Edit, ...], Outcome] | None:
     # An edit, and those of the lines that cut behind it, until gradients arrive.
-    outcome = trials.run(edits)
+    outcome = cuts.outcome(edits)
     if outcome is None or outcome.arrived or len(edits) == DEEP:
         return None if outcome is None else (edits, outcome)
     for file, line in [*dict.fromkeys(outcome.places)][:NEXT]:
-        for edit in trials.edits_at(file, line):
+        for edit in cuts.edits_at(file, line):
             if not _meets(edit, edits):
-                further = _followed((*edits, edit), trials)
+                further = _followed((*edits, edit), cuts)
                 if further is not None and further[1].arrived:
                     return further
     return edits, outcome

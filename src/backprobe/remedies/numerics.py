@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +15,10 @@ from backprobe.explain.nonfinite.generic import ways
 from backprobe.explain.nonfinite.text import say
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus, Record
-from backprobe.remedies import Again, Explains
 from backprobe.remedies.candidates import Text
+from backprobe.remedies.trials import Again, Explains, Trials
 from backprobe.source.edits import Edit
-from backprobe.source.exchanged import exchanged, functions_of, names_of
+from backprobe.source.exchanged import names_of
 from backprobe.source.user_code import package
 
 RUNS = 8
@@ -32,46 +31,22 @@ FAILED = "failed"
 BORN = ("born", "born_backward")
 
 
-def curable(report: Report) -> bool:
-    """Is there a birth at a line of the program?"""
-    return any(one.kind in BORN and one.source is not None and not one.cause for one in report)
+def is_curable(finding: Finding) -> bool:
+    """Is it a birth at a line of the program, of which no other is the cause?"""
+    return finding.kind in BORN and finding.source is not None and not finding.cause
 
 
 def tried_on_births(
-    report: Report, record: Record, backend: Backend, again: Again, explains: Explains, runs: int
+    report: Report, framework: str, backend: Backend, again: Again, explains: Explains, runs: int
 ) -> Report:  # fmt: skip
     """The report, with what trials of its remedies have cured, and without remedies that cure nothing.
 
     The program runs at most ``runs`` times, of which one is as it is.
     """
     trials = Trials(backend, again, explains, min(RUNS, runs - 1))
-    before = _arrays(again(nullcontext()).record, backend)
-    found = [
-        _tried(one, trials, before, record.framework) if one.kind in BORN and not one.cause else one for one in report
-    ]
+    before = _arrays(trials.baseline.record, backend)
+    found = [_tried(one, trials, before, framework) if one.kind in BORN and not one.cause else one for one in report]
     return replace(report, findings=tuple(found))
-
-
-class Trials:
-    """The runs of one program with another formula in a line."""
-
-    def __init__(self, backend: Backend, again: Again, explains: Explains, left: int) -> None:
-        self.backend, self.again, self.explains = backend, again, explains
-        self.left = left
-        self._alive: dict[str, Any] = {}
-
-    def _functions(self, file: str) -> Any:
-        return self._alive.setdefault(file, functions_of(file))
-
-    def run(self, edit: Edit) -> tuple[Record, Report] | None:
-        """The record of a run with an edit, and its report; None where it cannot be made, or raises an error."""
-        self.left -= 1
-        try:
-            with_edit = exchanged([edit], self._functions)
-            made = self.again(with_edit)
-            return made.record, self.explains(made)
-        except Exception:  # noqa: BLE001  the edited program may raise anything
-            return None
 
 
 @dataclass(frozen=True)
@@ -89,7 +64,7 @@ class Cure:
 
 def _tried(finding: Finding, trials: Trials, before: Mapping[str, Any], framework: str) -> Finding:
     formula, instead = (finding.fields.get(name, "") for name in ("formula", "instead"))
-    outcomes = {edit: _outcome(finding, edit, trials, before) for edit in _edits(finding, formula, instead)}
+    outcomes = {edit: _outcome(finding, edit, trials, before) for edit in edits_for(finding, formula, instead)}
     for edit, outcome in outcomes.items():
         if isinstance(outcome, Cure):
             return replace(finding, tried=(outcome.said,), edits=(edit,) if outcome.is_whole else ())
@@ -101,7 +76,7 @@ def _tried(finding: Finding, trials: Trials, before: Mapping[str, Any], framewor
 def _by_any(finding: Finding, trials: Trials, before: Mapping[str, Any], framework: str) -> Finding:
     # With the first of the remedies that fit any operation which cures all.
     for part, other in ways(finding.fields.get("part", ""), framework, finding.fields.get("dtype", "")):
-        for edit in _edits(finding, part, other):
+        for edit in edits_for(finding, part, other):
             outcome = _outcome(finding, edit, trials, before)
             if isinstance(outcome, Cure) and outcome.is_whole and outcome.is_equal:
                 remedy = say("tried_instead", instead=other, formula=part)
@@ -111,11 +86,11 @@ def _by_any(finding: Finding, trials: Trials, before: Mapping[str, Any], framewo
 
 def _outcome(finding: Finding, edit: Edit, trials: Trials, before: Mapping[str, Any]) -> Cure | str:
     # What a trial has cured; FAILED where it ran and cured nothing, and empty where it could not be made.
-    if trials.left <= 0 or (made := trials.run(edit)) is None:
+    trial = trials.run(edit)
+    if trial is None or trial.recording is None:
         return ""
-    record, report = made
-    is_born = any(one.kind in BORN and one.name == finding.name for one in report)
-    return FAILED if is_born else compared(before, _arrays(record, trials.backend))
+    is_born = any(one.kind in BORN and one.name == finding.name for one in trials.explains(trial.recording))
+    return FAILED if is_born else compared(before, _arrays(trial.recording.record, trials.backend))
 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
@@ -148,8 +123,8 @@ def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
     return found
 
 
-def _edits(finding: Finding, formula: str, instead: str) -> Iterator[Edit]:
-    # A formula at the line of a finding, with another in its place.
+def edits_for(finding: Finding, formula: str, instead: str) -> Iterator[Edit]:
+    """A formula at the line of a finding, with another in its place."""
     source = finding.source
     if source is None or package(source.file) is not None:
         return

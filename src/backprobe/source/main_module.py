@@ -48,7 +48,6 @@ def main_kept() -> Iterator[None]:
         _last[:] = before
 
 
-def compiled(main: ModuleType) -> CodeType:
-    """The code of a script that is ``__main__``."""
-    file = str(main.__file__)
+def compiled(file: str) -> CodeType:
+    """The code of a script."""
     return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)

@@ -25,10 +25,11 @@ from backprobe.record.options import Option, check_folder
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
-VERSION = 8
+VERSION = 9
 TO = Option("to", str, (*BACKENDS, *ALONE), '"numpy"', or_none=True)
-READABLE = (5, 6, VERSION)
-"""Format 5 knew one output alone, and format 6 no default among several. There was no 7: one bit makes it a 6."""
+READABLE = (5, 6, 8, VERSION)
+"""Format 5 knew one output alone, and format 6 no default among several. There was no 7: one bit makes it a 6.
+Format 8 knew no local derivatives."""
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
 

@@ -251,17 +251,26 @@ class Decoder:
 
 
 def of_older_format(data: dict[str, Any]) -> dict[str, Any]:
-    """The plain data of a record in a format that knew one output alone, or no default among several."""
+    """The plain data of a record in a format that knew one output alone, no default among several, or less of NaN."""
     entries = data.get("entries")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
             entry.setdefault("by_output", {})
             entry.setdefault("default_output", None)
+            _with_local_derivatives(entry.get("finiteness"))
     given = data.get("none_given")
     for one in given if isinstance(given, list) else ():
         if isinstance(one, dict):
             one.setdefault("in_graph", False)
     return {"by_output": {}, "default_output": None, "none_reads": [], "passes": [], **data}
+
+
+def _with_local_derivatives(finiteness: Any) -> None:
+    # An older format had none of them.
+    made = finiteness.get("made") if isinstance(finiteness, dict) else None
+    for one in made if isinstance(made, list) else ():
+        if isinstance(one, dict):
+            one.setdefault("local", None)
 
 
 def _checked(data: Any, kind: type, where: str) -> Any:

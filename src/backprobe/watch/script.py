@@ -33,7 +33,7 @@ class ScriptWatch(ScriptListener):
         script = None if watches is None else watches.script(self)
         assert script is not None  # PyTorch has it
         with as_main(arguments, spec) as main, self.open, script:
-            exec(compiled(main), vars(main))
+            exec(compiled(str(main.__file__)), vars(main))
 
     def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:
         name = type(model).__name__

@@ -21,6 +21,7 @@ from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.edits import EDITS
 from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
+from backprobe.backends.torch.heard_births import HearingBirths
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.state import TorchState
 from backprobe.backends.torch.strategies import second
@@ -76,6 +77,7 @@ class TorchBackend(Backend):
     recheck = TorchRecheck
     state = TorchState
     trials = TorchTrials
+    hear_births = HearingBirths
     variations = TorchVariations
     bridged = staticmethod(bridged)
     bridges = TorchBridges

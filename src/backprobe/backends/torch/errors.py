@@ -20,6 +20,7 @@ from torch.autograd.graph import GradientEdge, Node
 from backprobe.backends.facts import Failure
 from backprobe.backends.torch import graph, unused_parameters
 from backprobe.backends.torch.backward_passes import CALLS, BackwardCall
+from backprobe.backends.torch.beyond_tables import beyond_table
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version, with_edges
 from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.optimizer_steps import Step
@@ -66,6 +67,9 @@ def failure(
         return unused_parameters.of_reduction(error)
     if "marked as ready twice" in str(error):
         return unused_parameters.ready_twice(error)
+    beyond = beyond_table(error, _frames(error))
+    if beyond is not None:
+        return beyond
     unruled = NO_RULE.search(str(error))
     if unruled is not None and isinstance(error, RuntimeError):
         return _without_rule(unruled[1], Known(captures))

@@ -17,8 +17,9 @@ from backprobe.backends.facts import Backward
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation, owners
+from backprobe.backends.torch.local_derivatives import local_derivative
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
-from backprobe.record.nonfinite import BackwardOp
+from backprobe.record.nonfinite import BackwardOp, LocalDerivative
 
 Look = tuple[int, int, int]
 """The number under which a gradient was judged, its address and its size."""
@@ -41,6 +42,8 @@ class Births:
         self.givers: dict[tuple[int, int], int] = {}  # how many nodes give to a place
         self.passing: dict[tuple[int, int], Look] = {}  # what was given to a place, and is on its way
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
+        self.local: dict[tuple[int, int], LocalDerivative] = {}  # by number among these, and place
+        self.nodes: list[Node] = []  # by number
         self.passes: list[int] = []  # by the engine's number: the pass of each of these
         self.judged = Judged()
 
@@ -51,6 +54,7 @@ class Births:
         new = [node for node in reached if node not in self.numbers]
         for node in new:
             self.numbers[node] = len(self.numbers)
+            self.nodes.append(node)
         for node in new:
             places = [(-1 if one is None else self.numbers[one], at) for one, at in node.next_functions]
             self.followers.append(places)
@@ -89,8 +93,20 @@ class Births:
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
             if any(at >= 0 for _, at in gave):  # else nothing was born, whatever came
-                self.seen.append((number, [self._look(*each)[0] for each in came], gave))
+                looks = [self._look(*each)[0] for each in came]
+                if all(at < 0 for at in looks):  # what came is finite
+                    self._ask(self.nodes[number], given, made, gave)
+                self.seen.append((number, looks, gave))
                 self.passes.append(current_pass())
+
+    def _ask(
+        self, node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], gave: Sequence[tuple[int, int]]
+    ) -> None:
+        # What the node is multiplied by where it made NaN or Inf: its saved tensors are there now, and not later.
+        for place, look in gave:
+            found = local_derivative(node, given, made, place) if look >= 0 else None
+            if found is not None:
+                self.local[len(self.seen), place] = found
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
         # Judge a gradient, unless it is known to lie where one does that was judged.
@@ -114,23 +130,25 @@ class Births:
             return {}
         told = self.judged.kinds()
         births = []
-        for running, (number, came, gave) in zip(self.passes, self.seen, strict=True):
+        for seen, (running, (number, came, gave)) in enumerate(zip(self.passes, self.seen, strict=True)):
             if of is not None and running not in of:
                 continue
             given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)
-            births += [(number, place, given, told[at]) for place, at in gave if BADNESS[told[at]] > BADNESS[given]]
+            births += [
+                (number, place, given, told[at], self.local.get((seen, place)))
+                for place, at in gave if BADNESS[told[at]] > BADNESS[given]
+            ]  # fmt: skip
         if not births:
             return {}
-        nodes = list(self.numbers)
         places = by_edge(captures)
         owned = owners(places)
         found: dict[int, list[BackwardOp]] = {}
-        for number, place, given, made in births:
-            node = nodes[number]
+        for number, place, given, made, local in births:
+            node = self.nodes[number]
             owner = owned.get(node)
             if owner is not None:
                 source = _first_recorded(node.next_functions[place], places)
-                one = BackwardOp(operation(node), source, given, made)
+                one = BackwardOp(operation(node), source, given, made, local)
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}

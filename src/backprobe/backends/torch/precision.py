@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from backprobe.backends.torch.tensors import floating
 
 
-class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch has no type for it
+class Coarsest(TorchDispatchMode):
     """While this is on, ``epsilon`` becomes the rounding of the coarsest that numbers in double precision are cast to.
 
     Many functions compute in single precision whatever they are given, and give back what they were given: neither

@@ -11,7 +11,7 @@ from backprobe.errors import BackprobeError
 from backprobe.explain.nonfinite import diverging
 from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.backward_births import BackwardPass
-from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.evidence import Derivative, Evidence, not_asked
 from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.explain.nonfinite.states import WORDS, State
 from backprobe.explain.nonfinite.text import finding, heading, say
@@ -26,12 +26,12 @@ from backprobe.record.quoted_errors import first_line
 SPREAD = ("propagated", "propagated_to")
 
 
-def explain_nonfinite(record: Record) -> Report:
+def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Report:
     """The births first, in the order in which they happened, then what was healed and what they spread to.
 
-    Where a line cannot be evaluated again, that is said, and the rest is given.
+    Where a line cannot be evaluated again, that is said, and the rest is given. ``derivative`` asks the framework.
     """
-    known = Evidence(record, load_arrays(record.backend))
+    known = Evidence(record, load_arrays(record.backend), derivative)
     try:
         return _explained(record, known)
     except FAILING as error:
@@ -56,7 +56,6 @@ def _explained(record: Record, known: Evidence) -> Report:
     notes = [*forward.notes(forward.origins.keys() - harming), *known.unjudged, *([say("late")] if is_late else [])]
     if not births:
         return Report(_clean(known), (), tuple(notes), complete=_clean(known) != say("unread"))
-    births = [replace(one, fields={**one.fields, **forward.remedies.formulas.get(one.remedy, {})}) for one in births]
     began = Graph.of(record).positions.get(births[0].name, 0)
     births = diverging.explained(births, diverging.losses(known, began), record.framework)
     places, healed = hung(_grouped(births)), _grouped(list(forward.healed(harming)))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite import loops, mechanism, operands
+from backprobe.explain.nonfinite import local_derivatives, loops, mechanism, operands
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import first_bad
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
+from backprobe.explain.nonfinite.local_derivatives import Factors
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term, known_as
@@ -23,6 +24,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import Graph, reached
 from backprobe.record.names import split, strip
+from backprobe.record.nonfinite import LocalDerivative
 from backprobe.source.sites import operation as operation_of
 
 WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmoid",)}
@@ -44,6 +46,7 @@ class Birth:
     given: State
     made: State
     others: tuple[int, ...] = ()  # the entries whose backward it may be as well
+    local: LocalDerivative | None = field(default=None, compare=False)  # what the framework multiplies by
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class BackwardPass:
         if not self.known.sees_operations:
             return list(self._between(order, self.followers))
         seen = [
-            Birth(at, one.operation, one.at, RECORDED[one.given], RECORDED[one.made])
+            Birth(at, one.operation, one.at, RECORDED[one.given], RECORDED[one.made], local=one.local)
             for at in order for one in self.known.made(at)
         ]  # fmt: skip
         return [inside for birth in seen for inside in self._inside(birth, order)]
@@ -279,7 +282,8 @@ class BackwardPass:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         if owner in known.bad_values:
             facts.append(known.value(owner))
-        facts = [*self._numbers(birth), *facts]
+        factors = self._factors(birth)
+        facts = [*self._numbers(birth), *([] if factors is None else [factors.fact()]), *facts]
         facts += rules_in(known.record, self.entries[owner])
         is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
         masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
@@ -292,6 +296,8 @@ class BackwardPass:
         if why.hidden is not None and not masked:
             return self._hidden(birth, why, facts)
         because = why.mechanism if why.hidden is None else self._left_out(owner, why)
+        if factors is not None and (because is None or because.code == "zero_gradient"):
+            because = factors.mechanism() or because
         if masked and because is not None and because.code == "pole_nan":
             because = Mechanism("pole_zero", because.fields)
         entry = self.entries[owner]
@@ -299,8 +305,8 @@ class BackwardPass:
         code = "see_kept" if is_lost else "see_operation"
         look = see_inside(split(entry.name)[0]) if entry.source is None else say(code)
         is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
-        remedy = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
-        remedy = remedy or (say("lower_scale") if is_scaled else "" if is_seen else look)
+        found = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
+        remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else look)
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         spelled = "" if part is None or part.at == owner else part.text
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
@@ -310,6 +316,14 @@ class BackwardPass:
         if birth.wrt is None:
             return []
         return operands.of_gradient(self.known, birth.wrt, birth.owner, self._example(birth.owner, birth.wrt))
+
+    def _factors(self, birth: Birth) -> Factors | None:
+        # What the first bad element is the product of, as the framework says.
+        if birth.local is not None:
+            return local_derivatives.seen(birth.local, birth.operation)
+        if birth.wrt is None or birth.given is not State.FINITE:
+            return None
+        return local_derivatives.asked(self.known, birth.owner, birth.wrt)
 
     def _left_out(self, owner: int, why: Why) -> Mechanism:
         # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.

@@ -23,7 +23,7 @@ from backprobe.explain.nonfinite.sources import Sources, taken
 from backprobe.explain.nonfinite.statements import computed
 from backprobe.explain.nonfinite.states import State, number, of_grad, of_value
 from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of, written
-from backprobe.explain.nonfinite.text import at_line, finding, say
+from backprobe.explain.nonfinite.text import Instead, at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.names import split, strip
@@ -38,10 +38,24 @@ OVER_DIMENSIONS = frozenset({"sum", "prod", "mean", "max", "min", "logsumexp"})
 LARGE = 2**53  # below it each whole number is a floating one, too
 
 
-class Evidence:
-    """One record, with the states of its values and gradients by position, and sentences about them."""
+Index = tuple[int, ...]
+Derivative = Callable[[str, Index, str], Any]
+"""The gradient of one element of a value, with respect to another value: by the name of the one, the index, and the
+name of the other, as the framework computes it in another run of the program; None where it cannot be run for that."""
 
-    def __init__(self, record: Record, arrays: Arrays) -> None:
+
+def not_asked(owner: str, at: Index, wrt: str) -> None:
+    """The framework cannot be asked: the program is not at hand."""
+
+
+class Evidence:
+    """One record, with the states of its values and gradients by position, and sentences about them.
+
+    ``derivative`` asks the framework for a derivative.
+    """
+
+    def __init__(self, record: Record, arrays: Arrays, derivative: Derivative = not_asked) -> None:
+        self.derivative = derivative
         tensors = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
         self.was_asked = all(entry.finiteness is not None for entry in tensors) and bool(tensors)
         self.record = record if self.was_asked else judged(record, arrays)  # without nonfinite=True, only now
@@ -204,12 +218,12 @@ class Evidence:
 
     # words
 
-    def finding(self, at: int, code: str, *, part: str = "", **said: Any) -> Finding:
+    def finding(self, at: int, code: str, *, part: str = "", remedy: str | Instead = "", **said: Any) -> Finding:
         """A finding at an entry's line, or at the line of a part of its expression."""
-        entry = self.entries[at]
-        made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), **said)
+        entry, instead = self.entries[at], remedy if isinstance(remedy, Instead) else Instead(remedy)
+        made = finding(code, entry.name, self.place(at, part), name=repr(entry.name), remedy=instead.said, **said)
         expression = part or (entry.source.expression if entry.source is not None else "")
-        return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or ""})
+        return replace(made, fields={**made.fields, "part": expression, "dtype": entry.dtype or "", **instead.fields})
 
     def place(self, at: int, part: str = "") -> Source | None:
         """The line of an entry: in a statement over several lines that of its expression, or of a part of that."""

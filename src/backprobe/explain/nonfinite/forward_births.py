@@ -20,7 +20,7 @@ from backprobe.explain.nonfinite.remedies import Remedies
 from backprobe.explain.nonfinite.sources import NONFINITE, parsed, reads_gradients, writes_nonfinite
 from backprobe.explain.nonfinite.states import WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term
-from backprobe.explain.nonfinite.text import MOST, Mechanism, born, say, scaled, see_inside
+from backprobe.explain.nonfinite.text import MOST, Instead, Mechanism, born, say, scaled, see_inside
 from backprobe.explain.nonfinite.unrecorded import brought, held, unrecorded
 from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
@@ -212,12 +212,13 @@ class ForwardPass:
                   for one in known.direct[at] if one in self.masks]  # fmt: skip
         facts += [*self.use(at), *spoiled]
         why = self.why(at)
-        facts = [*self.numbers(at), *facts]
+        shown = self.numbers(at)
+        facts = [*shown, *facts]
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
             state = why.state  # the rest came from what went in, or of that part
         finding = partial(
             known.finding, at, part=why.part, facts=facts, chain=self._chain(at), word=WORDS[state],
-            born=born(state, State.FINITE if why.is_of_finite else given),
+            born=born(state, State.FINITE if why.is_of_finite else given), numbers="shown" if shown else "",
         )  # fmt: skip
         if self._came_in(at):
             return finding("came_in")
@@ -276,7 +277,7 @@ class ForwardPass:
         code = "born_within" if given else "born_within_or_before"  # with an input of the module that is not recorded
         return finding(code, place=place, given=given, remedy=see_inside(path))
 
-    def _remedy(self, at: int, because: Mechanism | None) -> str:
+    def _remedy(self, at: int, because: Mechanism | None) -> str | Instead:
         # What to write instead, or that the loss was scaled by too much.
         is_scaled = because is not None and because.code in mechanism.BY_SCALE
         return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)

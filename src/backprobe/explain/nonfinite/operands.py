@@ -18,6 +18,7 @@ from backprobe.explain.nonfinite.matrices import condition, equal
 from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, say
 from backprobe.findings.phrasing import shorten
+from backprobe.record.elements import result_of
 
 Array = Any
 Index = tuple[int, ...]
@@ -86,9 +87,52 @@ def forward(
     is_elementwise = bool(said) or term.op in ELEMENTWISE or _is_elementwise(operands, result)
     said = said or _listed(operands, index, result, is_elementwise)
     found = [say("first_place", text=shorten(term.text or name), at=where(index), numbers=said)] if said else []
+    found += beyond(operands, result)
     if is_elementwise or ("linalg." not in (term.text or line) if why is None else why.code not in OF_MATRICES):
         return found
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
+
+
+def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> str:
+    """The first bad element of what an operation of a framework gave, with its operands there, by their names.
+
+    >>> given = [("self", numpy.ones(2)), ("other", numpy.array([2.0, 0.0]))]
+    >>> of_operation("div", given, numpy.array([0.5, numpy.inf]))
+    ' at [1]: 1.0 / 0.0'
+    """
+    index = first_bad(result, [numbers for _, numbers in given])
+    if index is None or not given:
+        return ""
+    sign, fits = OPERATORS.get(op), all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given)
+    if sign is not None and fits and len(given) == 2:
+        said = f" {sign} ".join(shown(_at(numbers, index, result.shape)) for _, numbers in given)
+    else:
+        said = _listed(given, index, result, _is_elementwise(given, result))
+    return f"{where(index)}: {said}"
+
+
+def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
+    """The first index that lies beyond a table, where a result is bad at the places of such indices and no others.
+
+    >>> table, ids = numpy.ones((3, 2)), numpy.array([2, 3])
+    >>> beyond([("table", table), ("ids", ids)], numpy.array([[1, 1], [numpy.nan, numpy.nan]]))
+    ['the index 3 at [1] of ids is beyond table, which has 3 along dimension 0']
+    """
+    arrays = {name: numpy.asarray(numbers) for name, numbers in operands}
+    tables = {name: one for name, one in arrays.items() if one.dtype.kind == "f" and one.ndim and one.size}
+    bad = ~numpy.isfinite(result)
+    for name, index in arrays.items():
+        if index.dtype.kind not in "iu" or result.shape[: index.ndim] != index.shape or not index.size:
+            continue
+        rows = bad.reshape(*index.shape, -1)
+        for table, one in tables.items():
+            for axis, size in enumerate(one.shape if numpy.isfinite(one).all() else ()):
+                outside = (index >= size) | (index < -size)
+                if outside.any() and (rows == outside[..., None]).all():
+                    at = tuple(int(place) for place in numpy.argwhere(outside)[0])
+                    said = {"number": shown(index[at]), "at": where(at), "name": name}
+                    return [say("beyond", **said, table=table, size=size, axis=axis)]
+    return []
 
 
 def where(index: Index) -> str:
@@ -239,8 +283,5 @@ def backward(wrt: str, owner: str, grad: Array, value: Array, came: Array, made:
 
 def _part_of(array: Array, index: Index, shape: tuple[int, ...]) -> tuple[Array, Index]:
     # The part of a result that was computed from an element, where the shapes tell.
-    ways = []
-    for axes in itertools.combinations(range(len(shape)), len(shape) - array.ndim):
-        if tuple(size for axis, size in enumerate(shape) if axis not in axes) == array.shape:
-            ways.append(tuple(at for axis, at in enumerate(index) if axis not in axes))
-    return (numpy.asarray(array[ways[0]]), ways[0]) if len(ways) == 1 else (array, ())
+    into = result_of(index, shape, array.shape)
+    return (array, ()) if into is None else (numpy.asarray(array[into]), into)

@@ -23,7 +23,7 @@ from backprobe.explain.nonfinite.formulas import Match, formula, given_to, match
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
 from backprobe.explain.nonfinite.signs import Signs, clamps_divisor
 from backprobe.explain.nonfinite.terms import Term, is_update, known_as
-from backprobe.explain.nonfinite.text import Mechanism, say
+from backprobe.explain.nonfinite.text import Instead, Mechanism, say
 from backprobe.findings.phrasing import shorten
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.quoted_errors import first_line
@@ -43,33 +43,33 @@ class Remedies:
 
     def __init__(self, known: Evidence) -> None:
         self.known, self.framework = known, known.record.framework
-        self.formulas: dict[str, Mapping[str, str]] = {}  # what each remedy is made of, by its text
 
-    def remedy(self, at: int, part: Term | None, why: Mechanism | None, *, masked: bool = False) -> str:
+    def remedy(self, at: int, part: Term | None, why: Mechanism | None, *, masked: bool = False) -> Instead:
         """For a birth in a part of an entry's expression; empty where nothing is known to cure it.
 
         ``masked`` says that it lies in a branch of a ``where`` that was left out.
         """
         term = self.known.term(at) if part is None else part
         is_known = why is not None and self.framework in PREFIX and bool(term.op)
-        chain = next(self._chains(at, term, why), "") if is_known and why is not None else ""
+        chain = next(self._chains(at, term, why), Instead()) if is_known and why is not None else Instead()
         if chain or masked:
-            return chain or say("double_where", where=f"{PREFIX.get(self.framework, '')}where")
-        return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else ""
+            return chain or Instead(say("double_where", where=f"{PREFIX.get(self.framework, '')}where"))
+        return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else Instead()
 
-    def _of_negative(self, at: int, term: Term, why: Mechanism) -> str:
+    def _of_negative(self, at: int, term: Term, why: Mechanism) -> Instead:
         # For a negative number where none may be, and that rounding need not explain: no formula mends that.
         operand = term.args[0] if term.args else None
         numbers = None if operand is None else self.known.computation(at).value(operand)
         is_below_zero = why.code in NEGATIVE and why.fields.get("limit", "") in ("", "0")
         if operand is None or numbers is None or not is_below_zero:
-            return ""
+            return Instead()
         if not (numpy.asarray(numbers) < 0).any() or not numpy.isfinite(numbers).all():
-            return ""
+            return Instead()
         softplus = SPELLED["softplus"][self.framework].format("...")
-        return say("see_negative", name=f"`{operand.text}`", low=f"{numpy.min(numbers):.6g}", softplus=softplus)
+        low = f"{numpy.min(numbers):.6g}"
+        return Instead(say("see_negative", name=f"`{operand.text}`", low=low, softplus=softplus))
 
-    def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[str]:
+    def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[Instead]:
         roots = [(place, one) for place in self._near(at) for one in reversed([*self.known.term(place)])]
         for row in CHAINS:
             for place, root in roots if self._is_for(row, why) else ():
@@ -77,7 +77,7 @@ class Remedies:
                     if found.holds(term) or root is term:
                         yield self._said(row, place, found)
 
-    def _singles(self, at: int, term: Term, why: Mechanism) -> Iterator[str]:
+    def _singles(self, at: int, term: Term, why: Mechanism) -> Iterator[Instead]:
         for row in SINGLE:
             if self._is_for(row, why):
                 for found in self._found(row, at, term):
@@ -180,7 +180,7 @@ class Remedies:
 
     # words
 
-    def _said(self, row: Remedy, at: int, found: Match) -> str:
+    def _said(self, row: Remedy, at: int, found: Match) -> Instead:
         named: list[str] = []
         is_repeated = "log_of_others(" in row.instead
         letters = {letter: self._spelled(letter, found, named, is_repeated) for letter in found.letters}
@@ -205,8 +205,7 @@ class Remedies:
         also = row.also.get(self.framework, "").format_map(letters)
         said = say("or_else", said=said, also=also) if also else said
         made = "; ".join([said, *named])
-        self.formulas[made] = {} if named else {"formula": whole, "instead": instead}
-        return made
+        return Instead(made) if named else Instead(made, whole, instead)
 
     def _spelled(self, letter: str, found: Match, named: list[str], is_repeated: bool) -> str:
         # How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from backprobe.explain.nonfinite.states import WORDS, State
 from backprobe.findings.phrasing import plural
@@ -97,8 +98,13 @@ SENTENCES = {
     "zero_gradient_part": "0 · {word}: a zero gradient, and `{part}` is {word}: {why}",
     "zero_gradient": "0 · Inf or 0 · NaN: a zero gradient",
     "infinite_gradient": "0 · Inf: a gradient of Inf",
+    "derivative_bad": "the derivative of {of} is {derivative}",
+    "derivative_zero": "0 · {derivative}: a zero gradient, and the derivative of {of} is {derivative}",
     # the numbers at the first place
     "first_place": "`{text}`{at}: {numbers}",
+    "beyond": "the index {number}{at} of {name} is beyond {table}, which has {size} along dimension {axis}",
+    "heard": "run again with its operations heard, {op}{numbers}{line}",
+    "heard_in": ", in `{text}`{at}",
     "no_numbers": "no numbers",
     "one_number": "1 number, {number}",
     "same_numbers": "all {count} numbers are {number}",
@@ -108,6 +114,10 @@ SENTENCES = {
     "value_there": "{name} is {number} there",
     "result_there": "{name} is {number}",
     "came_there": "the incoming gradient is {number}",
+    "of_operation": "{op}{at}",
+    "of_element": "{owner}{into} with respect to {wrt}{at}",
+    "factors": "the derivative of {of} is {derivative}, times an incoming {came}",
+    "factors_zero": "0 · {derivative}: the derivative of {of} is {derivative}, times an incoming {came}",
     "eigenvalue": "the smallest eigenvalue of {matrix} is {number}",
     "matrix_determinant": "the determinant of {matrix} is {number}",
     "pivot": "a pivot of {matrix} is 0: its rank is {rank} of {size}",
@@ -237,6 +247,23 @@ KINDS = {
     "written_unknown": "unknown",
 }  # fmt: skip
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
+
+
+@dataclass(frozen=True)
+class Instead:
+    """What to write instead, in words; and in code, the formula and the other one, where these can be put into it."""
+
+    said: str = ""
+    formula: str = ""
+    instead: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.said)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The code, for the fields of a finding."""
+        return {"formula": self.formula, "instead": self.instead} if self.formula else {}
 
 
 class Mechanism(reasons.Reason):

@@ -1,0 +1,26 @@
+"""An operation of a framework that made NaN or Inf of less, heard while a program runs again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HeardBirth:
+    """What the framework calls the operation, its operands by name and its result, as NumPy arrays.
+
+    ``lines`` are the files and lines that called it, the innermost first.
+    """
+
+    operation: str
+    operands: Sequence[tuple[str, Any]]
+    result: Any
+    lines: Sequence[tuple[str, int]]
+
+
+HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]
+"""Within this context each such operation is told to a function. A program computes it in other steps then, perhaps, so
+it is for a run that is made for that alone."""

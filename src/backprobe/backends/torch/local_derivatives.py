@@ -1,0 +1,62 @@
+"""The derivative of one operation at the first element of a gradient that is not finite, asked of autograd's own node.
+
+A node of autograd can be called while its pass runs: its saved tensors are there, no hook hears of it, and nothing is
+kept. It is given 1 at the one element of the result that the bad element was computed into, and 0 elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from backprobe.record.elements import result_of
+from backprobe.record.nonfinite import LocalDerivative
+
+GENERATED = re.compile(r"\w+Backward\d+")
+"""The nodes of PyTorch's own operations. Those of custom functions run the program's code, or communicate."""
+
+
+def local_derivative(
+    node: Node, given: Sequence[Tensor | None], made: Sequence[Tensor | None], place: int
+) -> LocalDerivative | None:
+    """What a bad element of a gradient is the product of; None where the node cannot say.
+
+    ``given`` are the gradients that came to the node, ``made`` those that it gave, ``place`` the one that is bad.
+    """
+    came, grad = given[0] if len(given) == 1 else None, made[place]
+    is_own = type(node).__module__ == "builtins" and GENERATED.fullmatch(type(node).__name__) is not None
+    if came is None or grad is None or not (is_own and _is_plain(came) and _is_plain(grad)):
+        return None
+    try:
+        with torch.no_grad():
+            return _asked(node, came, grad, place)
+    except Exception:  # noqa: BLE001  the backward pass of the program goes on, whatever a node raises
+        return None
+
+
+def _asked(node: Node, came: Tensor, grad: Tensor, place: int) -> LocalDerivative | None:
+    bad = grad.isfinite().logical_not().nonzero()
+    at = tuple(bad[0].tolist()) if len(bad) else None
+    into = None if at is None else result_of(at, tuple(grad.shape), tuple(came.shape))
+    if at is None or into is None:
+        return None
+    alone = torch.zeros_like(came)
+    alone[into] = 1.0
+    called: Any = node  # which its stub does not know to be callable
+    answer = called(alone)
+    made = answer[place] if isinstance(answer, tuple) else answer
+    if made is None or made.shape != grad.shape:
+        return None
+    product = made[at] * came[into]
+    is_it = bool(product.isnan() == grad[at].isnan()) and bool(product.isinf() == grad[at].isinf())
+    return LocalDerivative(at, float(made[at]), float(came[into])) if is_it else None
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    is_dense = type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_nested
+    return is_dense and tensor.is_cpu and tensor.is_floating_point()

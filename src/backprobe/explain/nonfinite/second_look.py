@@ -1,0 +1,72 @@
+"""Births whose line has parts that were not recorded: what a second run, with operations heard, shows of them."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy
+
+from backprobe.backends.heard_births import HeardBirth
+from backprobe.explain.nonfinite import operands
+from backprobe.explain.nonfinite.states import WORDS, of_numbers
+from backprobe.explain.nonfinite.text import at_line, say
+from backprobe.findings.report import Finding, Report
+from backprobe.record.source import Source
+from backprobe.source.user_code import package
+
+BORN = ("born", "unknown")
+
+
+def lacking(report: Report) -> list[Finding]:
+    """The births in the forward pass, and in steps of optimizers, of which it is not known what happened."""
+    return [one for one in report if one.kind in BORN and one.source is not None and "why" not in one.fields]
+
+
+def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
+    """The report, whose births show the first operation that was heard at their lines to make as much of less."""
+    wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
+    found = [
+        one if id(one) not in wanted else replace(one, facts=(wanted[id(one)], *one.facts)) for one in report.findings
+    ]
+    return replace(report, findings=tuple(found))
+
+
+def is_at(finding: Finding, lines: Sequence[tuple[str, int]]) -> bool:
+    """Is the line of a finding among those that called an operation?"""
+    source = finding.source
+    return source is not None and any(
+        line == source.line and os.path.abspath(file) == os.path.abspath(source.file) for file, line in lines
+    )
+
+
+def is_of(finding: Finding, birth: HeardBirth) -> bool:
+    """Was an operation heard at the line of a finding, and did it make what the finding says?
+
+    Where the numbers of the line itself are shown, one that the line applies itself shows nothing more.
+    """
+    is_shown = bool(finding.fields.get("numbers")) and is_at(finding, birth.lines[:1])
+    is_alike = finding.fields.get("word", "") in ("", WORDS.get(of_numbers(birth.result)))
+    return is_alike and not is_shown and is_at(finding, birth.lines)
+
+
+def _facts(finding: Finding, heard: Sequence[HeardBirth]) -> list[str]:
+    found = []
+    for one in heard:
+        if is_of(finding, one):
+            with numpy.errstate(all="ignore"):
+                numbers = operands.of_operation(one.operation, one.operands, one.result)
+            if numbers:
+                found.append(say("heard", op=one.operation, numbers=numbers, line=_inside(finding, one.lines)))
+    return found
+
+
+def _inside(finding: Finding, lines: Sequence[tuple[str, int]]) -> str:
+    # The program's own line that the operation is at, where it is another one than that of the finding.
+    file, line = next(((file, line) for file, line in lines if package(file) is None), ("", 0))
+    if not file or is_at(finding, [(file, line)]):
+        return ""
+    text = linecache.getline(file, line).strip().partition("  #")[0]
+    return say("heard_in", text=text, at=at_line(Source(file, line, text)))

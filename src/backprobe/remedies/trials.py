@@ -1,0 +1,92 @@
+"""The runs of one program with edits of its text, each made once, and no more of them than were allowed."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import FunctionType
+from typing import Any
+
+from backprobe.backends.protocol import Backend
+from backprobe.findings.report import Report
+from backprobe.recording import Recording
+from backprobe.source.edits import Edit
+from backprobe.source.exchanged import NotExchanged, exchanged, functions_of
+from backprobe.source.user_code import package
+
+Again = Callable[[AbstractContextManager[Any]], Recording[Any, Any]]
+"""Runs the program once more within a context, and leaves everything as it was."""
+
+Explains = Callable[[Recording[Any, Any]], Report]
+
+
+@dataclass(eq=False)
+class Trial:
+    """One run with edits: the recording, None where it ended with an error.
+
+    ``raised`` are the program's own lines that the error came through, the innermost first, and ``files`` are the files
+    that the edited texts stand for, by the names that these have in the recording.
+    """
+
+    recording: Recording[Any, Any] | None
+    raised: Sequence[tuple[str, int]] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Trials:
+    """The runs of one program with edits, of which as many are ``left``."""
+
+    backend: Backend
+    again: Again
+    explains: Explains
+    left: int
+    known: dict[tuple[Edit, ...], Trial | None] = field(default_factory=dict)
+    refused: str = ""
+    """Why a run could not be made, of the last that could not."""
+
+    alive: dict[str, list[FunctionType]] = field(default_factory=dict)
+
+    @cached_property
+    def baseline(self) -> Recording[Any, Any]:
+        """The program as it is, run once more."""
+        return self.again(nullcontext())
+
+    def functions(self, file: str) -> Sequence[FunctionType]:
+        """Those that were made of a file, before the first trial."""
+        if file not in self.alive:
+            self.alive[file] = functions_of(file)
+        return self.alive[file]
+
+    def run(self, *edits: Edit) -> Trial | None:
+        """What comes of a run with these edits; None where it cannot be made."""
+        if edits not in self.known:
+            if self.left <= 0:
+                return None
+            self.known[edits] = self._run(edits)
+        return self.known[edits]
+
+    def _run(self, edits: tuple[Edit, ...]) -> Trial | None:
+        files: dict[str, str] = {}
+
+        @contextmanager
+        def within() -> Iterator[None]:
+            with exchanged(edits, self.functions) as given:
+                files.update(given)
+                yield
+
+        try:
+            made = self.again(within())
+        except NotExchanged as error:
+            self.refused = str(error)
+            return None
+        except Exception as error:  # noqa: BLE001  the edited program may raise anything
+            self.left -= 1
+            frames = traceback.extract_tb(error.__traceback__)
+            at = [(files.get(one.filename, one.filename), one.lineno or 0) for one in reversed(frames)]
+            return Trial(None, [one for one in at if package(one[0]) is None], files)
+        self.left -= 1
+        return Trial(made, files=files)

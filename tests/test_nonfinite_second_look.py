@@ -1,0 +1,167 @@
+"""Births within calls are heard in a second run; what that shows, and that the verbs agree."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn, tensor
+
+import backprobe as bp
+from commands import invoked, python
+
+
+class Shares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        total = x.sum(-1, keepdim=True)
+        shares = x / total
+        ctx.save_for_backward(shares, total)
+        return shares
+
+    @staticmethod
+    def backward(ctx, g):
+        shares, total = ctx.saved_tensors
+        return (g - (g * shares).sum(-1, keepdim=True)) / total
+
+
+def of_a_function(x):
+    p = Shares.apply(x)
+    return p.sum()
+
+
+def heard(report):
+    return [fact for one in report for fact in one.facts if fact.startswith("run again with its operations heard")]
+
+
+def test_a_birth_in_forward_of_a_custom_function_shows_its_operands():
+    (said, *_) = heard(bp.explain(bp.probe(of_a_function, nonfinite=True)(tensor([[1.0, -1.0], [2.0, 3.0]]))))
+    assert "div at [0, 0]: 1.0 / 0.0, in `shares = x / total` (test_nonfinite_second_look.py:" in said
+
+
+def test_a_birth_in_a_layer_shows_the_row_that_is_masked():
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def program(h):
+        mixed, weights = attention(h, h, h, key_padding_mask=tensor([[False, False], [True, True]]))
+        return mixed.sum()
+
+    said = heard(bp.explain(bp.probe(program, nonfinite=True)(torch.randn(2, 2, 4))))
+    assert said and all("all 2 numbers are −Inf" in one for one in said)
+
+
+def test_nothing_is_heard_where_the_line_shows_it_or_no_run_may_be_made():
+    def program(x):
+        y = torch.special.xlog1py(x + 2, x - 1)
+        return y.sum()
+
+    assert not heard(bp.explain(bp.probe(program, nonfinite=True)(tensor([0.0, 1.0]))))
+    rec = bp.probe(of_a_function, nonfinite=True)(tensor([[1.0, -1.0]]))
+    assert not heard(bp.explain(rec, experiments=False))
+
+
+def test_memory_that_was_never_written_is_no_birth():
+    bp.probe(of_a_function)(tensor([[1.0, 2.0]]))  # which imports it
+    hearing, told, kept = sys.modules["backprobe.backends.torch.heard_births"].HearingBirths, [], []
+    with hearing(told.append):
+        for _ in range(20):
+            kept.append(torch.empty_like(torch.ones(1000)).fill_(float("nan")))
+            del kept[:]
+            torch.empty_like(torch.ones(1000))
+    assert {one.operation for one in told} <= {"fill_"}
+
+
+SCRIPT = """\
+import torch
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+optimizer = torch.optim.{optimizer}
+for step in range(3):
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(**parts):
+        (tmp_path / "train.py").write_text(SCRIPT.format(**parts))
+
+    return write
+
+
+def test_a_step_of_an_optimizer_shows_its_operands(script):
+    script(optimizer="RMSprop([w], eps=0.0)", loss="(w * torch.tensor([1.0, 0.0])).sum()")
+    _, said, _ = invoked("explain", "--nonfinite", "train.py")
+    assert "addcdiv_ at [1]: `self` is 2.0, `tensor1` is 0.0, `tensor2` is 0.0" in said
+
+
+# an index beyond a table
+
+
+def test_the_error_of_an_embedding_says_which_index_and_how_many_rows():
+    table = nn.Embedding(5, 2)
+
+    def program(x):
+        return (table(tensor([[0, 1], [7, 2]])) * x).sum()
+
+    with pytest.raises(IndexError) as caught:
+        bp.probe(program)(tensor(1.0))
+    (note,) = [one for one in caught.value.__notes__ if "beyond" in one]
+    assert note == "backprobe: the index 7 at [1, 0] of input is beyond weight, which has 5 rows"
+
+
+# the same words
+
+
+class Ratio(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        root = torch.sqrt((x * self.scale).abs())
+        return root / x.sum(1, keepdim=True)
+
+
+def test_guard_explain_and_watch_give_the_same_reason_in_the_same_words(tmp_path):
+    x = torch.tensor([[1.0, -1.0, 0.0]])
+    model = Ratio()
+    explained = bp.explain(bp.probe(model, ["**", "**:*", "**:*()"], of=lambda y: y.sum(), nonfinite=True)(x))
+    with pytest.raises(bp.NotFinite) as guarded, bp.guard(model):
+        model(x).sum().backward()
+    with pytest.raises(bp.NotFinite) as watched, bp.watch(model, tmp_path / "run", guard=True):
+        model(x).sum().backward()
+    first = [report.findings[0] for report in (explained, guarded.value.report, watched.value.report)]
+    assert len({one.headline for one in first}) == 1 and first[0].headline.endswith(": 0/0")
+    assert len({(one.kind, one.source.line, one.facts[0], one.remedy) for one in first}) == 1
+
+
+def test_watch_captures_the_failing_step_of_a_script(script, tmp_path):
+    (tmp_path / "train.py").write_text("""\
+import torch
+torch.manual_seed(0)
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        return torch.log(x.sum(1, keepdim=True)) * super().forward(x)
+def make():
+    return Net(2, 1)
+if __name__ == "__main__":
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in (torch.ones(1, 2), torch.ones(1, 2), torch.zeros(1, 2)):
+        loss = net(x).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""")
+    status, _, errors = python("-m", "backprobe", "watch", "--capture", "bad-step", "train.py")
+    assert status == 1 and "NotFinite" in errors
+    status, shown, _ = invoked("replay", "bad-step", "train.py:make")
+    assert status == 1 and "log(0)" in shown
+    status, _, errors = invoked("watch", "--capture", "bad-step", "--folder", "again", "train.py")
+    assert status == 2 and "--capture bad-step" in errors
