@@ -46,11 +46,16 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         return _of_zero(flow.record, report, arrays)
     found = [_finding(flow, note, arrays) for note in noted]
     if root is not None:
-        beneath = [replace(one, cause=root.headline) for one in found]
+        beneath = [_beneath(root, one) for one in found]
         others = [one for one in report if one is not root]
-        return replace(report, findings=(root, *beneath, *others))
+        return replace(report, findings=(replace(root, remedy=""), *beneath, *others))  # each cause has its own
     parts = [report.heading, *({_consequence(note): None for note in noted})]
     return replace(report, heading="; ".join(parts), findings=(*found, *report))
+
+
+def _beneath(root: Finding, one: Finding) -> Finding:
+    # One of its causes, without what is said of it already.
+    return replace(one, cause=root.headline, facts=tuple([fact for fact in one.facts if fact not in root.facts]))
 
 
 def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -> Report:
