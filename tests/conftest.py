@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from goldens import pytest_collection_modifyitems, pytest_runtest_call  # noqa: F401
+from goldens import pytest_collection_modifyitems as collected
+from goldens import pytest_runtest_call  # noqa: F401
 
 # Before a framework is imported, one thread, also for the processes that tests start: on tensors as small as these,
 # threads that wait for each other take most of the time; and a sum is the same on a machine of any number of cores.
@@ -39,6 +40,13 @@ def pytest_configure(config):
             assert not schema.differences(known, made), schema.differences(known, made)
 
         schema.compare = compare
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """With ``ONE_IN=2`` in the environment, every second test alone is run, whichever were chosen: for coverage."""
+    collected(config, items)
+    items[:] = items[:: int(os.environ.get("ONE_IN", 1))]
 
 
 def pytest_collection_finish():
