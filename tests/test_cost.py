@@ -11,7 +11,7 @@ from python_calls import python_calls
 from backprobe.tracing import schema
 
 MOST = {
-    (BlockForm, OUTPUTS): 890,
+    (BlockForm, OUTPUTS): 891,
     (BlockForm, EVERYTHING): 5_025,
     (ModelForm, OUTPUTS): 2_930,
     (ModelForm, EVERYTHING): 7_715,

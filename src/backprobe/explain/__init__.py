@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -114,7 +115,7 @@ def _explain_recording(recording: Recording, name: Any, limit: Limit) -> Report:
         if record.is_of_several or is_asked:
             report = explain_outputs(record)
         else:
-            asks = () if recording._rerun is None else (recording._rerun.derivative(record, limit),)
+            asks = () if recording._rerun is None else (partial(recording._rerun.derivative, record, limit),)
             report = _explain_whole(record, *asks)
         if recording._rerun is not None and not is_about_numbers:
             report = recording._rerun.experimented(record, report, None, limit)

@@ -149,26 +149,22 @@ class Rerun:
         except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: what it raises now is no answer
             return None
 
-    def derivative(self, record: Record, limit: Limit) -> Callable[[str, tuple[int, ...], str], Any]:
-        """What asks the framework for the gradient of one element of a value with respect to another, in another run.
+    def derivative(self, record: Record, limit: Limit, of: str, at: tuple[int, ...], wrt: str) -> Any:
+        """Asks the framework for the gradient of one element of a value with respect to another, in another run.
 
         The answer is None where the program may not run again, or raises an error then.
         """
-
-        def asked(of: str, at: tuple[int, ...], wrt: str) -> Any:
-            try:
-                if not self._may_try(limit) or self._is_written(record):
-                    return None
-                limit.runs -= 1
-                element = f"{of}[{', '.join(map(str, at))}]" if at else of
-                made = self.again(nullcontext(), replace(
-                    self.request, of=element, cotangent=None, select=(wrt,), options=Options(),
-                ))  # fmt: skip
-                return self.backend.arrays.numbers(made[wrt].grad_or_none)
-            except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: an error now is no answer
+        try:
+            if not self._may_try(limit) or self._is_written(record):
                 return None
-
-        return asked
+            limit.runs -= 1
+            element = f"{of}[{', '.join(map(str, at))}]" if at else of
+            made = self.again(nullcontext(), replace(
+                self.request, of=element, cotangent=None, select=(wrt,), options=Options(),
+            ))  # fmt: skip
+            return self.backend.arrays.numbers(made[wrt].grad_or_none)
+        except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: an error now is no answer
+            return None
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
         """The report, with remedies that were tried: the program runs again with edits of its text."""
