@@ -168,9 +168,15 @@ class Rerun:
 
     def tried(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
         """The report, with remedies that were tried: the program runs again with edits of its text."""
-        if name is None and any(entry.finiteness is not None for entry in record.entries):
-            return self._cured(report, record, limit)
+        try:
+            if name is None and any(entry.finiteness is not None for entry in record.entries):
+                return self._cured(report, record, limit)
+            return self._remedied(report, name, record, limit)
+        except Exception as error:  # noqa: BLE001  what is known stays known, whatever a trial comes to
+            return not_tried(report, error)
 
+    def _remedied(self, report: Report, name: Any, record: Record, limit: Limit) -> Report:
+        # The report on missing gradients, with the edits by which they arrive.
         def explains(other: Any) -> Report:
             return explain(other, name if name is not None and name in other else None, experiments=False)
 
