@@ -915,6 +915,7 @@ def test_the_report_prints_lines_and_shapes():
         f"    line:  {relpath(__file__)}:{line}: r = torch.sqrt(v)",
         "    path:  r -> v",
         "    seen:  the gradient of v at [0] is Inf: v is 0.0 there, r is 0.0, the incoming gradient is 2.0",
+        "    seen:  the derivative of Sqrt at [0] is Inf, times an incoming 2.0",
         "    seen:  the operation Sqrt was given a finite gradient and made Inf",
         "    seen:  the gradient of 'r': finite",
         "    seen:  the gradient of 'v': 1 Inf of 2",

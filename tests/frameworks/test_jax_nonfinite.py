@@ -265,3 +265,14 @@ def test_a_gradient_is_born_in_the_step_that_backward_came_to_first(program, h, 
     assert f"it begins in step {step} of the loop, counted from 0" in found[0].facts
     assert not report.of_kind("apart")
     assert "does no harm" not in str(report)
+
+
+@pytest.mark.parametrize("ids", [[0, 2, 3], [-4, 1]])
+def test_an_index_beyond_a_table_is_named_with_its_size(ids):
+    def f(table, ids):
+        rows = jnp.take(table, ids, axis=0)
+        return rows.sum()
+
+    (born,) = bp.explain(bp.probe(f, nonfinite=True)(jnp.arange(6.0).reshape(3, 2), jnp.array(ids))).of_kind("born")
+    at = ids.index(3 if 3 in ids else -4)
+    assert f"the index {ids[at]} at [{at}] of ids is beyond table, which has 3 along dimension 0" in born.facts

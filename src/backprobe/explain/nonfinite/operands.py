@@ -112,7 +112,7 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
 
 
 def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
-    """The first index that lies beyond a table, where a result is bad at the places of such indices and no others.
+    """The first index that lies beyond a table, where a result holds the table's rows at all other indices.
 
     >>> table, ids = numpy.ones((3, 2)), numpy.array([2, 3])
     >>> beyond([("table", table), ("ids", ids)], numpy.array([[1, 1], [numpy.nan, numpy.nan]]))
@@ -120,19 +120,25 @@ def beyond(operands: Sequence[tuple[str, Array]], result: Array) -> list[str]:
     """
     arrays = {name: numpy.asarray(numbers) for name, numbers in operands}
     tables = {name: one for name, one in arrays.items() if one.dtype.kind == "f" and one.ndim and one.size}
-    bad = ~numpy.isfinite(result)
     for name, index in arrays.items():
-        if index.dtype.kind not in "iu" or result.shape[: index.ndim] != index.shape or not index.size:
+        if index.dtype.kind not in "iu" or not index.ndim:
             continue
-        rows = bad.reshape(*index.shape, -1)
         for table, one in tables.items():
-            for axis, size in enumerate(one.shape if numpy.isfinite(one).all() else ()):
+            for axis, size in enumerate(one.shape):
                 outside = (index >= size) | (index < -size)
-                if outside.any() and (rows == outside[..., None]).all():
+                if _are_rows(numpy.moveaxis(one, axis, 0), index, outside, result):
                     at = tuple(int(place) for place in numpy.argwhere(outside)[0])
                     said = {"number": shown(index[at]), "at": where(at), "name": name}
                     return [say("beyond", **said, table=table, size=size, axis=axis)]
     return []
+
+
+def _are_rows(table: Array, index: Array, outside: Array, result: Array) -> bool:
+    # Is a result what a table has at the indices inside of it, and NaN at those outside, of which both are there?
+    if outside.all() or not outside.any() or result.shape != index.shape + table.shape[1:]:
+        return False
+    is_nothing = numpy.isnan(result[outside]).all()
+    return bool(is_nothing and numpy.array_equal(result[~outside], table[index[~outside]], equal_nan=True))
 
 
 def where(index: Index) -> str:
