@@ -6,7 +6,7 @@ from pathlib import Path
 import backprobe as bp
 
 SOURCE = Path(bp.__file__).parent
-BEGIN = {"Rerun.observed", "Rerun.experimented", "Rerun.tried", "ScriptExperiments.with_tried"}
+BEGIN = {"Rerun.observed", "Rerun.experimented", "Rerun.tried", "ScriptExperiments.safely"}
 """What a report is given to, to be tried: what these call may fail."""
 
 

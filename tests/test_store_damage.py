@@ -121,7 +121,8 @@ NEWER = "pip install -U backprobe"
         (3, AGAIN),
         (4, AGAIN),
         (7, AGAIN),
-        (10, NEWER),
+        (9, AGAIN),
+        (11, NEWER),
         (99, NEWER),
         ("3", NEWER),
         (None, NEWER),
@@ -133,7 +134,7 @@ def test_another_version_says_what_to_do(copied, version, next):
     assert message(bp.BadRecording, lambda: bp.load(copied)) == (
         f"{copied} cannot be read: it was written by another version of backprobe\n"
         f"  asked: bp.load({str(copied)!r})\n"
-        f"  found: format version {version}, this backprobe reads 5, 6, 8 and 9\n"
+        f"  found: format version {version}, this backprobe reads 5, 6, 8 and 10\n"
         "  why:   a recording is read whole or not at all\n"
         f"  next:  {next}"
     )

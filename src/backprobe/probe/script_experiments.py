@@ -103,7 +103,7 @@ class ScriptExperiments:
 
     def with_tried(self, report: Report) -> Report:
         """The report, whose findings say what was shown of them. It is the same otherwise, but for a note."""
-        return self.safely(report, self._tries) if any(map(_own_place, report)) else report
+        return self.safely(report, lambda report: any(map(_own_place, report)), self._tries)
 
     def _tries(self, report: Report) -> Iterator[Report]:
         found = [*report.findings]
@@ -112,24 +112,26 @@ class ScriptExperiments:
             yield replace(report, findings=tuple(found))
         yield replace(report, findings=tuple(self.remedies.together(found)))
 
-    def safely(self, report: Report, tries: Callable[[Report], Iterator[Report]]) -> Report:
+    def safely(
+        self, report: Report, is_wanted: Callable[[Report], bool], tries: Callable[[Report], Iterator[Report]]
+    ) -> Report:  # fmt: skip
         """The last of the reports that ``tries`` comes to, with a note where it ends at an error or a side effect."""
         try:
-            if not self.may_try():
+            if not is_wanted(report) or not self.may_try():
                 return report
             if self.seconds > LONGEST:
                 return _noted(report, TOO_LONG.format(seconds=self.seconds, most=LONGEST))
             with self.as_before():
                 for each in tries(report):
                     report = each
+            is_over = time.monotonic() > self.until
+            return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
         except Stopped as stop:
             return _noted(report, NOT_TRIED.format(effect=stop.note.fields["effect"]))
         except (SyntaxError, OSError, KeyboardInterrupt):
             return report
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
             return not_tried(report, error)
-        is_over = time.monotonic() > self.until
-        return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
 
     def hearing(self, heard: Callable[[HeardBirth], None]) -> None:
         """The script runs again, and each operation that makes NaN or Inf of less is told, if its framework can."""

@@ -14,7 +14,7 @@ def with_numbers(report: Report, again: ScriptExperiments) -> Report:
     """The report, with the numbers at births inside of what a line calls."""
     from backprobe.explain.nonfinite.second_look import lacking  # which imports NumPy
 
-    return again.safely(report, lambda report: _heard(report, again)) if lacking(report) else report
+    return again.safely(report, lambda report: bool(lacking(report)), lambda report: _heard(report, again))
 
 
 def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:

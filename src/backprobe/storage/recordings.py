@@ -25,7 +25,7 @@ from backprobe.record.options import Option, check_folder
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_older_format
 
 FORMAT = "backprobe recording"
-VERSION = 9
+VERSION = 10  # no digit of which is that of another that is read, but for one bit
 TO = Option("to", str, (*BACKENDS, *ALONE), '"numpy"', or_none=True)
 READABLE = (5, 6, 8, VERSION)
 """Format 5 knew one output alone, and format 6 no default among several. There was no 7: one bit makes it a 6.
