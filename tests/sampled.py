@@ -25,6 +25,12 @@ def every(step, cases):
     return sampled(cases, *list(cases)[::step])
 
 
+def one_in(step, values, name=str):
+    """Values as parameters, which are called as ``name`` says; ``make test`` takes one of so many."""
+    return [pytest.param(value, id=name(value), marks=() if at % step == 0 else pytest.mark.sweep)
+            for at, value in enumerate(values)]  # fmt: skip
+
+
 def without(cases, *left):
     """Names of cases as parameters; ``make test`` takes all but those that are left."""
     return sampled(cases, *(case for case in cases if case not in left))

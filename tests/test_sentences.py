@@ -3,6 +3,7 @@
 import re
 import sys
 import warnings
+from operator import attrgetter
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from backprobe.explain.text import SENTENCES
 from backprobe.record import reasons
 from field.asking import answered, asked, programs
 from proofs import ADVICE, HEALTH, NUMBERS, OF_ERRORS, OF_EXPERIMENTS, OF_GRAPHS, OF_TAPES, PARTS, PROOFS, Said
+from sampled import every, one_in
 from test_codes import PROGRAMS, TRIED
 from threads import pytorch_missing, pytorch_numbers
 
@@ -67,7 +69,7 @@ def unproven(rec, heard, report, asked):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("program", RECORDED)
+@pytest.mark.parametrize("program", every(3, RECORDED))
 def test_what_is_said_of_a_recording_is_proven_by_it(program, monkeypatch):
     torch.manual_seed(0)
     heard = Heard()
@@ -83,8 +85,9 @@ def test_what_is_said_of_a_recording_is_proven_by_it(program, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("path", [one for one in programs("torch") if asked(one).ask.startswith("explain")],
-                         ids=lambda path: path.stem)  # fmt: skip
+@pytest.mark.parametrize(
+    "path", one_in(3, [one for one in programs("torch") if asked(one).ask.startswith("explain")], attrgetter("stem"))
+)
 def test_what_is_said_of_a_script_is_proven_by_its_recording(path, tmp_path, monkeypatch):
     heard, reports, explained = Heard(), [], explain_module._explain_recording
 

@@ -254,7 +254,7 @@ def test_what_is_wrong_is_said_with_its_line(name, tmp_path, monkeypatch):
     assert f"train.py:{line}" in out, out
 
 
-@pytest.mark.parametrize("name", every(12, HEALTHY))
+@pytest.mark.parametrize("name", every(24, HEALTHY))
 def test_nothing_of_a_healthy_training_is_useless(name, tmp_path, monkeypatch):
     _, code, out, err = explained(HEALTHY[name], tmp_path, monkeypatch)
     assert code == 0, (out, err)
@@ -305,7 +305,7 @@ def in_dtype(text, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
-@pytest.mark.parametrize("name", every(6, FAULTY))
+@pytest.mark.parametrize("name", every(12, FAULTY))
 def test_what_is_wrong_is_said_in_other_dtypes(name, dtype, tmp_path, monkeypatch):
     says, program = FAULTY[name]
     says = re.sub("rounding of [a-z0-9]+", f"rounding of {dtype}", says)

@@ -70,7 +70,14 @@ def script(tmp_path, monkeypatch):
     return explain
 
 
-@pytest.mark.parametrize("step, name", [(PLAIN, "model"), (JITTED, "model"), (SPLIT, "params")])
+@pytest.mark.parametrize(
+    "step, name",
+    [
+        pytest.param(PLAIN, "model", marks=pytest.mark.sweep),
+        (JITTED, "model"),
+        pytest.param(SPLIT, "params", marks=pytest.mark.sweep),
+    ],
+)
 def test_what_is_cut_off_and_what_is_not_used_have_their_paths(script, step, name):
     status, out = script(STOPPED, step)
     assert status == 1, out
