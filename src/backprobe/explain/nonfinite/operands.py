@@ -206,7 +206,9 @@ def _operand(text: str, numbers: Array, index: Index, result: Array, is_elementw
             return f"{text} is {shown(_at(array, index, result.shape))}"
         return f"{text} there: {_many(lane)}"
     part, place = _slice(array, index, result.shape) if is_alone else (array, ())
-    return f"{text}{where(place) if place else ''}: {_many(part)}"
+    has_place = part.shape == result.shape and part.size > 1 and part.dtype.kind in "fc"
+    there = f", {shown(part[index])} there" if has_place and part.min() != part.max() else ""
+    return f"{text}{where(place) if place else ''}: {_many(part)}{there}"
 
 
 def _lane(array: Array, index: Index, result: Array) -> Array | None:
