@@ -63,3 +63,18 @@ def test_nan_of_one_output():
     assert {finding.facts[-1] for finding in report.findings} == {"this is about a"}
     finite = bp.explain(bp.probe(lambda x: {"a": x.sum(), "b": (x * x).sum()}, of=["a", "b"], nonfinite=True)(x))
     assert finite.ok
+
+
+def test_nan_of_a_gradient_that_the_program_takes_hangs_beneath_its_birth():
+    x, mask = torch.tensor([0.0, 4.0], requires_grad=True), torch.tensor([0.0, 1.0])
+    with bp.probe(nonfinite=True) as rec:
+        distances = x.sqrt()
+        energy = (distances * mask).sum()
+        (force,) = torch.autograd.grad(energy, x, create_graph=True)
+        loss = force.square().sum()
+        loss.backward()
+    report = bp.explain(rec)
+    (root,) = report.of_kind("born_backward")
+    (taken,) = report.of_kind("born")
+    assert (root.name, root.cause, taken.name, taken.cause) == ("distances", "", "force", root.headline)
+    assert [one for one in report if not one.cause] == [root]

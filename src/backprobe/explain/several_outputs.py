@@ -29,8 +29,8 @@ def explain_outputs(record: Record) -> Report:
     complete = all(one.complete for one in every.values())
     if is_asked:  # that is the answer
         see = () if missing.ok else (say("see_names", heading=missing.heading),)
-        return Report(heading, tuple(_merged(every)), (*notes, *see), complete=complete)
-    return Report(heading, (*_merged(every), *missing), (*notes, *missing.notes), complete=complete)
+        return Report(heading, tuple(_hung(every)), (*notes, *see), complete=complete)
+    return Report(heading, (*_hung(every), *missing), (*notes, *missing.notes), complete=complete)
 
 
 def explain_in_each(record: Record, name: str, explain: Callable[[Record], Report]) -> Report:
@@ -53,6 +53,22 @@ def _both(keys: Sequence[str]) -> str:
     'ce, kl and l2'
     """
     return " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
+
+
+def _hung(reports: Mapping[str, Report]) -> Iterator[Finding]:
+    # The same, where NaN in a gradient that the program has taken itself hangs beneath its birth in that backward: to
+    # this value it has spread from there.
+    causes: dict[str, str] = {}
+    for report in reports.values():
+        began = next((one.headline for one in report.of_kind("born_backward") if not one.cause), "")
+        if began:
+            causes |= {one.name: began for one in report.of_kind("propagated", "propagated_to")}
+    beneath: dict[str, str] = {}  # by headline of what hangs beneath another, which itself has none beneath it
+    for one in _merged(reports):
+        cause = beneath.get(one.cause, "")
+        if one.kind == "born" and not one.cause and one.name in causes:
+            cause = beneath[one.headline] = causes[one.name]
+        yield replace(one, cause=cause) if cause else one
 
 
 def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
