@@ -93,7 +93,7 @@ FAULTY = {
             return ((x @ p["w"] - y) ** 2).mean() + other.sum()
         train(f, {"w": N(k[0], (4, 1)), "aux": N(k[1], (4, 1))}, lambda i: (*numbers(i), jnp.zeros((16, 1), bool)))
         '''),
-    "gate over one group": ("p.gate goes into the loss only by ways that cancel", '''
+    "gate over one group": ("all ways from p.gate into the loss cancel", '''
         def f(p, x, y):
             gate = jnp.exp(x @ p["gate"])
             gate = gate / gate.sum(axis=1, keepdims=True)  # <-

@@ -208,7 +208,7 @@ CAUSES = {
     "zero_times_zero_next": "{look}: a mask, a weight or an input there is 0 everywhere",
     "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 {when}",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
-    "cancels": "{names} goes into the loss only by ways that cancel: its gradient is rounding alone",
+    "cancels": "all ways from {names} into the loss cancel: the gradient is rounding alone",
     "cancels_next": "{look}: what is added and subtracted again, or divided by its own sum\n"
                     "over a dimension of size 1, goes out again",
     "cancels.constant": "{operation} gives the same whatever it is given: {gradients} is rounding alone",
