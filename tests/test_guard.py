@@ -503,7 +503,7 @@ def test_nothing_grows_over_the_steps_nor_in_an_evaluation_that_keeps_histories(
                 counts.append(_alive())
         evaluate()
         counts.append(_alive())
-    assert max(counts[:3]) - min(counts[:3]) <= 2
+    assert counts[2] - min(counts[:2]) <= 2  # what tests before have left may still go
     assert counts[3] - counts[2] < 200
 
 

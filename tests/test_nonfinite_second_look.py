@@ -64,7 +64,7 @@ def test_memory_that_was_never_written_is_no_birth():
     bp.probe(of_a_function)(tensor([[1.0, 2.0]]))  # which imports it
     hearing, told, kept = sys.modules["backprobe.backends.torch.heard_births"].HearingBirths, [], []
     with hearing(told.append):
-        for _ in range(20):
+        for _ in range(200):
             kept.append(torch.empty_like(torch.ones(1000)).fill_(float("nan")))
             del kept[:]
             torch.empty_like(torch.ones(1000))

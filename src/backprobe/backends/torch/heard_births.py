@@ -75,11 +75,13 @@ def _badness(tensor: Tensor) -> int:
 
 
 def _is_made_again(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Does it give NaN and Inf at these places whenever it runs? All results are held, so that each has its own memory.
+    # Does it give NaN and Inf at these places whenever it runs? All results are held, so that each has its own memory:
+    # that of finite numbers which have just been let go.
     if torch.Tag.nondeterministic_seeded in func.tags:
         return True  # it would draw other numbers
     kept = []
     for _ in range(AGAIN):
+        torch.ones_like(made)
         other = func(*args, **words)
         kept.append(other[0] if isinstance(other, tuple | list) else other)
     return all(bool((one.isfinite() == made.isfinite()).all()) for one in kept)
