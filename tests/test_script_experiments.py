@@ -71,6 +71,11 @@ def test_the_gradients_arrive_over_the_line(found, line, more, said):
     assert (line, [said]) in found(f"{line}\n{more}")
 
 
+def test_a_comment_behind_a_line_is_left_out(found):
+    given = found("h = stem(x).detach()      # a target\nloss = (top(h) - y).square().mean()")
+    assert [tried for _, tried in given] == [[cured("h = stem(x)")]]
+
+
 def test_the_gradient_of_one_value_is_named(found):
     head = HEAD.replace("stem, top", "w = nn.Parameter(torch.ones(4))\nstem, top").replace("[*stem", "[w, *stem")
     assert found("h = stem(x) * w.data\nloss = (top(h) - y).square().mean()", head=head) == [

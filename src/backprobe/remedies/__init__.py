@@ -242,7 +242,7 @@ def _shown(edit: Edit, edits: Sequence[Edit]) -> str:
     where, before = place(edit.file, edit.line), edit.text.split("\n")[edit.line - 1].strip()
     line = edited(edit.text, [one for one in edits if one.file == edit.file]).split("\n")[edit.line - 1].strip()
     if _is_statement(line) and _is_statement(before):
-        return f"`{line.partition('  #')[0]}` at {where}"
+        return f"`{line.partition('  #')[0].rstrip()}` at {where}"
     parts = [(edit.text[start:end].strip(), instead.strip(" ,")) for start, end, instead in sorted(edit.pieces)]
     said = [f"without `{old}`" if not new else f"`{new}` in place of `{old}`" if old else f"with `{new}`"
             for old, new in parts]  # fmt: skip
