@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from commands import in_folder, invoked
 
@@ -15,6 +16,7 @@ RECORDED = re.findall(SHOWN, PAGE.partition("## Of a function or a model")[2], r
 
 @pytest.mark.parametrize("text, shown", [pytest.param(*each, id=name) for name, *each in PROGRAMS])
 def test_a_program_is_explained_as_the_page_shows(text, shown, tmp_path, monkeypatch):
+    torch.manual_seed(0)  # the programs draw numbers of their own
     with in_folder(tmp_path, monkeypatch, {"train.py": text}):
         code, out, _ = invoked("explain", "train.py")
     assert (code, out.rstrip()) == (1, shown.rstrip())
