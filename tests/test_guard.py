@@ -497,13 +497,13 @@ def test_nothing_grows_over_the_steps_nor_in_an_evaluation_that_keeps_histories(
             total += loss.item()
 
     with bp.guard(net if with_model else None):
-        for at in range(60):
+        for at in range(80):
             step()
-            if at % 20 == 19:
+            if at % 20 == 19 and at > 20:  # what tests before have left goes in the first of them
                 counts.append(_alive())
         evaluate()
         counts.append(_alive())
-    assert counts[2] - min(counts[:2]) <= 2  # what tests before have left may still go
+    assert max(counts[:3]) - min(counts[:3]) <= 2
     assert counts[3] - counts[2] < 200
 
 

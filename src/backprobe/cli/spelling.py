@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import click
 
 GIVEN = re.compile(r"(leave out )?\b(\w+)=(?:(['\"])([\w.#/:*\[\]-]+)\3|([\w.:/-]*+)(?![(\[{'\"]))")
-"""A keyword argument with its value, or one that is to be left out."""
+"""A keyword argument with its value, or one to leave out."""
 LAMBDA = re.compile(r",? or of=lambda .*")  # which no shell can give
 TENSOR = re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)")
 SPELLED = (

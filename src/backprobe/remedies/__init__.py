@@ -11,9 +11,11 @@ from typing import Any
 
 from backprobe.backends.protocol import Backend
 from backprobe.explain.all_zero import is_zero
+from backprobe.findings.phrasing import uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.source import Source
 from backprobe.remedies.candidates import Table, Text, candidates, keeping
 from backprobe.remedies.trials import Again, Explains, Trial, Trials
 from backprobe.source.edits import Edit, edited
@@ -242,7 +244,7 @@ def _shown(edit: Edit, edits: Sequence[Edit]) -> str:
     where, before = place(edit.file, edit.line), edit.text.split("\n")[edit.line - 1].strip()
     line = edited(edit.text, [one for one in edits if one.file == edit.file]).split("\n")[edit.line - 1].strip()
     if _is_statement(line) and _is_statement(before):
-        return f"`{line.partition('  #')[0].rstrip()}` at {where}"
+        return f"`{uncommented(Source(edit.file, edit.line, line))}` at {where}"
     parts = [(edit.text[start:end].strip(), instead.strip(" ,")) for start, end, instead in sorted(edit.pieces)]
     said = [f"without `{old}`" if not new else f"`{new}` in place of `{old}`" if old else f"with `{new}`"
             for old, new in parts]  # fmt: skip

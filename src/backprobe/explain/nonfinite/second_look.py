@@ -13,6 +13,7 @@ from backprobe.backends.heard_births import HeardBirth
 from backprobe.explain.nonfinite import operands
 from backprobe.explain.nonfinite.states import WORDS, of_numbers
 from backprobe.explain.nonfinite.text import at_line, say
+from backprobe.findings.phrasing import uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
@@ -68,5 +69,5 @@ def _inside(finding: Finding, lines: Sequence[tuple[str, int]]) -> str:
     file, line = next(((file, line) for file, line in lines if package(file) is None), ("", 0))
     if not file or is_at(finding, [(file, line)]):
         return ""
-    text = linecache.getline(file, line).strip().partition("  #")[0]
+    text = uncommented(Source(file, line, linecache.getline(file, line)))
     return say("heard_in", text=text, at=at_line(Source(file, line, text)))
