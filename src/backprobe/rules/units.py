@@ -99,7 +99,7 @@ def _may_be_dead(window: Window, values: Table) -> Any:
 
 
 def _may_be_saturated(window: Window, values: Table) -> Any:
-    # The rows that have such means in so many steps: of the squares of a tanh, or of a sigmoid less those of its squares.
+    # The rows that have such means in so many steps: of the squares of a tanh, or of a sigmoid less its squares'.
     finite, total, squares = (values.column(column) for column in ("finite", "sum", "squares"))
     mask = (squares > (1 - FLAT - ROUNDED) * finite) & (squares < (1 + ROUNDED) * finite)
     less = total - squares

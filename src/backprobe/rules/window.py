@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from backprobe.record.statistics import columns_for, statistic
 from backprobe.rules.alert import Seen
-from backprobe.storage.runs.layout import RowKey
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BACK = 40  # steps before the new ones that a window has: no rule looks further back
