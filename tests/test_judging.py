@@ -136,6 +136,17 @@ def test_blocks_of_any_size_say_the_same(tmp_path, monkeypatch, seed, layers):
             assert said(bp.rules.alerts(run._reader)) == once, size
 
 
+def test_a_loss_whose_square_is_infinite_is_judged_without_a_warning(tmp_path):
+    one = writer(tmp_path)
+    one.add_rows([RowKey("w", "param", "once"), RowKey("loss", "logged")])
+    for at in range(40):
+        weight, loss = numpy.full(8, 1.0 + at), numpy.array([1e300 * (at % 2)])
+        one.append(StepData(at, numpy.array([measured(weight), measured(loss)]).T, backwards=1))
+    one.close()
+    with bp.open_run(tmp_path) as run:
+        assert "40 steps" in run.alerts.heading
+
+
 def test_much_goes_wrong_in_these(tmp_path):
     kinds = set()
     for seed in range(8):

@@ -106,7 +106,8 @@ def test_gaps_of_one_reason_are_one_folded_by_path(tmp_path):
         assert [str(gap) for gap in run.gaps.findings] == [
             "'blocks.{0..2}.{q,k,v,o}' have no value, grad in steps 0 to 1 (2): no call of it was seen\n"
             "  seen:  in the same steps there is no gradient of 'blocks.{0..2}.{q,k,v,o}.{weight,bias}'",
-            "'bare.{0..5}' have no grad in steps 0 to 1 (2): its .grad was None as the optimizer stepped, or at run.step()",
+            "'bare.{0..5}' have no grad in steps 0 to 1 (2): its .grad was None as the optimizer stepped, or at "
+            "run.step()",
         ]
         assert len(run.gaps.findings[0].names) == 12
         assert len(run.gaps.findings[0].lost) == 24

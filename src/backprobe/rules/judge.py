@@ -149,8 +149,9 @@ class Judge:
             Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
             state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
         )  # fmt: skip
-        for rule in state.rules:
-            rule.look(window)
+        with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
+            for rule in state.rules:
+                rule.look(window)
         state.count += len(counts)
         state.kept = kept[-BACK:]
 
