@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from backprobe.errors import BadRun
 from backprobe.findings.phrasing import listed
 from backprobe.record.exponents import Exponents, merged_exponents
+from backprobe.record.source import Source
 from backprobe.record.statistics import (
     COLUMNS,
     STATISTICS,
@@ -99,6 +100,13 @@ class RunReader:
         found: dict[str, str] = {}
         for rank in self.ranks.values():
             found |= rank.index().aliases
+        return found
+
+    def lines(self) -> dict[str, Source]:
+        """Where in the user's code what a name stands for is called or bound."""
+        found: dict[str, Source] = {}
+        for rank in self.ranks.values():
+            found = rank.lines() | found
         return found
 
     def attempts(self) -> list[Attempt]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from backprobe.record.exponents import Exponents
 from backprobe.record.gaps import GapCode
+from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, merge_columns
 from backprobe.storage.runs.layout import (
     INFO,
@@ -134,7 +135,8 @@ class RankFile:
             yield self._index
         finally:
             if self.connection.in_transaction:
-                self.connection.execute("COMMIT")
+                with suppress(sqlite3.DatabaseError):  # of a damaged file, which what was read of it has said
+                    self.connection.execute("COMMIT")
             if not self.kept_open:
                 self.close()
 
@@ -338,6 +340,17 @@ class RankFile:
                 key: tuple(matrix[place]) for key, place in places.items() if place < len(matrix) and matrix[place][0]
             }
             return index.info[found], stored.attempt, rows
+
+    def lines(self) -> dict[str, Source]:
+        """Where in the user's code what a name stands for is called or bound, in the last attempt that says so."""
+        with self.reading():
+            return self._sound(self._lines)
+
+    def _lines(self) -> dict[str, Source]:
+        run = self.connection.execute
+        if run("SELECT 1 FROM sqlite_master WHERE name = 'lines'").fetchone() is None:  # an older run
+            return {}
+        return {name: Source(*line) for name, *line in run("SELECT name, file, line, text FROM lines ORDER BY attempt")}
 
     def has_exponents(self) -> bool:
         """Are there histograms of anything?"""
