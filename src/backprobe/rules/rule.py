@@ -137,8 +137,7 @@ RULES = {
         Rule(
             "accumulated",
             "the first gradients of a step are added to those of the step before, which are still in .grad, untouched, "
-            "and are not cleared before the optimizer steps: of some parameter, in 3 steps on end; in PyTorch, since "
-            "TensorFlow and JAX keep no gradients from step to step",
+            "and are not cleared before the optimizer steps: of some parameter, in 3 steps on end",
             0.0, NONE, ("grad", "steps"),
         ),
         Rule(
