@@ -127,6 +127,11 @@ def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
     return numpy.array([(one.step, one.time, one.backwards, one.skipped, one.uncleared) for one in steps], INFO)
 
 
+def joined(infos: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """What is known of steps, one after another: as plain bytes, since NumPy compares fields at each array."""
+    return numpy.asarray(numpy.concatenate([one.view(f"V{INFO.itemsize}") for one in infos]).view(INFO))
+
+
 def column_id(chunk: int, column: str) -> int:
     """The key of a column's blob."""
     return chunk * len(COLUMNS) + COLUMNS.index(column)

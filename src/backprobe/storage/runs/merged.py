@@ -24,7 +24,7 @@ from backprobe.record.statistics import (
     merged,
     statistic,
 )
-from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, nothing
+from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, joined, nothing
 from backprobe.storage.runs.reader import Named, RankFile
 
 LOGGED = "logged"
@@ -116,7 +116,9 @@ class RunReader:
     def info(self) -> NDArray[Any]:
         """What is known of each step, in their order; of a step that several ranks have, by the first."""
         found = [rank.index().info for rank in self.ranks.values()]
-        together = numpy.concatenate(found) if len(found) > 1 else found[0]
+        if len(found) == 1:
+            return found[0]
+        together = joined(found)
         return together[numpy.unique(together["step"], return_index=True)[1]]
 
     def columns(self, rows: Sequence[RowKey], wanted: Sequence[str]) -> tuple[NDArray[numpy.int64], dict[str, Matrix]]:

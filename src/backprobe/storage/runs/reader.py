@@ -30,6 +30,7 @@ from backprobe.storage.runs.layout import (
     blank,
     column_id,
     info_read,
+    joined,
     nothing,
     unsealed,
     unsealed_rows,
@@ -43,6 +44,9 @@ Found = TypeVar("Found")
 DAMAGED = (sqlite3.DatabaseError, *(kind for kind in UNFIT if kind is not MemoryError))
 """What reading a damaged file raises."""
 FEW, PART = 8, 32  # rows of a chunk, or one in so many: they are read alone, and more with all that lies between
+
+
+NEWEST = 64  # steps in no chunk that are kept: as many as judging one more step looks back at
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,7 @@ class RankFile:
         self.how = ""
         self._index = Index()
         self._asked_last: tuple[Any, dict[int, tuple[Any, Rows]]] = (None, {})
+        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number: a step never changes
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
@@ -298,8 +303,14 @@ class RankFile:
             yield column, rows.regular[0], self._of_chunk(stored, column, rows)
 
     def _step(self, stored: Stored) -> Matrix:
-        data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
-        return unsealed(data, len(COLUMNS))
+        # One that is in no chunk: each column of it is asked for, and it is unsealed once.
+        key = stored.attempt, stored.id
+        if key not in self._newest:
+            data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
+            self._newest[key] = unsealed(data, len(COLUMNS))
+            if len(self._newest) > NEWEST:
+                del self._newest[next(iter(self._newest))]
+        return self._newest[key]
 
     def _of_chunk(self, stored: Stored, column: str, rows: Rows) -> Matrix:
         # A column of a chunk, of some of its rows: rows × steps, or rows × 1 where it does not change.
@@ -463,7 +474,7 @@ def _choose(index: Index) -> None:
     # Of a step that several attempts made, the last is read.
     if not index.stored:
         return
-    info = numpy.concatenate([one.info for one in index.stored])
+    info = joined([one.info for one in index.stored])
     attempts = numpy.repeat([one.attempt for one in index.stored], [len(one.info) for one in index.stored])
     steps = info["step"]
     index.is_plain = bool((steps[1:] > steps[:-1]).all())
