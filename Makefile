@@ -45,7 +45,7 @@ unit-torch: $(READY)
 unit-frameworks: $(READY)
 	$(BIN)/pytest $(WORKERS) -m "not sweep and not long" tests/frameworks
 
-# what `make test` has left out of test functions that take over a second: see tests/budget.py
+# what `make test` has left out of test functions that take long: see tests/budget.py
 test-long: $(READY)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target long-frameworks long-torch
 
