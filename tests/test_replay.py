@@ -431,6 +431,21 @@ def test_nothing_runs_where_a_value_is_asked_for_by_name():
     assert made() == 1
 
 
+@pytest.mark.parametrize("name", [None, "x"])
+def test_nothing_runs_while_a_block_records(name):
+    def cut(x, w, y):
+        return broadcasting(x.detach(), w, y)
+
+    made = counter()
+    rec = bp.probe(counting(made, cut))(*FINDINGS["outer_product"][1])
+    with bp.probe() as block:
+        bp.explain(rec, name)
+    assert made() == 1
+    assert not [one for one in block if "counted" in str(one)]
+    bp.explain(rec, name)
+    assert made() > 1
+
+
 WRITTEN = "the arguments were written to since, so the program was not run again to look for useless gradients"
 
 

@@ -34,13 +34,13 @@ class Held:
 
 
 class Ticks:
-    """Programs call this where a Ctrl-C may come. It counts, and raises at the call that was chosen.
+    """Programs call this where a Ctrl-C may come. It counts, and raises that or an error at the call that was chosen.
 
     The count stands where nothing that a program holds leads to: a run would put it back.
     """
 
-    def start(self, at=None):
-        _counted().update(count=0, at=at, noted=None)
+    def start(self, at=None, error=KeyboardInterrupt):
+        _counted().update(count=0, at=at, error=error, noted=None)
 
     @property
     def count(self):
@@ -57,10 +57,10 @@ class Ticks:
             caller = sys._getframe(1)
             counted["noted"]((caller.f_code, caller.f_lasti))
         if counted["count"] == counted["at"]:
-            raise KeyboardInterrupt
+            raise counted["error"]
 
 
-_COUNTED = {"count": 0, "at": None, "noted": None}
+_COUNTED = {"count": 0, "at": None, "error": KeyboardInterrupt, "noted": None}
 
 
 def _counted():

@@ -53,7 +53,7 @@ NOTHING = object()
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
     """These objects and what is reached from them, the nearest first, also through objects of libraries.
 
-    What is known to the framework is among that, and is not opened.
+    What is known to the framework is among that, and is not opened but for iterators that are attributes of it.
     """
     waiting, seen = deque((one, 0) for one in roots), dict[int, Any]()
     while waiting and len(seen) < MOST:
@@ -62,8 +62,9 @@ def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Itera
             continue
         seen[id(one)] = one
         yield one
-        if depth < DEEPEST and not is_known(one):
-            waiting.extend((each, depth + 1) for each in (*directly(one), *_further(one)))
+        if depth < DEEPEST:
+            inside = _iterators(one) if is_known(one) else (*directly(one), *_further(one))
+            waiting.extend((each, depth + 1) for each in inside)
 
 
 def goes_on(kind: type) -> bool:
@@ -109,6 +110,10 @@ def places(one: Any) -> Iterator[Place]:
             yield dict(own), partial(refill, own)
         for slot, held in _slots(one):
             yield [held], partial(_assign_slot, one, slot)
+
+
+def _iterators(known: Any) -> list[Any]:
+    return [one for one in (_attributes(known) or {}).values() if isinstance(one, Iterator)]
 
 
 def _further(value: Any) -> list[Any]:
