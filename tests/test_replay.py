@@ -173,6 +173,24 @@ def test_nor_is_what_pytorch_has_for_itself():
     assert inner in (["interpolate"], [])
 
 
+def test_a_profiler_of_the_program_stays():
+    """What is read from a pipe is heard by one of ours."""
+
+    def profiler(frame, event, argument):
+        pass
+
+    reading, writing = os.pipe()
+    os.close(writing)
+    with os.fdopen(reading) as held:
+        sys.setprofile(profiler)
+        try:
+            with Replay(load_backend("torch"), lambda: held).run():
+                assert held.readline() == ""
+            assert sys.getprofile() is profiler
+        finally:
+            sys.setprofile(None)
+
+
 # side effects
 
 

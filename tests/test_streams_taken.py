@@ -12,8 +12,6 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.backends.discover import load_backend
-from backprobe.backends.replay import Replay
 
 X = torch.tensor(2.0)
 ROWS = [1.0, 2.0, 3.0, 4.0]
@@ -116,21 +114,3 @@ def test_nor_is_a_queue_that_was_asked_and_had_nothing():
                 return x * 3
 
         assert bp.noise_floor(program)(X)
-
-
-def test_a_profiler_of_the_program_stays():
-    heard = []
-
-    def profiler(frame, event, argument):
-        heard.append(event)
-
-    with ExitStack() as stack:
-        held = pipe(stack)
-        sys.setprofile(profiler)
-        try:
-            with Replay(load_backend("torch"), lambda: held).run():
-                assert held.readline() == "1.0\n"
-            assert sys.getprofile() is profiler
-        finally:
-            sys.setprofile(None)
-    assert heard

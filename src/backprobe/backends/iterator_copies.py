@@ -34,10 +34,10 @@ def is_copyable(one: Any) -> bool:
 
 def made_again(one: Any) -> tuple[Any, ...]:
     """What makes an iterator that can be copied again, its arguments, and what is then set: as pickle asks for it."""
+    kind: Any = type(one)
     with warnings.catch_warnings():  # Python 3.14 will not have it of ``itertools``
         warnings.simplefilter("ignore")
-        found: tuple[Any, ...] = type(one).__reduce__(one)  # type: ignore[assignment, call-arg]
-        return found
+        return tuple(kind.__reduce__(one))
 
 
 def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) -> dict[int, Any]:
