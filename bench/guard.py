@@ -11,8 +11,6 @@ Beside it stand the frameworks' own searches for NaN: anomaly mode, ``tf.debuggi
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -20,6 +18,7 @@ from time import process_time
 from typing import Any
 
 from side_by_side import compare, show
+from tables import main
 
 import backprobe as bp
 
@@ -118,19 +117,5 @@ def jax() -> None:
         })  # fmt: skip
 
 
-TABLES = {"torch": torch, "tensorflow": tensorflow, "jax": jax}
-
-
-def main(names: list[str]) -> None:
-    unknown = [name for name in names if name not in TABLES]
-    if unknown:
-        sys.exit(f"there is no table {unknown[0]!r}: the tables are {', '.join(TABLES)}")
-    if len(names) == 1:
-        TABLES[names[0]]()
-        return
-    for name in names or TABLES:  # each in a process of its own: a program imports one of them
-        subprocess.run([sys.executable, __file__, name], check=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(__file__, {"torch": torch, "tensorflow": tensorflow, "jax": jax})

@@ -10,13 +10,12 @@ of the smaller model.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from time import process_time
 from typing import Any
 
 from side_by_side import compare, least, show
+from tables import main
 
 import backprobe as bp
 
@@ -105,19 +104,5 @@ def _measure_layers(title: str, bare: Callable[[], Any], model: Any, inner: str,
     }, (lambda: bp.check(model)(x)) if x.shape[-1] == 64 else None)  # fmt: skip
 
 
-TABLES = {"torch": torch, "tensorflow": tensorflow, "jax": jax}
-
-
-def main(names: list[str]) -> None:
-    unknown = [name for name in names if name not in TABLES]
-    if unknown:
-        sys.exit(f"there is no table {unknown[0]!r}: the tables are {', '.join(TABLES)}")
-    if len(names) == 1:
-        TABLES[names[0]]()
-        return
-    for name in names or TABLES:  # each in a process of its own: a program imports one of them
-        subprocess.run([sys.executable, __file__, name], check=True)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(__file__, {"torch": torch, "tensorflow": tensorflow, "jax": jax})

@@ -2,6 +2,7 @@
 
 import sys
 
+CALLS = 0  # a program counts here by this name, and runs put it back
 _noted = []
 
 

@@ -173,6 +173,24 @@ def test_nor_is_what_pytorch_has_for_itself():
     assert inner in (["interpolate"], [])
 
 
+def test_a_profiler_of_the_program_stays():
+    """What is read from a pipe is heard by one of ours."""
+
+    def profiler(frame, event, argument):
+        pass
+
+    reading, writing = os.pipe()
+    os.close(writing)
+    with os.fdopen(reading) as held:
+        sys.setprofile(profiler)
+        try:
+            with Replay(load_backend("torch"), lambda: held).run():
+                assert held.readline() == ""
+            assert sys.getprofile() is profiler
+        finally:
+            sys.setprofile(None)
+
+
 # side effects
 
 
@@ -429,6 +447,21 @@ def test_nothing_runs_where_a_value_is_asked_for_by_name():
     rec = bp.probe(counting(made))(*FINDINGS["outer_product"][1])
     bp.explain(rec, "x")
     assert made() == 1
+
+
+@pytest.mark.parametrize("name", [None, "x"])
+def test_nothing_runs_while_a_block_records(name):
+    def cut(x, w, y):
+        return broadcasting(x.detach(), w, y)
+
+    made = counter()
+    rec = bp.probe(counting(made, cut))(*FINDINGS["outer_product"][1])
+    with bp.probe() as block:
+        bp.explain(rec, name)
+    assert made() == 1
+    assert not [one for one in block if "counted" in str(one)]
+    bp.explain(rec, name)
+    assert made() > 1
 
 
 WRITTEN = "the arguments were written to since, so the program was not run again to look for useless gradients"

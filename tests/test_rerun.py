@@ -238,3 +238,20 @@ def test_and_without_a_table_it_is_not():
 def test_gradients_that_are_not_finite_do_not_cancel():
     report = bp.explain(bp.probe(lambda x: (torch.sqrt(x) + x * 3).sum())(torch.tensor([0.0, 4.0])))
     assert not report.of_kind("cancels")
+
+
+def test_a_tuple_that_has_any_attribute_is_no_named_one():
+    class Call(tuple):  # as those of ``unittest.mock``
+        __slots__ = ()
+
+        def __getattr__(self, name):
+            return Call((name,))
+
+    calls = Call((1.0, [2.0]))
+
+    def f(x):
+        calls[1].append(1.0)
+        return x.sum() * calls[0]
+
+    assert bp.noise_floor(f)(X)
+    assert calls[1] == [2.0]

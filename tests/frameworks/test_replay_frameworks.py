@@ -52,5 +52,18 @@ def test_nor_does_it_where_a_ctrl_c_comes_half_way(name):
 
 
 @pytest.mark.parametrize("framework", MODULES)
+@pytest.mark.parametrize("verb", ["noise_floor", "sweep"])
+def test_nor_where_an_error_or_a_ctrl_c_comes_at_any_of_its_calls(framework, verb):
+    module = MODULES[framework]
+    make, act = module.batchnorm_of_an_argument, score.VERBS[verb][0]
+    ticks = score.run(module, make, act).ticks
+    assert ticks > 2
+    for at in range(1, ticks + 1):
+        error = [KeyboardInterrupt, RuntimeError][at % 2]
+        found = score.run(module, make, act, at, error)
+        assert (found.changes, found.end) == ({}, error.__name__), at
+
+
+@pytest.mark.parametrize("framework", MODULES)
 def test_the_page_has_these_programs_and_no_others(framework):
     assert [*page.shown()[framework]] == [*map(page.title, MODULES[framework].PROGRAMS)], page.STALE

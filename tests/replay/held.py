@@ -6,6 +6,7 @@ identity counts are in it as ``Same``.
 
 import dataclasses
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -33,18 +34,37 @@ class Held:
 
 
 class Ticks:
-    """Programs call this where a Ctrl-C may come. It counts, and raises at the call that was chosen."""
+    """Programs call this where a Ctrl-C may come. It counts, and raises that or an error at the call that was chosen.
 
-    def __init__(self):
-        self.start()
+    The count stands where nothing that a program holds leads to: a run would put it back.
+    """
 
-    def start(self, at=None):
-        self.count, self.at = 0, at
+    def start(self, at=None, error=KeyboardInterrupt):
+        _counted().update(count=0, at=at, error=error, noted=None)
+
+    @property
+    def count(self):
+        return _counted()["count"]
+
+    def note(self, noted):
+        """Call this at each tick that follows, with its place in the program."""
+        _counted()["noted"] = noted
 
     def __call__(self):
-        self.count += 1
-        if self.count == self.at:
-            raise KeyboardInterrupt
+        counted = _counted()
+        counted["count"] += 1
+        if counted["noted"] is not None:
+            caller = sys._getframe(1)
+            counted["noted"]((caller.f_code, caller.f_lasti))
+        if counted["count"] == counted["at"]:
+            raise counted["error"]
+
+
+_COUNTED = {"count": 0, "at": None, "error": KeyboardInterrupt, "noted": None}
+
+
+def _counted():
+    return vars(sys.modules[__name__])["_COUNTED"]  # by a name that no code of a program has
 
 
 tick = Ticks()

@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
+import outside
+
 State = collections.namedtuple("State", "h c")
 VARIABLE = contextvars.ContextVar("VARIABLE")
 COUNT = 0
@@ -408,6 +410,55 @@ def names_that_are_rebound():
     return f, lambda: (COUNT, calls)
 
 
+def defaults_of_parameters():
+    layer = nn.Linear(3, 1)
+
+    def f(x, seen=[], last=torch.zeros(4), *, named={}):  # noqa: B006  that is what is tested
+        seen.append(1)
+        named[len(named)] = 1
+        h = layer(x)
+        last.fill_(len(seen))
+        return end(h)
+
+    return f, lambda: (len(f.__defaults__[0]), of(f.__defaults__[1]), len(f.__kwdefaults__["named"]))
+
+
+def counted(function):
+    calls = 0
+
+    @functools.wraps(function)
+    def called(*args):
+        global COUNT
+        nonlocal calls
+        COUNT += 1
+        calls += 1
+        called.last = calls
+        return function(*args)
+
+    return called, lambda: (COUNT, calls, getattr(called, "last", None))
+
+
+def decorator_that_counts():
+    layer = nn.Linear(3, 1)
+
+    def f(x):
+        h = layer(x)
+        return end(h)
+
+    return counted(f)
+
+
+def global_of_another_module():
+    layer = nn.Linear(3, 1)
+
+    def f(x):
+        outside.CALLS += 1
+        h = layer(x)
+        return end(h)
+
+    return f, lambda: outside.CALLS
+
+
 def result_that_is_written_to():
     layer = nn.Linear(3, 1)
     kept, cache = [end(layer(torch.ones(2, 3)))], [torch.zeros(4, 1)]
@@ -427,5 +478,5 @@ PROGRAMS = [
     weak_references, what_a_cache_or_generator_holds, threads_and_contexts, average_and_replay_buffer,
     containers_of_other_classes, cache_in_a_model, cache_in_a_model_that_is_looked_up, eval_inside_of_train,
     lazy_modules, hooks_of_leaves, hooks_of_a_module_that_count, object_that_trains, names_that_are_rebound,
-    result_that_is_written_to,
+    result_that_is_written_to, defaults_of_parameters, decorator_that_counts, global_of_another_module,
 ]  # fmt: skip

@@ -4,14 +4,16 @@
     PYTHONPATH=/tmp/before/src python tests/replay/same_results.py torch > before.json
     PYTHONPATH=src python tests/replay/same_results.py torch --against before.json
 
-Compared are numbers and kinds, and not words. A program whose state a verb did not put back gave other numbers in its
-second run, so it may differ from a commit where that was so.
+Compared are numbers and kinds, and not words. A program whose state a verb did not put back gives other numbers in its
+second run. So it is also noted in how many states the runs of a verb begin: where results differ, and there were
+several before and is one now, the difference is what was wanted.
 """
 
 import argparse
 import hashlib
 import json
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -21,6 +23,7 @@ import numpy as np
 
 import backprobe as bp
 from replay import score
+from replay.held import Place, Same, tick
 
 
 def digest(value):
@@ -70,19 +73,56 @@ def diff_live(held):
 VERBS = {one.__name__: one for one in (probe, check, provoke, noise_floor, sweep, diff_live)}
 
 
+def result(verb, held):
+    """What a verb gives, or the kind of error that it ends with."""
+    try:
+        return verb(held)
+    except Exception as error:  # noqa: BLE001  how it ended is compared
+        return type(error).__name__
+
+
+def begun(verb, held):
+    """In how many states the runs of a verb begin: each comes to the first of its ticks once."""
+    states, places = set(), []
+
+    def note(place):
+        places.append(place)
+        if place == places[0] and "torch" not in sys.modules:
+            look()
+        elif place == places[0]:
+            thread = threading.Thread(target=look)  # what it does would be recorded
+            thread.start()
+            thread.join()
+
+    def look():
+        state = {name: one for name, one in held.state().items() if not isinstance(one, Same | Place | list)}
+        states.add(hashlib.sha256(repr(state).encode()).hexdigest())
+
+    tick.start()
+    tick.note(note)
+    result(verb, held)
+    tick.start()
+    return len(states)
+
+
 def results(framework, every):
-    """What each verb gives on each program, or the kind of error that it ends with."""
+    """The result of each verb on each program."""
     found = {}
     for make in score.programs_of(framework).PROGRAMS[::every]:
         for name, verb in VERBS.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                try:
-                    found[f"{make.__name__}, {name}"] = verb(make())
-                except Exception as error:  # noqa: BLE001  how it ended is compared
-                    found[f"{make.__name__}, {name}"] = type(error).__name__
+                found[f"{make.__name__}, {name}"] = result(verb, make()), begun(verb, make())
         print(make.__name__, file=sys.stderr, flush=True)
     return json.loads(json.dumps(found))
+
+
+def compared(before, now):
+    """The lines that say what is the same, and of what is not in how many states its runs began."""
+    other = [name for name in before if before[name][0] != now[name][0]]
+    yield f"{len(before) - len(other)} of {len(before)} are the same in every bit"
+    for name in other:
+        yield f"- {name}: its runs began in {before[name][1]} states, and now in {now[name][1]}"
 
 
 if __name__ == "__main__":
@@ -95,6 +135,4 @@ if __name__ == "__main__":
     if asked.against is None:
         print(json.dumps(now, indent=1))
     else:
-        before = json.loads(asked.against.read_text())
-        other = [name for name in before if before[name] != now.get(name)]
-        print(f"{len(before) - len(other)} of {len(before)} the same in every bit; not: {'; '.join(other) or 'none'}")
+        print("\n".join(compared(json.loads(asked.against.read_text()), now)))

@@ -48,11 +48,11 @@ def programs_of(framework):
     return importlib.import_module(f"replay.programs_{framework}")
 
 
-def run(module, make, act, at=None):
-    """Make a program, act on it, and say what that has left."""
+def run(module, make, act, at=None, error=KeyboardInterrupt):
+    """Make a program, act on it, and say what that has left, also where an error comes at one of its places."""
     held = make()
     before = held.state()
-    tick.start(at)
+    tick.start(at, error)
     end = ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

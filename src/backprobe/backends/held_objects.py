@@ -7,8 +7,6 @@ methods.
 from __future__ import annotations
 
 import gc
-import io
-import queue
 import sys
 import threading
 import weakref
@@ -16,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from functools import partial
+from operator import is_not
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -31,16 +30,14 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.held_values import codes_of, directly, is_of_program, is_written_here
+from backprobe.backends.held_values import codes_of, directly, is_loaded_from_here, is_of_program, is_written_here
+from backprobe.backends.iterator_copies import Place
 from backprobe.backends.kept import Kept, content_of, refill
+from backprobe.backends.taken import is_stream
 from backprobe.record.containers import SIMPLE
-from backprobe.source.user_code import innermost
 
 CONTAINERS = (list, dict, set, deque, bytearray)
 NOT_OPENED = (ModuleType, BuiltinFunctionType, MethodType, CodeType, CellType)
-GOES_ON = (io.IOBase, queue.Queue, queue.SimpleQueue, threading.Thread)
-"""What goes on whatever is put back of it, as an iterator does: so nothing of it is."""
-
 OF_PROCESS = frozenset({
     "backprobe", "logging", "warnings", "re", "linecache", "tokenize", "inspect", "traceback", "importlib", "unittest",
     "asyncio", "concurrent", "multiprocessing", "pytest", "_pytest", "pluggy", "hypothesis", "coverage",
@@ -56,7 +53,7 @@ NOTHING = object()
 def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Iterator[Any]:
     """These objects and what is reached from them, the nearest first, also through objects of libraries.
 
-    What is known to the framework is among that, and is not opened.
+    What is known to the framework is among that, and is not opened but for iterators that are attributes of it.
     """
     waiting, seen = deque((one, 0) for one in roots), dict[int, Any]()
     while waiting and len(seen) < MOST:
@@ -65,16 +62,17 @@ def reached_from(roots: Iterable[Any], is_known: Callable[[Any], bool]) -> Itera
             continue
         seen[id(one)] = one
         yield one
-        if depth < DEEPEST and not is_known(one):
-            waiting.extend((each, depth + 1) for each in (*directly(one), *_further(one)))
+        if depth < DEEPEST:
+            inside = _iterators(one) if is_known(one) else (*directly(one), *_further(one))
+            waiting.extend((each, depth + 1) for each in inside)
 
 
-def is_of_process(kind: type) -> bool:
-    """Does an object of this class serve the whole process, as a log, a cache or a test runner does?
+def goes_on(kind: type) -> bool:
+    """Does an object of this class go on whatever is put back of it, or serve the whole process, as a log does?
 
     It is no state of a program: what is written there is to stay.
     """
-    return kind.__module__.partition(".")[0] in OF_PROCESS
+    return is_stream(kind) or issubclass(kind, threading.Thread) or kind.__module__.partition(".")[0] in OF_PROCESS
 
 
 def keep_object(one: Any, kept: Kept) -> None:
@@ -87,22 +85,35 @@ def keep_object(one: Any, kept: Kept) -> None:
     >>> log
     [1]
     """
-    function = innermost(one)
-    if function is not None:
-        if kept.is_new(function, "names"):
-            _keep_names(function, kept)
-    elif kept.is_new(one, "object"):
-        kind = type(one)
-        if issubclass(kind, numpy.ndarray):
-            _keep_array(one, kept)
-        elif kind is ContextVar:
-            kept.undo.append(partial(_set, one, one.get(NOTHING)))
-        elif issubclass(kind, CONTAINERS):
-            kept.undo.append(partial(refill, one, content_of(one)))
-        elif issubclass(kind, type) and is_of_program(one):
-            kept.undo.append(partial(_assign_class, one, _own(one)))
-        if _is_opened(one):
-            _keep_attributes(one, kept)
+    if not kept.is_new(one, "places"):
+        return
+    if isinstance(one, numpy.ndarray):
+        _keep_array(one, kept)
+    for content, write in places(one):
+        kept.undo.append(partial(write, content))
+
+
+def places(one: Any) -> Iterator[Place]:
+    """Where an object holds others: the names that a function may rebind, items, attributes."""
+    kind = type(one)
+    if kind is FunctionType:
+        yield from _places_of_function(one)
+    elif kind is ContextVar:
+        yield [one.get(NOTHING)], partial(_set, one)
+    elif issubclass(kind, CONTAINERS):
+        yield content_of(one), partial(refill, one)
+    elif issubclass(kind, type) and is_of_program(one):
+        yield _own(one), partial(_assign_class, one)
+    if _is_opened(one):
+        own = _attributes(one)
+        if own is not None:
+            yield dict(own), partial(refill, own)
+        for slot, held in _slots(one):
+            yield [held], partial(_assign_slot, one, slot)
+
+
+def _iterators(known: Any) -> list[Any]:
+    return [one for one in (_attributes(known) or {}).values() if isinstance(one, Iterator)]
 
 
 def _further(value: Any) -> list[Any]:
@@ -118,7 +129,7 @@ def _further(value: Any) -> list[Any]:
         return [weakref.ref.__call__(value)]
     if kind is ContextVar:
         return [value.get(None)]
-    if issubclass(kind, (*NOT_OPENED, *GOES_ON)) or is_of_process(kind):
+    if issubclass(kind, NOT_OPENED) or goes_on(kind):
         return []
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
         # the collector of garbage knows what an object of C holds; its dicts may be of its own, as of a cache
@@ -135,7 +146,7 @@ def _further(value: Any) -> list[Any]:
 def _is_opened(value: Any) -> bool:
     # Is it an object whose attributes are state, and not one that goes on where it is?
     kind = type(value)
-    if issubclass(kind, (type, FunctionType, *NOT_OPENED, *GOES_ON)) or is_of_process(kind):
+    if issubclass(kind, (type, FunctionType, *NOT_OPENED)) or goes_on(kind):
         return False
     return is_of_program(kind) or not issubclass(kind, Iterator)
 
@@ -169,23 +180,21 @@ def _own(kind: type) -> dict[str, Any]:
 # what is kept, and put back
 
 
-def _keep_names(function: FunctionType, kept: Kept) -> None:
-    # The globals that a function may rebind, unless it is a library's; its closure's cells, and its attributes.
+def _places_of_function(function: FunctionType) -> Iterator[Place]:
+    # The globals that a function may rebind, unless it is a library's, also those of modules that it names; its
+    # attributes, its closure's cells, and the values that its parameters have by default.
     codes = codes_of(function.__code__) if is_written_here(function) else []
     names = {name for code in codes for name in code.co_names}
-    before = {name: function.__globals__.get(name, NOTHING) for name in names}
-    kept.undo.append(partial(_rebind, function.__globals__, before))
-    kept.undo.append(partial(refill, vars(function), dict(vars(function))))
+    modules = [one for one in map(function.__globals__.get, names) if isinstance(one, ModuleType)]
+    for owner in (function.__globals__, *(vars(one) for one in modules if is_loaded_from_here(one))):
+        yield {name: owner.get(name, NOTHING) for name in names}, partial(_rebind, owner)
+    yield dict(vars(function)), partial(refill, vars(function))
     for cell in function.__closure__ or ():
-        kept.undo.append(partial(_fill, cell, _content(cell)))
-
-
-def _keep_attributes(value: Any, kept: Kept) -> None:
-    own = _attributes(value)
-    if own is not None:
-        kept.undo.append(partial(refill, own, dict(own)))
-    for slot, held in _slots(value):
-        kept.undo.append(partial(_assign_slot, value, slot, held))
+        yield [_content(cell)], partial(_fill, cell)
+    if function.__defaults__:
+        yield [*function.__defaults__], partial(_assign_defaults, function)
+    if function.__kwdefaults__:
+        yield dict(function.__kwdefaults__), partial(refill, function.__kwdefaults__)
 
 
 def _keep_array(array: Any, kept: Kept) -> None:
@@ -208,9 +217,16 @@ def _rebind(names: dict[str, Any], before: dict[str, Any]) -> None:
             names[name] = value
 
 
-def _set(variable: ContextVar[Any], value: Any) -> None:
+def _set(variable: ContextVar[Any], content: list[Any]) -> None:
+    (value,) = content
     if value is not NOTHING and variable.get(NOTHING) is not value:
         variable.set(value)
+
+
+def _assign_defaults(function: FunctionType, values: list[Any]) -> None:
+    now = function.__defaults__ or ()
+    if len(now) != len(values) or any(map(is_not, now, values)):
+        function.__defaults__ = tuple(values)
 
 
 def _assign_class(kind: type, before: dict[str, Any]) -> None:
@@ -222,7 +238,8 @@ def _assign_class(kind: type, before: dict[str, Any]) -> None:
             type.__setattr__(kind, name, value)
 
 
-def _assign_slot(value: Any, slot: MemberDescriptorType, held: Any) -> None:
+def _assign_slot(value: Any, slot: MemberDescriptorType, content: list[Any]) -> None:
+    (held,) = content
     try:
         now = slot.__get__(value)
     except AttributeError:
@@ -242,6 +259,7 @@ def _content(cell: CellType) -> Any:
         return NOTHING
 
 
-def _fill(cell: CellType, content: Any) -> None:
-    if content is not NOTHING and _content(cell) is not content:
-        cell.cell_contents = content
+def _fill(cell: CellType, content: list[Any]) -> None:
+    (value,) = content
+    if value is not NOTHING and _content(cell) is not value:
+        cell.cell_contents = value

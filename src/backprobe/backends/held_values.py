@@ -49,16 +49,21 @@ def directly(value: Any) -> Iterable[Any]:
     function = innermost(value)
     if function is None:
         return () if isinstance(value, NOT_OPENED) else attributes(value)
-    return [*_bound(value), *([function] if function is not value else []), *_named(function)]
+    if function is value:
+        return [*_bound(function), *_named(function)]
+    own = _named(value) if isinstance(value, FunctionType) else ()  # a decorator has made it
+    return [*_bound(value), function, *own]
 
 
 def _bound(function: Any) -> list[Any]:
-    # What a function is given by what it is: its object, the arguments of a partial one, or what it closes over.
+    # What a function is given by what it is: its object, the arguments of a partial one, or what it closes over and
+    # its parameters are by default.
     if isinstance(function, MethodType):
         return [function.__self__, function.__func__]
     if isinstance(function, partial):
         return [function.func, function.args, function.keywords]
-    return [contents(cell) for cell in function.__closure__ or ()]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [*(contents(cell) for cell in function.__closure__ or ()), *defaults]
 
 
 def _named(function: FunctionType) -> Iterator[Any]:
@@ -70,7 +75,7 @@ def _named(function: FunctionType) -> Iterator[Any]:
     for one in [function.__globals__[name] for name in names if name in function.__globals__]:
         if not isinstance(one, ModuleType | type):
             yield one
-        elif _is_loaded_from_here(one):
+        elif is_loaded_from_here(one):
             yield from (vars(one)[name] for name in names if name in vars(one))
 
 
@@ -82,8 +87,8 @@ def codes_of(code: CodeType) -> list[CodeType]:
     return codes
 
 
-def _is_loaded_from_here(owner: ModuleType | type) -> bool:
-    # Is it a module or class of no installed package?
+def is_loaded_from_here(owner: ModuleType | type) -> bool:
+    """Is it a module or class of no installed package?"""
     file = getattr(owner if isinstance(owner, ModuleType) else sys.modules.get(owner.__module__), "__file__", None)
     return file is not None and package(file) is None
 

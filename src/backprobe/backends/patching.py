@@ -26,11 +26,11 @@ class Patched:
 
     def __init__(self, owner: Any, name: str, aside: Callable[[], bool] | None = None) -> None:
         self.owner, self.name, self.aside = owner, name, aside
-        self.own = vars(owner).get(name)  # None for an instance's method, which is on its class
+        self.own = vars(owner).get(name)  # None where it is a class's, or inherited
         self.original = getattr(owner, name) if self.own is None else self.own
         self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it stand instead of the function?
         self.calls: dict[int, Callable[..., Any]] = {}  # by thread: what they make of the original
-        self.__module__, self.__doc__ = self.original.__module__, self.original.__doc__  # the rest by ``__getattr__``
+        self.__module__, self.__doc__ = getattr(self.original, "__module__", ""), self.original.__doc__
         self.__wrapped__ = self.original
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -68,10 +68,12 @@ class Patched:
         else:
             self._take_off_one(thread, given)
         if not self.wraps and vars(self.owner).get(self.name) is self:  # or the user has put another
-            if self.own is None:
-                del vars(self.owner)[self.name]
-            else:
+            if self.own is not None:
                 _put(self.owner, self.name, self.own)
+            elif isinstance(self.owner, type):  # it has inherited the function
+                delattr(self.owner, self.name)
+            else:
+                del vars(self.owner)[self.name]
 
     def _take_off_one(self, thread: int, given: Callable[..., Any]) -> None:
         at = len(self.wraps) - 1

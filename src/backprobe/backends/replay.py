@@ -25,8 +25,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backprobe.backends.held_values import held_by
+from backprobe.backends.iterator_copies import copies_of, exchange, is_copyable
 from backprobe.backends.kept import Kept
-from backprobe.backends.taken import UsedUp, hearing_takes, sources
+from backprobe.backends.taken import UsedUp, hearing_takes, is_lost, sources
 from backprobe.record.containers import leaves
 
 if TYPE_CHECKING:
@@ -59,17 +60,36 @@ class State:
         """What of that gives something else each time it is asked, as an iterator does."""
         return sources(self.reached)
 
+    @cached_property
+    def holders(self) -> Sequence[Any]:
+        """What is reached without opening iterators that can be copied; nothing where there is none."""
+        from backprobe.backends.held_objects import reached_from  # which imports NumPy
+
+        if not any(map(is_copyable, self.reached)):
+            return ()
+        roots = [*self.given, *self.held, *self.further()]
+        return [*reached_from([self.target, *roots], lambda one: self.is_known(one) or is_copyable(one))]
+
+    @cached_property
+    def lost(self) -> Sequence[Any]:
+        """What of what it holds and is given a run takes from, or gives to, for good, if it does."""
+        from backprobe.backends.held_objects import places  # which imports NumPy
+
+        copies = copies_of(self.holders, places)
+        return [one for one in self.held if is_lost(one) and id(one) not in copies]
+
     def further(self) -> Iterable[Any]:
         """What objects of the framework hold that is no object of it, as functions that are called in a backward."""
         return ()
 
     def keep_objects(self, kept: Kept) -> None:
-        """Keep what a run may change of Python's own objects."""
-        from backprobe.backends.held_objects import keep_object  # which imports NumPy
+        """Keep what a run may change of Python's own objects, which hold copies of iterators from now on."""
+        from backprobe.backends.held_objects import keep_object, places  # which imports NumPy
 
         for one in self.reached:
             if not self.is_known(one):
                 keep_object(one, kept)
+        exchange(self.holders, places, kept.undo)
 
     @staticmethod
     def modes() -> Callable[[], AbstractContextManager[object]]:
@@ -126,7 +146,7 @@ class Replay:
         *, seed: int | None = None, draws_anew: bool = True, taken: dict[int, Any] | None = None,
     ) -> None:  # fmt: skip
         """``taken`` is that of another program whose runs come before: both may take from the same iterator."""
-        self.state = backend.state(target, (tuple(args), dict(kwargs or {})), draws_anew=draws_anew)
+        self.state = backend.state(target, (tuple(args), tuple((kwargs or {}).values())), draws_anew=draws_anew)
         self.seed = seed
         self.taken = {} if taken is None else taken
         """The iterators, queues and files from which a run has taken, by identity."""

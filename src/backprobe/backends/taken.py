@@ -1,8 +1,9 @@
-"""Iterators, queues and files that a program holds: if a run takes from them, another would be given what comes next.
+"""Iterators, queues and streams that a program holds: if a run takes from them, another would be given what comes next.
 
 That something was taken is seen by a fact. An iterator made by C shows where it is by what it holds, by how much is
-left or by how it would be pickled, a generator by its frame, a file by its position; a library's own iterator is heard
-when it is asked for the next item. Iterators of the program's own classes are put back, as other objects are.
+left or by how it would be made again, a generator by its frame, a file by its position, which is then set back. What is
+asked by a method is heard: a library's own iterator, a queue of other processes, a socket, and what is read from a
+pipe. Iterators of the program's own classes are put back, as other objects are.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 import gc
 import io
 import queue
-import warnings
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from types import GeneratorType, MemberDescriptorType, WrapperDescriptorType
+from types import FrameType, GeneratorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from backprobe.backends.held_values import is_of_program
+from backprobe.backends.iterator_copies import is_copyable, made_again
 from backprobe.backends.patching import listening
 from backprobe.record.containers import SIMPLE, TEXTS
 
-QUEUES = (queue.Queue, queue.SimpleQueue)
+COUNTED = (queue.Queue, queue.SimpleQueue)
+"""Queues whose items can be seen."""
+
+IMMUTABLE = 1 << 8  # the flag of a class that cannot be written to, as those of C
 
 
 class UsedUp(Exception):
@@ -40,10 +45,36 @@ def sources(reached: Iterable[Any]) -> list[Any]:
     return [one for one in reached if _is_source(type(one)) and not _is_written(one)]
 
 
+def is_stream(kind: type) -> bool:
+    """Does an object of this class go on whatever is put back of it? It has a file's descriptor, or it is a queue.
+
+    >>> import multiprocessing.queues, socket
+    >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
+    [True, True, True, False]
+    """
+    bases = [base for base in kind.__mro__ if not is_of_program(base)]
+    return any(hasattr(base, "fileno") or _is_queue(base) for base in bases)
+
+
+def is_lost(one: Any) -> bool:
+    """Is what a run takes from this, or gives to it, out of reach of an undo? So it is not of a file that is only read.
+
+    >>> is_lost(io.StringIO()), is_lost(one for one in [1]), is_lost([1])
+    (True, True, False)
+    """
+    if not isinstance(one, io.IOBase) or is_of_program(type(one)):
+        return is_stream(type(one)) or _is_source(type(one))
+    return not one.closed and not (one.readable() and one.seekable() and not one.writable())
+
+
+def _is_queue(kind: type) -> bool:
+    return all(hasattr(kind, name) for name in ("get", "put", "empty"))
+
+
 def _is_source(kind: type) -> bool:
-    if issubclass(kind, QUEUES):
-        return True
-    return issubclass(kind, (Iterator, io.IOBase)) and not is_of_program(kind)
+    return (not is_of_program(kind) and issubclass(kind, Iterator | io.IOBase)) or (
+        is_stream(kind) and not issubclass(kind, io.IOBase)
+    )
 
 
 def _is_written(one: Any) -> bool:
@@ -58,6 +89,8 @@ def _is_written(one: Any) -> bool:
 def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator[None]:
     """After this context ``taken`` has been given each of the sources ``held`` from which something was taken in it.
 
+    Files that were only read are where they were.
+
     >>> items, found = iter([1, 2]), []
     >>> with hearing_takes([items], found.append):
     ...     item = next(items)
@@ -65,29 +98,62 @@ def hearing_takes(held: Sequence[Any], taken: Callable[[Any], None]) -> Iterator
     True
     """
     alive: list[Any] = []  # no other object may get the identity of what a source held
-    heard = {id(one): one for one in held if _asked_by(one) is not None}
-    before = [(one, _position(one, alive)) for one in held if id(one) not in heard]
+    methods = {id(one): [*_asked_by(one)] for one in held}
+    heard = {id(one): one for one in held if methods[id(one)]}
+    pipes = {id(one): one for one in held if isinstance(one, io.IOBase) and not one.seekable()}
+    before = [(one, _position(one, alive)) for one in held if id(one) not in heard | pipes]
 
-    def asked(following: Callable[..., Any], iterator: Any, /) -> Any:
-        if id(iterator) in heard:
-            taken(heard.pop(id(iterator)))
-        return following(iterator)
+    def asked(following: Callable[..., Any], one: Any, /, *args: Any, **kwargs: Any) -> Any:
+        given = following(one, *args, **kwargs)
+        if id(one) in heard:
+            taken(heard.pop(id(one)))
+        return given
 
     try:
         with ExitStack() as entered:
-            for kind in dict.fromkeys(map(_asked_by, heard.values())):
-                entered.enter_context(listening(kind, "__next__", asked))
+            for owner, name in dict.fromkeys(method for each in methods.values() for method in each):
+                entered.enter_context(listening(owner, name, asked))
+            if pipes:
+                entered.enter_context(_hearing_reads(pipes, taken))
             yield
     finally:
         for one, position in before:
-            if _has_given(position, _position(one, alive)):
+            if _has_given(position, _position(one, alive)) and not _is_set_back(one, position, alive):
                 taken(one)
 
 
-def _asked_by(one: Any) -> type | None:
-    # The class whose ``__next__``, in Python, gives the items of an iterator; None where that is in C.
-    kind = next((each for each in type(one).__mro__ if "__next__" in vars(each)), None)
-    return None if kind is None or isinstance(vars(kind)["__next__"], WrapperDescriptorType) else kind
+@contextmanager
+def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Iterator[None]:
+    # What is read from pipes is heard of by no position and no method in Python, and by a profiler: there is only one.
+    def returned(frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_return" and function.__name__.startswith("read") and function.__name__ != "readable":
+            one = pipes.pop(id(function.__self__), None)
+            if one is not None:
+                taken(one)
+
+    if sys.getprofile() is not None:
+        yield
+        return
+    sys.setprofile(returned)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def _asked_by(one: Any) -> Iterator[tuple[type, str]]:
+    # The methods, in Python or inherited by a class in Python, that give what it has, and the classes to listen at.
+    kind = type(one)
+    names = ["__next__"] if issubclass(kind, Iterator) and not isinstance(one, io.IOBase) else []
+    if is_stream(kind) and not isinstance(one, (io.IOBase, *COUNTED)):
+        # a connection of ``multiprocessing`` is asked by methods of its own, which a queue has kept
+        names = ["get"] if _is_queue(kind) else [name for name in dir(kind) if name.lstrip("_").startswith("recv")]
+    for name in names:
+        owner = next(base for base in kind.__mro__ if name in vars(base))
+        if not isinstance(vars(owner)[name], MethodDescriptorType | WrapperDescriptorType):
+            yield owner, name
+        elif name != "__next__" and not kind.__flags__ & IMMUTABLE:
+            yield kind, name
 
 
 def _has_given(before: Any, now: Any) -> bool:
@@ -97,9 +163,20 @@ def _has_given(before: Any, now: Any) -> bool:
     return bool(before != now)
 
 
+def _is_set_back(one: Any, position: Any, alive: list[Any]) -> bool:
+    # Is it a file that was only read, and is where it was again?
+    if not isinstance(one, io.IOBase) or position is None:
+        return False
+    with suppress(OSError, ValueError):  # it is closed
+        if not one.writable():
+            one.seek(position)
+        return not _has_given(position, _position(one, alive))
+    return False
+
+
 def _position(one: Any, alive: list[Any]) -> Any:
     # Where a source is: equal to what it was before if nothing was taken from it, as far as that can be seen.
-    if isinstance(one, QUEUES):
+    if isinstance(one, COUNTED):
         return frozenset(_place(item, alive) for item in _items(one))
     if isinstance(one, io.IOBase):
         with suppress(OSError, ValueError):  # it has no position, is closed, or is read by an iterator
@@ -126,16 +203,12 @@ def _items(one: Any) -> list[Any]:
 
 
 def _left(one: Any, alive: list[Any]) -> Any:
-    # How many items are left, or else how an iterator of ``itertools`` would be pickled: that shows where it is.
+    # How many items are left, or else how an iterator would be made again: that shows where it is.
     kind: Any = type(one)
     if hasattr(kind, "__length_hint__"):
         with suppress(TypeError):  # it never ends
             return kind.__length_hint__(one)
-    if kind.__module__ != "itertools" or kind.__reduce__ is object.__reduce__:
-        return None
-    with warnings.catch_warnings():  # Python 3.14 will not have it
-        warnings.simplefilter("ignore")
-        return _place(kind.__reduce__(one), alive)
+    return _place(made_again(one), alive) if is_copyable(one) else None
 
 
 def _place(one: Any, alive: list[Any]) -> Any:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import queue
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from socket import socket
 from threading import get_ident
 from typing import Any
 
@@ -43,9 +40,6 @@ from backprobe.tracing.bridging import Bridges
 
 WIDE = ("**:*", "**:*()")
 """Every name, and every operation without one; of a model also what modules return, and parameters."""
-
-USED_UP = (Iterator, io.IOBase, queue.Queue, queue.SimpleQueue, socket)
-"""What a run takes from, or gives to, so that another would find less or hand on the same again."""
 
 
 @dataclass(frozen=True)
@@ -285,8 +279,8 @@ class Rerun:
 
     def _effect(self, replay: Replay) -> str:
         # What running the program once more would do that is not put back; empty where nothing is known of that.
-        used = next((one for one in replay.state.held if isinstance(one, USED_UP)), None)
-        return replay.state.effect() if used is None else f"takes from {kind(used)}, or gives to it"
+        lost = replay.state.lost
+        return f"takes from {kind(lost[0])}, or gives to it" if lost else replay.state.effect()
 
     def _not_again(self, effect: str) -> Note:
         return Note("side_effect", {"name": name_of(self.request.target), "effect": effect})

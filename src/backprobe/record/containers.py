@@ -23,7 +23,7 @@ def children(value: Any) -> list[tuple[str, Any]] | None:
     if issubclass(kind, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
         return [(str(key), item) for key, item in dict.items(value)]
     if issubclass(kind, tuple):
-        if hasattr(value, "_fields"):
+        if hasattr(kind, "_fields"):
             return list(zip(value._fields, value, strict=True))
         return list(zip(map(str, count()), tuple.__iter__(value), strict=False))  # not an iterator of a subclass
     if issubclass(kind, list):

@@ -1,0 +1,125 @@
+"""Iterators that can be copied: while a program runs, what holds one holds a copy, and the iterator stays where it is.
+
+That one can be copied is a fact: its class, made by C, says how an iterator at the same place is made again. So does
+that of ``itertools.count``, and not that of a generator.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from types import MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+from typing import Any
+
+Place = tuple[Any, Callable[[Any], None]]
+"""What is held somewhere, as a plain list or dict, and what writes it there."""
+
+
+def is_copyable(one: Any) -> bool:
+    """Is it an iterator that says how it is made again, or the ``__next__`` of one?
+
+    >>> import itertools
+    >>> is_copyable(itertools.count()), is_copyable(itertools.count().__next__), is_copyable(one for one in [1])
+    (True, True, False)
+    """
+    kind: Any = type(one)
+    if kind is MethodWrapperType:
+        return is_copyable(one.__self__)
+    is_of_c = isinstance(getattr(kind, "__next__", None), WrapperDescriptorType)
+    own = kind.__reduce__
+    return is_of_c and own is not object.__reduce__ and isinstance(own, MethodDescriptorType)
+
+
+def made_again(one: Any) -> tuple[Any, ...]:
+    """What makes an iterator that can be copied again, its arguments, and what is then set: as pickle asks for it."""
+    kind: Any = type(one)
+    with warnings.catch_warnings():  # Python 3.14 will not have it of ``itertools``
+        warnings.simplefilter("ignore")
+        return tuple(kind.__reduce__(one))
+
+
+def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) -> dict[int, Any]:
+    """Copies of the iterators among the objects ``found``, by the identity of each.
+
+    Not of one that something else than a place also holds, as a tuple: the program would come to two of them.
+    """
+    holders = [one for one in found if not is_copyable(one)]
+    fixed = {id(inside) for one in holders for inside in _held_elsewhere(one, places(one))}
+    copies: dict[int, Any] = {}
+    for one in found:
+        _copy(one, fixed, copies)
+    return copies
+
+
+def exchange(found: Sequence[Any], places: Callable[[Any], Iterable[Place]], undo: list[Callable[[], None]]) -> None:
+    """Each place where one of the objects ``found`` holds an iterator holds a copy of it, until that is undone.
+
+    >>> import itertools
+    >>> count = itertools.count()
+    >>> held, undo = [count], []
+    >>> exchange([held, count], lambda one: [([*one], held.__init__)] if one is held else [], undo)
+    >>> next(held[0]), next(held[0]), count
+    (0, 1, count(0))
+    >>> undo[0]()
+    >>> held
+    [count(0)]
+    """
+    copies = copies_of(found, places)
+    for one in found if copies else ():
+        for content, write in () if is_copyable(one) else places(one):
+            if any(id(each) in copies for each in _items(content)):
+                undo.append(partial(write, content))
+                write(_with_copies(content, copies))
+
+
+def _held_elsewhere(one: Any, places: Iterable[Place]) -> Iterator[Any]:
+    # What is copyable and held by an object in no place that can be written.
+    written = {id(each) for content, _ in places for each in _items(content)}
+    return (each for each in gc.get_referents(one) if is_copyable(each) and id(each) not in written)
+
+
+def _copy(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
+    # A copy of an iterator, with copies of those from which it takes; None where one of them cannot be copied.
+    if id(one) in copies:
+        return copies[id(one)]
+    copy = None if id(one) in fixed or not is_copyable(one) else _anew(one, fixed, copies)
+    if copy is not None:
+        copies[id(one)] = copy
+    return copy
+
+
+def _anew(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
+    if type(one) is MethodWrapperType:
+        owner = _copy(one.__self__, fixed, copies)
+        return None if owner is None else getattr(owner, one.__name__)
+    make, args, *state = made_again(one)
+    inner = [each for each in [*args, *_parts(state)] if isinstance(each, Iterator)]
+    if any(_copy(each, fixed, copies) is None for each in inner):
+        return None
+    copy = make(*[copies.get(id(each), each) for each in args])
+    for each in state:
+        copy.__setstate__(_gathered(each, copies))
+    return copy
+
+
+def _parts(state: Any) -> list[Any]:
+    return [part for each in state for part in (each if type(each) is tuple else [each])]
+
+
+def _gathered(state: Any, copies: dict[int, Any]) -> Any:
+    # What an iterator has gathered is its own, as the items that a cycle has given; what it was made of is not.
+    if type(state) is tuple:
+        return tuple(_gathered(each, copies) for each in state)
+    return [*state] if type(state) is list else copies.get(id(state), state)
+
+
+def _items(content: Any) -> Iterable[Any]:
+    return content.values() if isinstance(content, dict) else content
+
+
+def _with_copies(content: Any, copies: dict[int, Any]) -> Any:
+    if isinstance(content, dict):
+        return {name: copies.get(id(one), one) for name, one in content.items()}
+    return [copies.get(id(one), one) for one in content]
