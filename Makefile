@@ -99,11 +99,10 @@ coverage: .venv-python3.12/.ready
 	@echo "Lines that were run, in percent, of which $(COVERED) are the least:"
 	@.venv-python3.12/bin/coverage report --omit "*/tensorflow/*,*/jax/*" --precision 1 --format total --fail-under $(COVERED)
 
-# which test functions run which lines, of all frameworks: what tools/mutants.py chooses tests by
-contexts: $(READY)
-	-$(BIN)/coverage run --rcfile tools/contexts.ini -m pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
-	-$(BIN)/coverage run --rcfile tools/contexts.ini -m pytest $(PARALLEL) tests/frameworks
-	$(BIN)/coverage combine --quiet --rcfile tools/contexts.ini
+# which tests of PyTorch run which lines: what tools/mutants.py chooses tests by
+contexts: .venv-python3.12/.ready
+	PYTHONPATH=tools .venv-python3.12/bin/pytest -p contexts -m "not gpu and not sweep and not all_frameworks" \
+	  --ignore=tests/frameworks
 
 # the sentences of tests/golden as they are now, after a change that is wanted: their diff is reviewed
 golden: $(READY)

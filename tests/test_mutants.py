@@ -1,10 +1,10 @@
 """Faults that ``tools/mutants.py`` plants: each changes what the package computes, and no line's number."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-import coverage
 import pytest
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -68,18 +68,23 @@ def test_faults_are_planted_where_a_test_runs_and_are_the_same_for_a_seed(mutant
     assert len({fault.kind for fault, _ in once}) == 4
 
 
-def test_the_tests_of_a_line_are_those_that_ran_it(mutants, tmp_path, monkeypatch):
-    (tmp_path / "src" / "backprobe").mkdir(parents=True)
+def test_the_tests_of_a_line_are_those_that_ran_it(mutants, tmp_path):
+    """The plugin needs the monitoring of Python 3.12, and says so on an older one."""
+    package = tmp_path / "src" / "backprobe"
+    (tmp_path / "tools").mkdir()
+    package.mkdir(parents=True)
     (tmp_path / "tests").mkdir()
-    file = tmp_path / "src" / "backprobe" / "signs.py"
-    file.write_text(SOURCE)
-    (tmp_path / "tests" / "test_signs.py").write_text("from signs import sign\n\ndef test_one():\n    sign(1)\n")
-    (tmp_path / ".coveragerc").write_text("[run]\ndynamic_context = test_function\n")
-    run = "import sys; sys.path[:0] = ['src/backprobe', 'tests']; import test_signs; test_signs.test_one()"
-    (tmp_path / "run.py").write_text(run)
-    subprocess.run([sys.executable, "-m", "coverage", "run", "run.py"], cwd=tmp_path, check=True)
-    data = coverage.CoverageData(str(tmp_path / ".coverage"))
-    data.read()
-    monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    found = mutants.runners(data)["signs.py"]
-    assert (found[8], found.get(9, [])) == (["tests/test_signs.py::test_one"], [])
+    (tmp_path / "tools" / "contexts.py").write_text((TOOLS / "contexts.py").read_text())
+    (package / "signs.py").write_text(SOURCE)
+    tests = "from signs import sign\n\ndef test_one():\n    sign(1)\n\ndef test_two():\n    sign(1)\n"
+    (tmp_path / "tests" / "test_signs.py").write_text(tests)
+    path = os.pathsep.join(map(str, [tmp_path / "tools", package]))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "contexts", "tests"]
+    environment = os.environ | {"PYTHONPATH": path}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    if sys.version_info < (3, 12):
+        assert "came with Python 3.12" in run.stderr
+        return
+    found = mutants.runners(tmp_path / ".contexts.json")["signs.py"]
+    assert found[8] == ["tests/test_signs.py::test_one", "tests/test_signs.py::test_two"]
+    assert 9 not in found

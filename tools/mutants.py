@@ -4,10 +4,10 @@
     python tools/mutants.py again faults.json later.json             # the same faults, found again by their text
     python tools/mutants.py again faults.json later.json --marks "not long and not sweep"   # what make test notices
 
-The tests of a line are those that ran it, in a coverage file with contexts: ``make contexts`` writes one. A few of them
-are run, chosen by the seed, and a fault is noticed if one fails. The others might notice it as well: two runs can be
-compared, but neither is a score. Each fault changes one expression in a copy of ``src`` and leaves all line numbers as
-they are, because backprobe reads its own frames. Tools that rewrite whole functions don't, so none of them is used.
+The tests of a line are those that ran it: ``make contexts`` writes them down. A few of them are run, by the seed, and a
+fault is noticed if one fails. The others might notice it as well: two runs can be compared, but neither is a score.
+Each fault changes one expression in a copy of ``src`` and leaves all line numbers as they are, because backprobe reads
+its own frames. Tools that rewrite whole functions don't, so none of them is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import ast
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -30,7 +29,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-import coverage
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -122,20 +120,10 @@ def with_fault(file: Path, fault: Fault, place: Place) -> str:
     return b"".join(lines).decode()
 
 
-def runners(data: coverage.CoverageData) -> dict[str, dict[int, list[str]]]:
-    """The test functions that run each line of each file, as pytest spells them."""
-    files: dict[str, str] = {}
-    for path in (ROOT / "tests").rglob("test_*.py"):
-        names = re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
-        files |= {f"{path.stem}.{name}": f"{path.relative_to(ROOT)}::{name}" for name in names}
-    found = {}
-    for measured in data.measured_files():
-        name = measured.rpartition("src/backprobe/")[2]
-        found[name] = {
-            line: sorted({files[context] for context in contexts if context in files})
-            for line, contexts in data.contexts_by_lineno(measured).items()
-        }
-    return found
+def runners(file: Path) -> dict[str, dict[int, list[str]]]:
+    """The test functions that run each line of each file, as pytest spells them: what ``contexts.py`` wrote down."""
+    read = json.loads(file.read_text())
+    return {name: {int(line): tests for line, tests in lines.items()} for name, lines in read.items()}
 
 
 def chosen(tests: dict[str, dict[int, list[str]]], seed: int, count: int) -> list[tuple[Fault, Place]]:
@@ -261,7 +249,7 @@ def main() -> int | None:
         if verb is again:
             options.add_argument("later", type=Path)
         options.add_argument(
-            "--coverage", default=str(ROOT / ".coverage-contexts"), help="a coverage file with contexts"
+            "--contexts", type=Path, default=ROOT / ".contexts.json", help="which tests run which lines"
         )
         options.add_argument("--seed", type=int, default=0)
         options.add_argument("--count", type=int, default=300)
@@ -270,9 +258,7 @@ def main() -> int | None:
         options.add_argument("--minutes", type=float, default=30)
         options.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
-    data = coverage.CoverageData(asked.coverage)
-    data.read()
-    return asked.verb(asked, runners(data))
+    return asked.verb(asked, runners(asked.contexts))
 
 
 if __name__ == "__main__":
