@@ -451,6 +451,8 @@ PROOFS = {
     **true_of(gradient_is_there, "none_read_there", "none_read_later"),
     **true_of(of_training("untrained"), "held_by", "held_by.one", "others_reached"),
     "useless": has_note(*USELESS),
+    **true_of(lambda said: any(note.fields.get("part") == said.fields["part"] for note in said.rec.record.notes),
+              "in_part", "in_loss"),
     "zero_once": lambda said: has_note(*USELESS)(said) or is_zero(said.rec[said.fields["gradients"].split("'")[1]]),
     **true_of(lambda said: all(is_zero(one) for one in said.entries if not one.inputs), "zero_here", "zero_here.one"),
     **true_of(lambda said: any(map(is_zero, said.entries)), "zero_everywhere", "zero_everywhere.exactly",

@@ -385,6 +385,8 @@ SENTENCES = {
     "own_rule": "the derivative of {function} is a rule of the program's own, {rule} ({at})",
     "see_rule": "look at what that rule returns: it is what backward uses, whatever the function computes",
     "zero_for": "the gradients of: {names}",
+    "in_part": "it is in the layer '{part}', of the class {class}",
+    "in_loss": "it is in the loss '{part}'",
     "useless": "{gradients} is useless",
     "useless.outer_product": "an operation has more elements than its operands",
     "useless.result_dropped": "the result of an operation is dropped",

@@ -125,6 +125,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
         fields |= {"gradients": _gradients(note), "when": _when(note)}
         if fields["count"] != "1":
             facts.append(say("zero_for", names=fields["names"]))
+    facts += [say("in_part" if fields["class"] else "in_loss", **fields)] if "part" in fields else []
     fields["look"] = look_at(flow, at)
     if note.code == FLAT:
         fields["instead"] = instead_of_flat(fields["operation"], framework) or say("not_flat")
