@@ -2,8 +2,8 @@
 
 Run as ``python tests/useless/score.py [--kept FILE] [WORD …]``: without words all programs beside this file are asked,
 else those whose path has one of the words in it. With ``--kept`` each answer is added to a file as it comes, and the
-programs in it are not asked again, so that a run that was ended goes on. Each program is a whole small training, written by people who did not know how
-the answers come about. Its head says what is true of it:
+programs in it are not asked again, so that a run that was ended goes on. Each program is a whole small training,
+written by people who did not know how the answers come about. Its head says what is true of it:
 
     # from: https://…       the thread or example that it is rebuilt from; or `own`
     # truth: a sentence     what is wrong and where; or `healthy: ` and why it might look wrong and is not
@@ -38,11 +38,11 @@ import prepared  # noqa: E402 -- it lies in the folder above
 
 SOURCE = HERE.parents[1] / "src"
 SECONDS = 300  # for one program, on a machine that does other work too
+OURS = "backprobe.cli backprobe.check backprobe.explain backprobe.probe.script"
 IMPORTED = {  # before a program is forked: what takes long, and most programs or the answer import
-    "torch": "torch torch._dynamo backprobe.cli backprobe.check backprobe.explain backprobe.probe.script",
-    "tensorflow": "tensorflow keras backprobe.cli backprobe.check backprobe.explain backprobe.probe.script",
-    "jax": "jax flax.linen flax.nnx optax equinox backprobe.cli backprobe.check backprobe.explain backprobe.probe.script",
-}
+    "torch": f"torch torch._dynamo {OURS}", "tensorflow": f"tensorflow keras {OURS}",
+    "jax": f"jax flax.linen flax.nnx optax equinox {OURS}",
+}  # fmt: skip
 RECORDED = """
 import runpy, sys
 import backprobe as bp
