@@ -16,6 +16,7 @@ from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.useless.distributions import Distributions
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.shapes import Shapes
+from backprobe.backends.useless import USELESS
 from commands import in_folder, invoked
 
 BEGIN = """\
@@ -356,10 +357,10 @@ HEALTHY = {
 }  # fmt: skip
 
 
-def explained(text, tmp_path, monkeypatch, *options):
+def explained(text, tmp_path, monkeypatch, *options, verb="explain"):
     """The status, the findings and the notes of ``backprobe explain`` of a script."""
     with in_folder(tmp_path, monkeypatch, {"train.py": text}):
-        code, out, err = invoked("explain", "--json", *options, "train.py")
+        code, out, err = invoked(verb, "--json", *options, "train.py")
     assert own_modes.count == 0 and own_modes.dispatch_modes() == 0
     assert out, err
     report = json.loads(out[out.index("{") :])
@@ -374,6 +375,24 @@ def test_a_useless_gradient_is_found_at_its_line(case, tmp_path, monkeypatch):
     assert code == 1
     assert (kind, line) in {(one["kind"], one["source"]["line"]) for one in findings}, findings
     assert {one["kind"] for one in findings} == {kind}
+
+
+def of_facts(findings):
+    """The kinds of useless gradients that are found, with the names and lines."""
+    return {(one["kind"], one["name"], one["source"]["line"]) for one in findings if one["kind"] in USELESS}
+
+
+ONE_OF_EACH = {kind: text for kind, text in reversed(FAULTY.values())}
+
+
+@pytest.mark.parametrize("kind", USELESS)
+def test_health_of_a_script_says_what_explain_says(kind, tmp_path, monkeypatch):
+    text = ONE_OF_EACH[kind]
+    _, findings, _ = explained(text, tmp_path, monkeypatch)
+    code, others, _ = explained(text, tmp_path, monkeypatch, verb="health")
+    assert code == 1
+    assert {one[0] for one in of_facts(findings)} == {kind}
+    assert of_facts(others) == of_facts(findings)
 
 
 @pytest.mark.parametrize("case", HEALTHY)
