@@ -49,8 +49,22 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         beneath = [_beneath(root, one) for one in found]
         others = [one for one in report if one is not root]
         return replace(report, findings=(replace(root, remedy=""), *beneath, *others))  # each cause has its own
-    parts = [report.heading, *({_consequence(note): None for note in noted})]
-    return replace(report, heading="; ".join(parts), findings=(*found, *report))
+    heading = "; ".join([report.heading, *_consequences(noted)])
+    return replace(report, heading=heading, findings=_most_first(noted, found, report))
+
+
+def _most_first(noted: Sequence[Note], found: Sequence[Finding], report: Report) -> tuple[Finding, ...]:
+    # What is wrong with the loss or its steps comes first; what is of some parameters before what fewer lack theirs by.
+    counts = [int(note.fields.get("count", 0)) for note in noted]
+    ordered = [one for one, count in zip(found, counts, strict=True) if not count]
+    of_some = sorted(
+        ((count, one) for count, one in zip(counts, found, strict=True) if count), key=lambda each: -each[0]
+    )
+    for one in report:
+        while of_some and of_some[0][0] >= len(one.lost):
+            ordered.append(of_some.pop(0)[1])
+        ordered.append(one)
+    return (*ordered, *(one for _, one in of_some))
 
 
 def _beneath(root: Finding, one: Finding) -> Finding:
@@ -99,10 +113,12 @@ def _when(note: Note) -> str:
     return say("when" if is_lasting(note) else f"when.{note.fields['iterations']}")
 
 
-def _consequence(note: Note) -> str:
-    if note.code not in OF_PARAMETERS:
-        return say(f"useless.{_variant(note)}", **note.fields)
-    return say("useless", gradients=_gradients(note))
+def _consequences(notes: Sequence[Note]) -> list[str]:
+    # For the first line of a report; all parameters have one.
+    of_some = [note for note in notes if note.code in OF_PARAMETERS]
+    others = {say(f"useless.{_variant(note)}", **note.fields): None for note in notes if note not in of_some}
+    count = sum(int(note.fields["count"]) for note in of_some)
+    return [*others, *(say("useless", gradients=gradients_of([note.fields["first"]], count)) for note in of_some[:1])]
 
 
 def _variant(note: Note) -> str:
