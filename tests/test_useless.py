@@ -447,6 +447,36 @@ def test_a_gradient_that_is_zero_in_the_only_iteration_is_a_note(tmp_path, monke
     assert [one for one in notes if "clamp" in one and "train.py:9" in one]
 
 
+SCALED = """
+net = nn.Linear(8, 4)
+a, b, c = (nn.Parameter(torch.tensor(9.0)) for _ in range(3))
+opt = torch.optim.SGD([*net.parameters(), {}], 1e-2)
+"""
+
+
+def test_many_gradients_that_are_zero_once_are_one_note(tmp_path, monkeypatch):
+    body = """\
+        factor = a.clamp(max=1) + b.round() + torch.relu(c - 10)
+        loss = F.cross_entropy(net(x) * factor, t)
+        """
+    text = looped(SCALED.format("a, b, c"), body).replace("range(3):\n    x,", "range(1):\n    x,")
+    code, findings, notes = explained(text, tmp_path, monkeypatch)
+    assert (code, findings) == (0, [])
+    (said,) = [note for note in notes if "exactly 0" in note]
+    operations = said.partition("from these operations on: ")[2]
+    assert sorted(operations.split(", ")) == [f"{name} (train.py:11)" for name in ("clamp", "relu", "round")]
+
+
+@pytest.mark.parametrize(("scores", "kinds"), [
+    ("h - h + a.item() * b * torch.arange(4)", ["cancels", "number"]),
+    ("h.detach() + (a + d - d) * torch.arange(4)", ["detach", "cancels"]),
+])  # fmt: skip
+def test_what_is_of_more_parameters_comes_first(scores, kinds, tmp_path, monkeypatch):
+    text = looped(SCALED.format("a, b"), f"h, d = net(x), b * 2\nloss = F.cross_entropy({scores}, t)\n")
+    _, findings, _ = explained(text, tmp_path, monkeypatch)
+    assert [one["kind"] for one in findings] == kinds
+
+
 def test_a_cause_of_all_gradients_that_are_zero_hangs_beneath_them(tmp_path, monkeypatch):
     text = net(
         4,
