@@ -1,4 +1,4 @@
-"""Where an operation runs: the user's line, and the layer or loss of Keras that runs it, as within ``fit``."""
+"""The place of an operation: the user's line, and the layer or loss of Keras that runs it, as within ``fit``."""
 
 from __future__ import annotations
 
