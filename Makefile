@@ -10,7 +10,8 @@ INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint cons
 
 .PHONY: demo test lint types contract unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
-  test-planted-numbers test-browser test-integrations test-gpu coverage contexts
+  test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
+  contexts
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -19,7 +20,7 @@ demo: $(DEMO)
 # frameworks and collect all tests. On a machine of more cores: make test WORKERS="-n 4".
 test: lint contract
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-frameworks unit-torch types
-	@echo "Left out: the rest of the sweeps (make test-sweeps), more samples of PyTorch's operators (make test-operators)," \
+	@echo "Left out: long tests (make test-long), the rest of the sweeps (make test-sweeps), more samples of PyTorch's operators (make test-operators)," \
 	  "the site, a browser, other libraries, other Pythons (.ci/run), a GPU (make test-gpu)"
 
 lint: $(READY)
@@ -39,10 +40,25 @@ unit: $(READY)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-frameworks unit-torch
 
 unit-torch: $(READY)
-	$(BIN)/pytest $(WORKERS) -m "not gpu and not sweep" --ignore=tests/frameworks
+	$(BIN)/pytest $(WORKERS) -m "not gpu and not sweep and not long" --ignore=tests/frameworks
 
 unit-frameworks: $(READY)
-	$(BIN)/pytest $(WORKERS) -m "not sweep" tests/frameworks
+	$(BIN)/pytest $(WORKERS) -m "not sweep and not long" tests/frameworks
+
+# what `make test` has left out of test functions that take long: see tests/budget.py
+test-long: $(READY)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target long-frameworks long-torch
+
+long-torch: $(READY)
+	$(BIN)/pytest $(WORKERS) -m "long and not gpu and not sweep" --ignore=tests/frameworks
+
+long-frameworks: $(READY)
+	$(BIN)/pytest $(WORKERS) -m "long and not sweep" tests/frameworks
+
+# tests/seconds.json, by which long tests are chosen, measured anew
+seconds: $(READY)
+	WRITE_SECONDS=1 $(BIN)/pytest -m "not gpu and not sweep" --ignore=tests/frameworks
+	WRITE_SECONDS=1 $(BIN)/pytest -m "not sweep" tests/frameworks
 
 # what `make test` has left out of sweeps, and more of the programs that are drawn: see tests/sampled.py; SWEEPS=3 leaves
 # out two of three states in which verbs leave programs of TensorFlow and JAX
@@ -73,11 +89,11 @@ test-operators: $(READY)
 	OPERATOR_SAMPLES=$(SAMPLES) $(BIN)/pytest $(PARALLEL) tests/test_operators.py
 
 # the tests of PyTorch alone under coverage, on a Python whose monitoring costs little: they run at least so many percent
-# of the lines that need no other framework; with ONE_IN=2 every second test alone runs
+# of the lines that need no other framework
 COVERED ?= 87
 coverage: .venv-python3.12/.ready
 	.venv-python3.12/bin/coverage erase
-	.venv-python3.12/bin/coverage run -m pytest $(PARALLEL) -m "not gpu and not sweep and not all_frameworks" \
+	.venv-python3.12/bin/coverage run -m pytest $(PARALLEL) -m "not gpu and not sweep and not long and not all_frameworks" \
 	  --ignore=tests/frameworks
 	.venv-python3.12/bin/coverage combine --quiet
 	@echo "Lines that were run, in percent, of which $(COVERED) are the least:"

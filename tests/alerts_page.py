@@ -10,10 +10,11 @@ from pathlib import Path
 
 import torch
 
-from held_out_trainings import CHANGED_FAULTS, CHANGED_HEALTHY, HELD_OUT_FAULTS, HELD_OUT_HEALTHY
-from judged_trainings import FAULTS, HEALTHY, alerts, is_found, run
-from varied_faults import VARIED_FAULTS
-from varied_trainings import VARIED_HEALTHY
+from trainings.torch._small import alerts, is_found, run
+from trainings.torch.chosen import CHOSEN_FAULTS, CHOSEN_HEALTHY
+from trainings.torch.held_out import CHANGED_FAULTS, CHANGED_HEALTHY, HELD_OUT_FAULTS, HELD_OUT_HEALTHY
+from trainings.torch.varied import VARIED_HEALTHY
+from trainings.torch.varied_faults import VARIED_FAULTS
 
 PAGE = Path(__file__).parent.parent / "docs" / "alerts.md"
 MARK, END = "<!-- what the tests plant -->\n", "<!-- the end of it -->\n"
@@ -23,7 +24,7 @@ TOGETHER, TOGETHER_END = "<!-- in short -->\n", "<!-- the end of it all -->\n"
 FIRST_SIGHT = {"held out": ("27 of 31", "4 of 32"), "of other kinds": ("60 of 75", "3 of 55")}
 """What was measured before any rule was changed for them: that cannot be measured again."""
 ALL = {
-    "on which rules were chosen": (FAULTS + CHANGED_FAULTS, HEALTHY + CHANGED_HEALTHY),
+    "on which rules were chosen": (CHOSEN_FAULTS + CHANGED_FAULTS, CHOSEN_HEALTHY + CHANGED_HEALTHY),
     "held out": (HELD_OUT_FAULTS, HELD_OUT_HEALTHY),
     "of other kinds": (VARIED_FAULTS, VARIED_HEALTHY),
 }

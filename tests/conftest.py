@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import budget
+from budget import pytest_runtest_logfinish, pytest_runtest_logstart, pytest_sessionfinish  # noqa: F401
 from goldens import pytest_collection_modifyitems as collected
 from goldens import pytest_runtest_call  # noqa: F401
 
@@ -44,8 +46,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """With ``ONE_IN=2`` in the environment, every second test alone is run, whichever were chosen: for coverage."""
+    """With ``ONE_IN=2`` in the environment, every second test alone is run, whichever were chosen."""
     collected(config, items)
+    budget.mark(items)
     if not config.option.collectonly:  # a page of the docs lists all of them
         items[:] = items[:: int(os.environ.get("ONE_IN", 1))]
 

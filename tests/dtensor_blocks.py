@@ -131,7 +131,7 @@ def watched(net):
         run.step()
     with bp.open_run(folder) as run:
         rows = sorted({field.partition(".")[0] for field in run.at(0).get("weight", {})})
-        return rows, [(gap.name, gap.kind, gap.kinds) for gap in run.gaps.findings]
+        return rows, [(name, gap.kind, gap.kinds) for gap in run.gaps.findings for name in gap.names]
 
 
 FORMS = {

@@ -1,4 +1,4 @@
-"""Small models, and data that some of them can learn in seconds, as tests/judged_trainings.py trains them."""
+"""Small models, and data that some of them can learn in seconds, as tests/trainings/torch/chosen.py trains them."""
 
 import logging
 import math

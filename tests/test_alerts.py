@@ -18,9 +18,11 @@ from backprobe.rules import alerts as judge
 from backprobe.rules.rule import RULES
 from backprobe.storage.runs.layout import RowKey, StepData
 from goldens import golden
-from judged_trainings import FAULTS, HEALTHY, alerts, is_found, run
-from varied_faults import VARIED_FAULTS
-from varied_trainings import VARIED_HEALTHY
+from trainings.torch._small import alerts, is_found, run
+from trainings.torch.chosen import CHOSEN_FAULTS as FAULTS
+from trainings.torch.chosen import CHOSEN_HEALTHY as HEALTHY
+from trainings.torch.varied import VARIED_HEALTHY
+from trainings.torch.varied_faults import VARIED_FAULTS
 from written_runs import writer
 
 PAGE = (Path(__file__).parent.parent / "docs" / "alerts.md").read_text()

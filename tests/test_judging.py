@@ -12,13 +12,18 @@ LAYERS = 4
 STEPS = 130
 VALUE = ("well", "dead", "sigmoid", "tanh", "none", "infinite", "ends")
 LOSSES = "falls", "flat", "jumps", "swings", "negative", "none"
-KEYS = [
-    *(RowKey(f"h.{at}", kind) for at in range(LAYERS) for kind in ("value", "grad")),
-    RowKey("return", "value"), RowKey("return", "grad"),
-    *(RowKey(f"h.{at}.{name}", kind, "once") for at in range(LAYERS) for name in ("weight", "bias")
-      for kind in ("grad", "param", "update")),
-    RowKey("loss", "logged"), RowKey("loss_b", "logged"),
-]  # fmt: skip
+MANY = 12
+"""Layers of a run of so many rows that some are read without the others."""
+
+
+def keys(layers):
+    return [
+        *(RowKey(f"h.{at}", kind) for at in range(layers) for kind in ("value", "grad")),
+        RowKey("return", "value"), RowKey("return", "grad"),
+        *(RowKey(f"h.{at}.{name}", kind, "once") for at in range(layers) for name in ("weight", "bias")
+          for kind in ("grad", "param", "update")),
+        RowKey("loss", "logged"), RowKey("loss_b", "logged"),
+    ]  # fmt: skip
 
 
 def numbers(random, kind, mode, scale, held):
@@ -43,8 +48,8 @@ def numbers(random, kind, mode, scale, held):
 class Made:
     """A run whose rows change what is the matter with them now and then, by a seed."""
 
-    def __init__(self, seed):
-        self.random = numpy.random.default_rng(seed)
+    def __init__(self, seed, layers=LAYERS):
+        self.random, self.keys = numpy.random.default_rng(seed), keys(layers)
         self.modes, self.scales, self.held = {}, {}, {}
         self.calm = self.random.random() < 0.3
         self.loss = LOSSES[seed % len(LOSSES)]
@@ -81,22 +86,23 @@ class Made:
 
     def step(self, at):
         ill = not self.calm and self.random.random() < 0.003
-        rows = [self.row(key, at) for key in KEYS]
+        rows = [self.row(key, at) for key in self.keys]
         if ill:
             rows[int(self.random.integers(len(rows)))] = measured(numpy.array([1.0, numpy.nan]))
-        if self.modes[KEYS[1]] == "zero":
+        if self.modes[self.keys[1]] == "zero":
             rows = [
-                measured(numpy.zeros(16)) if key.kind == "grad" else row for key, row in zip(KEYS, rows, strict=True)
+                measured(numpy.zeros(16)) if key.kind == "grad" else row
+                for key, row in zip(self.keys, rows, strict=True)
             ]
         skipped = 0 if self.calm else int(self.random.choice([0, 1, IS_OPEN], p=[0.95, 0.04, 0.01]))
-        gaps = [(key.name, key.kind, GapCode.NO_GRAD.value) for key in KEYS if self.modes[key] == "none"]
+        gaps = [(key.name, key.kind, GapCode.NO_GRAD.value) for key in self.keys if self.modes[key] == "none"]
         gaps += [("other", "param", GapCode.NOT_STEPPED.value)] * (20 < at < 60)
         return StepData(at, numpy.array(rows).T, backwards=3, skipped=skipped, gaps=gaps, uncleared=int(at > 80))
 
 
-def written(folder, seed, steps=STEPS):
-    made, one = Made(seed), writer(folder, left_out=["x"], frozen=[])
-    one.add_rows(KEYS)
+def written(folder, seed, steps=STEPS, layers=LAYERS):
+    made, one = Made(seed, layers), writer(folder, left_out=["x"], frozen=[])
+    one.add_rows(made.keys)
     for at in range(steps):
         one.append(made.step(at))
     one.close()
@@ -119,6 +125,26 @@ def test_step_by_step_is_as_at_once(tmp_path, seed):
         assert at % 6 or found == said(alerts(reader, until)), until
     assert said(alerts(reader, None, judge)) == said(alerts(reader))
     run.close()
+
+
+@pytest.mark.parametrize(("seed", "layers"), [(0, LAYERS), (3, LAYERS), (4, MANY), (5, MANY)])
+def test_blocks_of_any_size_say_the_same(tmp_path, monkeypatch, seed, layers):
+    with written(tmp_path, seed, layers=layers) as run:
+        once = said(bp.rules.alerts(run._reader))
+        for size in (1, 2, 7, 41, STEPS - 1):
+            monkeypatch.setattr(bp.rules.judge, "BLOCK", size)
+            assert said(bp.rules.alerts(run._reader)) == once, size
+
+
+def test_a_loss_whose_square_is_infinite_is_judged_without_a_warning(tmp_path):
+    one = writer(tmp_path)
+    one.add_rows([RowKey("w", "param", "once"), RowKey("loss", "logged")])
+    for at in range(40):
+        weight, loss = numpy.full(8, 1.0 + at), numpy.array([1e300 * (at % 2)])
+        one.append(StepData(at, numpy.array([measured(weight), measured(loss)]).T, backwards=1))
+    one.close()
+    with bp.open_run(tmp_path) as run:
+        assert "40 steps" in run.alerts.heading
 
 
 def test_much_goes_wrong_in_these(tmp_path):

@@ -141,8 +141,7 @@ def test_guard_explain_and_watch_give_the_same_reason_in_the_same_words(tmp_path
     assert len({(one.kind, one.source.line, one.facts[0], one.remedy) for one in first}) == 1
 
 
-def test_watch_captures_the_failing_step_of_a_script(script, tmp_path):
-    (tmp_path / "train.py").write_text("""\
+FAILING = """\
 import torch
 torch.manual_seed(0)
 class Net(torch.nn.Linear):
@@ -153,15 +152,29 @@ def make():
 if __name__ == "__main__":
     net = make()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for x in (torch.ones(1, 2), torch.ones(1, 2), torch.zeros(1, 2)):
-        loss = net(x).sum()
+    for number in {numbers}:
+        loss = net({given}torch.full((1, 2), number)).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-""")
+"""
+
+
+def test_watch_captures_the_failing_step_of_a_script(script, tmp_path):
+    (tmp_path / "train.py").write_text(FAILING.format(numbers=(1.0, 1.0, 0.0), given=""))
     status, _, errors = python("-m", "backprobe", "watch", "--capture", "bad-step", "train.py")
     assert status == 1 and "NotFinite" in errors
     status, shown, _ = invoked("replay", "bad-step", "train.py:make")
     assert status == 1 and "log(0)" in shown
     status, _, errors = invoked("watch", "--capture", "bad-step", "--folder", "again", "train.py")
     assert status == 2 and "--capture bad-step" in errors
+
+
+@pytest.mark.parametrize("given", ["", "x="])
+def test_watch_captures_a_step_that_is_the_first(given, script, tmp_path):
+    """The call that a model is found by began before its guard: it is given to the guard nevertheless."""
+    (tmp_path / "train.py").write_text(FAILING.format(numbers=(0.0, 1.0), given=given))
+    status, _, errors = invoked("watch", "--capture", "bad-step", "train.py")
+    assert status == 1 and "NotFinite" in errors
+    status, shown, _ = invoked("replay", "bad-step", "train.py:make")
+    assert status == 1 and "log(0)" in shown

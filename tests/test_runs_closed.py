@@ -168,7 +168,7 @@ def test_a_watch_that_ends_otherwise_holds_no_file(tmp_path, end):
 
 def test_an_exit_in_the_thread_that_writes_does_not_leave_the_training_waiting(tmp_path):
     background = Background(writer(tmp_path), patience=60.0)
-    background.put(Waiting(sys.exit, [], {}))  # as code that is asked for numbers may do
+    background.put(Waiting(sys.exit))  # as code that is asked for numbers may do
     background.flush()
     assert isinstance(background.failure, SystemExit)
     background.close()

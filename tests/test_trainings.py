@@ -51,6 +51,38 @@ def test_bounds_are_exact():
     assert score.bounds(10, 10)[1] == 1.0
 
 
+CASES = {
+    "jax": {"bandits": (8, 2), "classes": (16, 7), "factors": (8, 4), "language": (8, 6), "regression": (18, 12)},
+    "tensorflow": {"fine_tuning": (6, 4), "pictures": (8, 5), "regression": (8, 8), "texts": (8, 4)},
+    "torch": {
+        "adversarial": (12, 4), "autoencoder": (12, 8), "chosen": (51, 45), "contrastive": (8, 4), "deep": (16, 9),
+        "embeddings": (16, 7), "fine_tuning": (20, 6), "graphs": (12, 5), "half_precision": (10, 7),
+        "held_out": (33, 32), "language": (16, 12), "physics": (8, 4), "pictures": (12, 12), "regression": (29, 19),
+        "reinforcement": (12, 6), "several_optimizers": (10, 6), "varied": (55, 0), "varied_faults": (0, 75),
+    },
+}  # fmt: skip
+"""How many healthy trainings a family has, and how many with a fault: none is lost."""
+
+
+def test_no_training_is_lost():
+    assert {(path.parent.name, path.stem) for path in FAMILIES} == {(of, name) for of in CASES for name in CASES[of]}
+    for name, path in TORCH.items():
+        cases = planted.cases(path)
+        healthy = sum(case.fault is None for case in cases)
+        assert (healthy, len(cases) - healthy) == CASES["torch"][name], name
+        assert len({case.label for case in cases}) == len(cases), name
+
+
+def test_a_training_that_is_data_alone_is_run_as_others_are(tmp_path):
+    case = case_of("chosen", "dead ReLUs: first layer")
+    runs = [planted.load(TORCH["chosen"]).make(seed, **case.settings).run(tmp_path / at, 8) for at, seed in
+            (("one", 0), ("again", 0), ("other", 1))]  # fmt: skip
+    assert len(runs[0]) == 8
+    assert runs[0] == runs[1] != runs[2]
+    row = {"fault": vars(case.fault), **score.trained(case, 0)}
+    assert score.is_named(row)
+
+
 def test_there_are_enough_trainings_of_enough_families():
     assert len(FAMILIES) >= 15
     assert {path.parent.name for path in FAMILIES} == {"torch", "tensorflow", "jax"}

@@ -265,6 +265,19 @@ def test_bfloat16_and_a_restart(tmp_path):
         assert len(run.attempts) == 3
 
 
+def test_updates_of_a_narrow_dtype_are_subtracted_in_float32(tmp_path):
+    """From almost 0 a weight goes to 1: in bfloat16 the difference of the two would be 0.99609375."""
+    begin, model = 2**-9 * (1 + 2**-7), torch.nn.Linear(1, 1, bias=False).bfloat16()
+    torch.nn.init.constant_(model.weight, begin)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with bp.watch(model, tmp_path, optimizer=optimizer, what=("param", "update")):
+        (-model(torch.ones(1, 1, dtype=torch.bfloat16))).sum().backward()
+        optimizer.step()
+    assert model.weight.item() == 1.0
+    with bp.open_run(tmp_path) as run:
+        assert run.at(0)["weight"]["update.max"] == 1 - begin
+
+
 def magnitudes(tensor):
     bins = torch.frexp(tensor.detach().abs()[tensor.detach() != 0])[1] - 1
     return {int(one): int((bins == one).sum()) for one in bins.unique()}

@@ -18,7 +18,8 @@ def model():
 
 def found(folder):
     with bp.open_run(folder) as run:
-        return {(gap.name, gap.kind, gap.kinds, gap.steps) for gap in run.gaps.findings}
+        gaps = run.gaps.findings
+        return {(name, gap.kind, gap.kinds, gap.steps) for gap in gaps for name in gap.names or ("",)}
 
 
 def stepped(run, model, *data):
@@ -67,22 +68,72 @@ def test_names_without_rows_say_why(tmp_path):
     both = ("value", "grad")
     assert found(tmp_path) == {
         ("rare", "no_grad", both, (0, 2)),
-        ("rare.weight", "empty_gradient", ("grad",), (0, 2)),
-        ("rare.bias", "empty_gradient", ("grad",), (0, 2)),
         ("never", "not_called", both, (0, 1, 2, 3)),
-        ("never.weight", "empty_gradient", ("grad",), (0, 1, 2, 3)),
-        ("never.bias", "empty_gradient", ("grad",), (0, 1, 2, 3)),
         ("direct", "unheard", both, (0, 1, 2, 3)),
         ("detached", "no_gradient", ("grad",), (0, 1, 2, 3)),
-        ("detached.weight", "empty_gradient", ("grad",), (0, 1, 2, 3)),
-        ("detached.bias", "empty_gradient", ("grad",), (0, 1, 2, 3)),
     }
     with bp.open_run(tmp_path) as run:
         assert str(run.gaps.of_kind("no_grad")[0]) == (
             "'rare' has no value, grad in steps 0 to 2 (2): it was called without recording gradients only, as under"
-            " torch.no_grad()"
+            " torch.no_grad()\n  seen:  in the same steps there is no gradient of 'rare.weight', 'rare.bias'"
         )
         assert "never" not in run.names
+        lost = {gap.name: gap.lost for gap in run.gaps.findings}
+        assert lost.pop("direct") == ()
+        assert lost == {name: (f"{name}.weight", f"{name}.bias") for name in ("rare", "never", "detached")}
+
+
+class Deep(nn.Module):
+    """A model of many parameters, one half of which a flag leaves out."""
+
+    def __init__(self):
+        super().__init__()
+        self.used = nn.ModuleList([nn.Linear(3, 3) for _ in range(3)])
+        self.blocks = nn.ModuleList([nn.ModuleDict({part: nn.Linear(3, 3) for part in "qkvo"}) for _ in range(3)])
+        self.bare = nn.ParameterList([nn.Parameter(torch.ones(3)) for _ in range(6)])
+
+    def forward(self, x):
+        for layer in self.used:
+            x = layer(x)
+        return x
+
+
+def test_gaps_of_one_reason_are_one_folded_by_path(tmp_path):
+    model = Deep()
+    with bp.watch(model, tmp_path) as run:
+        stepped(run, model, *batches(2))
+    with bp.open_run(tmp_path) as run:
+        assert [str(gap) for gap in run.gaps.findings] == [
+            "'blocks.{0..2}.{q,k,v,o}' have no value, grad in steps 0 to 1 (2): no call of it was seen\n"
+            "  seen:  in the same steps there is no gradient of 'blocks.{0..2}.{q,k,v,o}.{weight,bias}'",
+            "'bare.{0..5}' have no grad in steps 0 to 1 (2): its .grad was None as the optimizer stepped, or at "
+            "run.step()",
+        ]
+        assert len(run.gaps.findings[0].names) == 12
+        assert len(run.gaps.findings[0].lost) == 24
+
+
+def test_a_parameter_without_a_gradient_in_other_steps_is_a_gap_of_its_own(tmp_path):
+    class Half(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part, self.always, self.calls = nn.Linear(3, 3), nn.Linear(3, 3), 0
+
+        def forward(self, x):
+            self.calls += 1
+            x = self.always(x)
+            return self.part(x) if self.calls == 1 else x if self.calls == 2 else x @ self.part.weight
+
+    model = Half()
+    with bp.watch(model, tmp_path) as run:
+        stepped(run, model, *batches(3))
+    assert found(tmp_path) == {
+        ("part", "not_called", ("value", "grad"), (1,)),
+        ("part", "unheard", ("value", "grad"), (2,)),
+        ("part.bias", "empty_gradient", ("grad",), (1, 2)),
+    }
+    with bp.open_run(tmp_path) as run:
+        assert [gap.lost for gap in run.gaps.findings if gap.kind == "not_called"] == [("part.weight",)]
 
 
 def test_what_is_not_selected_is_no_gap(tmp_path):

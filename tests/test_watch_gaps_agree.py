@@ -37,7 +37,7 @@ class Part(nn.Module):
 
 def found(folder):
     with bp.open_run(folder) as run:
-        return {(gap.name, gap.kind, gap.kinds) for gap in run.gaps.findings}
+        return {(name, gap.kind, gap.kinds) for gap in run.gaps.findings for name in gap.names}
 
 
 def watched(model, folder, **options):

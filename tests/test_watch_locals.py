@@ -166,7 +166,7 @@ def test_what_is_written_to_has_its_own_gradient_or_a_labelled_gap(tmp_path):
         model(x).square().backward()
         run.step()
     with bp.open_run(tmp_path) as run:
-        gaps = {one.name: one.kind for one in run.gaps.findings}
+        gaps = {name: one.kind for one in run.gaps.findings for name in one.names}
         assert {name for name in names if gaps.get(f":{name}") == "written"} == {"around", "early", "used"}
         for name in ("u", "whole"):
             assert run.at(0)[name]["grad.rms"] == pytest.approx(rms(rec[f":{name}#0"].grad), rel=1e-5), name
@@ -187,7 +187,7 @@ def test_two_watches_and_a_probe_inside(model, tmp_path):
     with bp.open_run(tmp_path / "a") as run, bp.open_run(tmp_path / "b") as other:
         assert run.at(0)["h.1:scores"]["grad.count"] == 20 and other.at(0)["h.1:h"]["grad.count"] == 60
         assert other.at(0)["h.0:mul()"]["value.count"] == 20
-        assert {(one.name, one.kind) for one in run.gaps.findings if one.kind == "other_forward"} == {
+        assert {(name, one.kind) for one in run.gaps.findings for name in one.names if one.kind == "other_forward"} == {
             ("h.0:scores", "other_forward"), ("h.1:scores", "other_forward")
         }  # fmt: skip
 

@@ -11,6 +11,8 @@ from backprobe.integrations import Sink
 from backprobe.watch import feeding
 from watched import Net, batches, sgd, trained
 
+COUNTS = {"grad.nan", "grad.posinf", "grad.neginf"}
+
 
 class Kept(Sink):
     """A sink that remembers."""
@@ -52,8 +54,48 @@ def test_a_sink_gets_the_numbers_that_the_run_has(model, tmp_path):
         assert list(sink.sent) == [0, 1, 2, 3]
         for step, numbers in sink.sent.items():
             rows = {f"{field}/{name}": x for name, row in run.at(step).items() for field, x in row.items()}
-            assert numbers == {label: x for label, x in rows.items() if label.partition("/")[0] in sink.fields}
+            sent = {label: x for label, x in rows.items() if label.partition("/")[0] in sink.fields}
+            assert numbers == {label: x for label, x in sent.items() if label.partition("/")[0] not in COUNTS}
         assert {"value.rms/body.1", "grad.rms/return", "update.ratio/head.bias", "logged/loss"} <= set(sink.sent[0])
+
+
+def test_nan_in_gradients_is_counted_from_the_first_on(model, tmp_path):
+    sink, asked = Kept(), Kept(fields=["grad.nan"])
+    with bp.watch(model, tmp_path, sinks=[sink, asked]) as run:
+        for at, x in enumerate(batches(4)):
+            (model(x).square().mean() * (float("nan") if at == 1 else 1.0)).backward()
+            run.step()
+            model.zero_grad()
+    counts = [numbers.get("grad.nan/head.weight") for numbers in sink.sent.values()]
+    assert counts == [None, 4, 0, 0]
+    assert not any(label.partition("/")[0] == "grad.posinf" for numbers in sink.sent.values() for label in numbers)
+    assert {step: numbers["grad.nan/head.weight"] for step, numbers in asked.sent.items()} == {1: 4, 2: 0, 3: 0}
+
+
+class Narrow(Kept):
+    """A dashboard that has float16."""
+
+    def stored(self, step, label, number):
+        self.calls.append(("stored", step, label))
+        return 65504.0 if number > 0 else number
+
+
+def test_a_number_that_a_dashboard_cannot_store_is_said_there_once(model, tmp_path):
+    narrow, wide, quiet = Narrow(fields=["logged"]), Kept(fields=["logged"]), Narrow(fields=["logged"], alerts=False)
+    optimizer = sgd(model)
+    with bp.watch(model, tmp_path, optimizer=optimizer, sinks=[narrow, wide, quiet]) as run:
+        for number in (1.0, float("inf"), float("inf"), 1e300):
+            model(batches(1)[0]).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            run.log(best=number)
+    said = [text for _, text in narrow.alerted if "stored" in text]
+    assert said == [
+        "Inf is not stored here, but 6.55e+04 in its place: logged/best at step 1. The run on disk has it.",
+        "1e+300 is not stored here, but 6.55e+04 in its place: logged/best at step 3. The run on disk has it.",
+    ]
+    assert [call[1] for call in narrow.calls if call[0] == "stored"] == [1, 3]
+    assert not any("stored" in text for _, text in (*wide.alerted, *quiet.alerted))
 
 
 def test_names_fields_and_steps_are_chosen(model, tmp_path):

@@ -1,4 +1,4 @@
-"""Models of other kinds than in tests/small_models.py: what tests/varied_trainings.py and its faults train."""
+"""Models of other kinds than in tests/small_models.py: what tests/trainings/torch/varied.py and its faults train."""
 
 import math
 

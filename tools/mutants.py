@@ -2,6 +2,7 @@
 
     python tools/mutants.py plant faults.json --seed 0 --count 300   # choose them, and run the tests of each
     python tools/mutants.py again faults.json later.json             # the same faults, found again by their text
+    python tools/mutants.py again faults.json later.json --marks "not long and not sweep"   # what make test notices
 
 The tests of a line are those that ran it, in a coverage file with contexts: ``make contexts`` writes one. A few of them
 are run, chosen by the seed, and a fault is noticed if one fails. The others might notice it as well: two runs can be
@@ -30,6 +31,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import coverage
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "backprobe"
@@ -153,24 +155,25 @@ def chosen(tests: dict[str, dict[int, list[str]]], seed: int, count: int) -> lis
     return found[:count]
 
 
-def is_noticed(fault: Fault, place: Place, tests: list[str], folder: Path) -> bool:
-    """Does one of the tests fail with the fault in the copy of ``src`` in this folder?"""
+def is_noticed(fault: Fault, place: Place, tests: list[str], folder: Path, marks: str = "") -> bool:
+    """Does one of the tests with these marks fail with the fault in the copy of ``src`` in this folder?"""
     path = folder / "backprobe" / fault.file
     kept = path.read_text()
     path.write_text(with_fault(PACKAGE / fault.file, fault, place))
     environment = os.environ | {"PYTHONPATH": f"{folder}:{ROOT / 'tools'}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "mutants", "-p", "no:xdist", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "mutants", "-p", "no:xdist", "-m", marks, *tests]
     try:
         run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return True
     finally:
         path.write_text(kept)
-    if run.returncode not in (0, 1, 2, 3):  # 2 and 3: the package no longer imports, or a plugin of the tests fails
+    if run.returncode not in (0, 1, 2, 3, 5):  # 2 and 3: the package no longer imports, or a plugin of the tests fails
         raise RuntimeError(f"{fault}\n{run.stdout}\n{run.stderr}")
-    return run.returncode != 0
+    return run.returncode not in (0, 5)  # 5: none of the tests has these marks
 
 
+@pytest.hookimpl(trylast=True)  # of those that have the marks
 def pytest_collection_modifyitems(items: list) -> None:
     """As a plugin of pytest: run the first cases of each parametrized test alone."""
     cases: dict[str, int] = defaultdict(int)
@@ -203,7 +206,7 @@ def run(
         some = [*kept, *others][: asked.tests]
         folder = folders.get()
         try:
-            noticed = is_noticed(fault, place, some, folder)
+            noticed = is_noticed(fault, place, some, folder, asked.marks)
         finally:
             folders.put(folder)
         print("." if noticed else "-", end="", flush=True)
@@ -263,6 +266,7 @@ def main() -> int | None:
         options.add_argument("--seed", type=int, default=0)
         options.add_argument("--count", type=int, default=300)
         options.add_argument("--tests", type=int, default=6, help="most test functions that are run for a fault")
+        options.add_argument("--marks", default="", help="which tests, as -m of pytest has it")
         options.add_argument("--minutes", type=float, default=30)
         options.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()

@@ -128,6 +128,23 @@ def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, functi
         assert np.array_equal(one, other) and one.dtype == other.dtype
 
 
+def test_alerts_have_the_line_in_which_a_name_is_bound(tmp_path):
+    def loss(w, x):
+        h = x @ w
+        bad = jnp.log(h - 1e6)  # of what is negative
+        return jnp.mean(bad)
+
+    run = watched(tmp_path, loss, jnp.eye(6))
+    rec = bp.probe(loss)(jnp.eye(6), BATCHES[0])
+    lines = run._reader.lines()
+    for name in ("h", "bad", "return"):
+        assert (lines[name].file, lines[name].line) == (__file__, rec[name].source.line), name
+    (alert,) = run.alerts.of_kind("nonfinite")
+    assert alert.name == "bad"
+    assert (alert.source.line, alert.source.text) == (rec["bad"].source.line, rec["bad"].source.text)
+    assert f"'bad' (test_watch_jax.py:{alert.source.line})" in alert.headline
+
+
 def test_the_step_is_traced_once(tmp_path):
     traced = []
     with bp.watch_function(loss_fn, tmp_path) as run:

@@ -50,6 +50,17 @@ def trained(model, optimizer, compiled, run=None):
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
+def test_lines_of_calls_are_those_of_the_program_and_not_of_what_autograph_made_of_it(tmp_path, compiled):
+    model, optimizer = made(), keras.optimizers.SGD(0.1)
+    with bp.watch(model, tmp_path, optimizer=optimizer) as run:
+        trained(model, optimizer, compiled, run)
+    with bp.open_run(tmp_path) as run:
+        lines = {name: (line.file, line.text) for name, line in run._reader.lines().items()}
+    line = __file__, "loss = tf.reduce_mean(model(x) ** 2)"
+    assert lines == ({} if compiled else dict.fromkeys(("hidden", "out", "return"), line))
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "tf.function"])
 def test_rows_of_a_loop_of_ones_own(tmp_path, compiled):
     plain = made()
     wanted = trained(plain, keras.optimizers.SGD(0.1), compiled)

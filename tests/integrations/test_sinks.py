@@ -4,12 +4,16 @@ import json
 import math
 import os
 import struct
+import sys
 from pathlib import Path
 
 import mlflow
 import pytest
 import torch
 import wandb
+from mlflow.entities import Metric
+from mlflow.store.tracking.file_store import FileStore
+from mlflow.tracking._tracking_service import utils as tracking
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 from wandb.proto import wandb_internal_pb2
@@ -22,8 +26,8 @@ from backprobe.integrations.wandb import WandbSink
 STEPS = 30
 
 
-def watched(folder, *sinks, log=lambda **scalars: None):
-    """A training whose weights do not change, which is an alert, and whose loss is NaN once."""
+def watched(folder, *sinks, log=lambda **scalars: None, odd=math.nan):
+    """A training whose weights do not change, which is an alert, and whose loss is NaN once, or another number."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
@@ -33,7 +37,7 @@ def watched(folder, *sinks, log=lambda **scalars: None):
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            run.log(loss=loss if step != 7 else math.nan)
+            run.log(loss=loss if step != 7 else odd)
             log(mine=step)
     return bp.open_run(folder)
 
@@ -71,6 +75,17 @@ def test_tensorboard_has_scalars_and_alerts(tmp_path, theirs):
     assert {text.partition("\n")[0].strip() for text in texts} == {one.headline for one in run.alerts.findings}
     assert tag in events.summary_metadata
     assert events.summary_metadata[tag].plugin_data.plugin_name == "text"
+
+
+@pytest.mark.parametrize(("odd", "says"), [(1e300, True), (math.inf, False)])
+def test_tensorboard_says_that_it_stores_a_large_number_as_inf(tmp_path, odd, says):
+    watched(tmp_path, TensorBoardSink(fields=["logged"]), odd=odd).close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert events.Scalars("logged/loss")[7].value == math.inf
+    texts = "".join(one.tensor_proto.string_val[0].decode() for one in events.Tensors("alerts"))
+    assert ("1e+300 is not stored here, but Inf in its place: logged/loss at step 7" in texts) is says
+    assert ("stored" in texts) is says
 
 
 # Weights & Biases
@@ -197,6 +212,28 @@ def test_mlflow_has_metrics_and_alerts(files, theirs):
     text = mlflow.artifacts.load_text(f"runs:/{sink.run_id}/backprobe/alerts.txt")
     assert run.alerts.findings
     assert all(one.headline in text for one in run.alerts.findings)
+
+
+class Database(FileStore):
+    """A store that has the largest number in the place of Inf, as MLflow's SqlAlchemyStore does."""
+
+    def log_batch(self, run_id, metrics, params, tags):
+        largest = sys.float_info.max
+        kept = [Metric(one.key, min(one.value, largest), one.timestamp, one.step) for one in metrics]
+        super().log_batch(run_id, kept, params, tags)
+
+
+def test_mlflow_says_what_a_database_has_in_the_place_of_inf(files):
+    tracking._tracking_store_registry.register("database", lambda store_uri, artifact_uri: Database(str(files / "db")))
+    mlflow.set_registry_uri((files / "mlruns").as_uri())
+    said = "Inf is not stored here, but 1.8e+308 in its place: logged/loss at step 7"
+    for uri, is_said in (((files / "mlruns").as_uri(), False), ("database://here", True)):
+        mlflow.set_tracking_uri(uri)
+        sink = MLflowSink(fields=["logged"])
+        watched(files / f"run {is_said}", sink, odd=math.inf).close()
+        text = mlflow.artifacts.load_text(f"runs:/{sink.run_id}/backprobe/alerts.txt")
+        assert (said in text) is is_said
+        assert ("stored" in text) is is_said
 
 
 def test_names_that_mlflow_does_not_take(files):

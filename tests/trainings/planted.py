@@ -33,6 +33,13 @@ WORDS = {
     "vanishing": "vanish|small",
     "exploding": "explod|large|grow|NaN|Inf",
     "not_finite": "NaN|Inf",
+    "too_fast": "ris|jump|diverg|explod|large|learning rate|NaN|Inf|oscillat|dead",
+    "detached": "no gradient",
+    "unscaled": "large|scale|satur",
+    "unlearnable": "flat",
+    "softmax_twice": "softmax|flat",
+    "underflow": "underflow|zero",
+    "decay": "shrink|large|vanish|small",
 }
 """The kinds of faults, and which words a headline or remedy has that tells of one: a pattern."""
 HARM = {"learning_rate", "wrong_labels", "outlier", "wrong_sign"}

@@ -1,8 +1,8 @@
 """How many faults `bp.watch` and `run.alerts` find in small trainings, and how many healthy ones stay silent.
 
-Run as ``python tests/trainings/score.py [--seeds N] [--one-in N] [WORD …]``: without words the trainings of all
-families, else of those whose path has one of the words; of the healthy ones, each or one in so many. They were written
-without a look at the rules. Each family runs in a fork of a process that has imported its framework; each training is
+Run as ``python tests/trainings/score.py [--seeds N] [--one-in N] [--faulty-one-in N] [WORD …]``: without words the
+trainings of all families, else of those whose path has one of the words; of the healthy ones, each or one in so many,
+and so of those with a fault. Each family runs in a fork of a process that has imported its framework; each training is
 watched into a temporary folder.
 
 A faulty training ends a tenth of its length after the fault was planted, and the fault is found if there is an alert
@@ -52,11 +52,11 @@ def trained(case, seed):
     return {"alerts": said, "harm": harm, "risen": case.fault is None and planted.has_risen(losses)}
 
 
-def all_of(path, seeds, one_in):
+def all_of(path, seeds, one_in, faulty_one_in):
     """A line of JSON for each case and seed of a family."""
     cases = planted.cases(path)
     healthy = [case for case in cases if not case.fault][::one_in]
-    for case in healthy + [case for case in cases if case.fault]:
+    for case in healthy + [case for case in cases if case.fault][::faulty_one_in]:
         for seed in range(seeds):
             row = {"label": case.label, "seed": seed, "fault": case.fault and vars(case.fault)}
             try:
@@ -158,13 +158,14 @@ def main(words):
     parser.add_argument("words", nargs="*")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--one-in", type=int, default=1)
+    parser.add_argument("--faulty-one-in", type=int, default=1)
     parser.add_argument("--only", type=Path)
     given = parser.parse_args(words)
     if given.only:
-        all_of(given.only, given.seeds, given.one_in)
+        all_of(given.only, given.seeds, given.one_in, given.faulty_one_in)
         return 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        options = "--seeds", given.seeds, "--one-in", given.one_in
+        options = "--seeds", given.seeds, "--one-in", given.one_in, "--faulty-one-in", given.faulty_one_in
         some = list(pool.map(lambda path: asked(path, *options), planted.families(given.words)))
     rows = [row for each in some for row in each]
     print("\n".join(report(rows)))

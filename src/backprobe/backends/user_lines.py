@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 from backprobe.record.source import Source
-from backprobe.source.user_code import package
+from backprobe.source.user_code import CONVERTED, package
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
@@ -26,6 +26,16 @@ def users_line(frame: FrameType | None) -> Source | None:
     """The line in the user's code that a frame was called from."""
     users = next(users_frames(frame), None)
     return None if users is None else source_at(users.f_code.co_filename, users.f_lineno)
+
+
+def calling_line(frame: FrameType | None) -> Source | None:
+    """The same; None where what TensorFlow has made of the user's code stands before it, whose line is not known."""
+    for one in callers(frame):
+        if CONVERTED in one.f_code.co_filename:
+            return None
+        if package(one.f_code.co_filename) is None:
+            return source_at(one.f_code.co_filename, one.f_lineno)
+    return None
 
 
 def users_line_of(step: TracebackType | None) -> Source | None:

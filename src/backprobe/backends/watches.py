@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from backprobe.record.gaps import GapCode
+from backprobe.record.source import Source
 
 VALUE, GRADIENT, BACKWARD, PARAMETER, UPDATE = "value", "grad", "grad_backward", "param", "update"
 """The kinds of numbers that are watched."""
@@ -60,6 +61,10 @@ class StepListener(Protocol):
     @abstractmethod
     def alias(self, alias: str, name: str) -> None:
         """Another name of a row."""
+
+    @abstractmethod
+    def line(self, name: str, line: Source) -> None:
+        """Where in the user's code a module is called, or a local is bound: the first such line counts."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -175,6 +180,9 @@ class Differentiated:
 
     aliases: Sequence[tuple[str, str]]
     """Other names, and what they are names of."""
+
+    lines: Sequence[tuple[str, Source]]
+    """The names of what it computed, and where in the user's code that stands."""
 
     inputs: Sequence[Any]
     """What came to each leaf that is differentiated, in the order of the arguments; None for nothing."""

@@ -43,6 +43,10 @@ class MLflowSink(Sink):
         for at in range(0, len(metrics), MOST):
             self.client.log_batch(self.run_id, metrics=metrics[at : at + MOST])
 
+    def stored(self, step: int, label: str, number: float) -> float:
+        kept = self.client.get_metric_history(self.run_id, NOT_TAKEN.sub("_", label))
+        return next((float(one.value) for one in kept if one.step == step), number)
+
     def alert(self, step: int, text: str) -> None:
         self.texts.append(text)
         self.client.log_text(self.run_id, "\n".join(self.texts) + "\n", ALERTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from backprobe.watch.sinks import Sink
 
 ALERTS = "alerts"
 """The tag of alerts, in TensorBoard's text tab."""
+LARGEST = 2.0**128
+"""Event files have scalars in float32, where this is Inf."""
 
 
 class TensorBoardSink(Sink):
@@ -43,6 +46,9 @@ class TensorBoardSink(Sink):
                 self.theirs.add_scalar(tag, number, step)
             return
         self.events.add_event(self._protos.event(step, [self._protos.scalar(*one) for one in numbers.items()]))
+
+    def stored(self, step: int, label: str, number: float) -> float:
+        return number if abs(number) < LARGEST else math.copysign(math.inf, number)
 
     def alert(self, step: int, text: str) -> None:
         shown = text.replace("\n", "  \n")  # Markdown's line break

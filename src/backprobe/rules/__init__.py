@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
-from backprobe.rules.alert import Alert
+from backprobe.rules.alert import Alert, line_of
 from backprobe.rules.gap import Gap
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
@@ -28,11 +28,14 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
     """
     from backprobe.rules.judge import Judge  # which imports NumPy
     from backprobe.rules.window import loss_of
+    from backprobe.storage.runs.merged import LOGGED
 
     judge = judge or Judge(reader)
     state = judge.now(until)
     found: list[Alert] = [alert for rule in state.rules for alert in rule.alerts()]
     found.sort(key=lambda one: one.step)
+    lines = reader.lines() if found else {}
+    found = [one if one.field == LOGGED else one.at(line_of(one.name, lines)) for one in found]
     rows = judge.rows
     notes = [NO_UPDATES] * (("update", True) not in rows.groups) + [NO_LOSS] * (loss_of(state.logged) is None)
     names = {row.name for row in (*rows.measured, *rows.logged)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from backprobe.findings.phrasing import quoted
+from backprobe.findings.phrasing import quoted, short
 from backprobe.findings.report import Finding
+from backprobe.record.source import Source
 from backprobe.rules.rule import RULES
 
 MOST = 6  # names that one alert lists
@@ -16,6 +17,7 @@ MOST = 6  # names that one alert lists
 class Alert(Finding):
     """One thing that goes wrong in a training: ``kind``, ``name`` and ``headline`` as of a finding, and since when.
 
+    ``source`` is the line in which its module is called, of a loss function of JAX that in which the name is bound.
     ``step`` is the first at which it could be said, from that and the steps before. ``field`` is what was read of
     ``name``, and ``number`` what it was there; ``threshold`` is what that passed. ``facts`` say where the threshold
     comes from, and ``remedy`` what to look at.
@@ -26,8 +28,22 @@ class Alert(Finding):
     number: float = 0.0
     threshold: float = 0.0
 
+    def at(self, line: Source | None) -> Alert:
+        """The same with the line of its module, where the headline names that."""
+        name = f"'{self.name}'"
+        if line is None or name not in self.headline:
+            return self
+        return replace(self, source=line, headline=self.headline.replace(name, f"{name} ({short(line)})", 1))
+
     def __repr__(self) -> str:
         return f"<Alert {self.kind} at step {self.step}: {self.headline}>"
+
+
+def line_of(name: str, lines: Mapping[str, Source]) -> Source | None:
+    """Where a name is bound, or the module is called that returns it or that has it as a parameter."""
+    module = name.partition(":")[0]
+    around = "return" if name.startswith("return.") else module.rpartition(".")[0]
+    return next((lines[one] for one in (name, module, around) if one in lines), None)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,16 @@ from backprobe.findings.report import Finding
 
 @dataclass(frozen=True, repr=False)
 class Gap(Finding):
-    """Steps in which a name has no row, or of which nothing is there where ``name`` is empty.
+    """Steps in which some names have no row, or of which nothing is there where ``name`` is empty.
 
     ``kind`` is the reason, as a code: ``"not_called"``, ``"no_grad"``. ``steps`` are their numbers, and ``kinds`` the
-    kinds of numbers that are missing: ``"value"``, ``"grad"``.
+    kinds of numbers that are missing: ``"value"``, ``"grad"``. ``names`` are all names of which that is true, and
+    ``name`` is the first of them; ``lost`` are parameters of these modules that have no gradient in the same steps.
     """
 
     steps: tuple[int, ...] = ()
     kinds: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Gap {self.kind}: {self.headline}>"

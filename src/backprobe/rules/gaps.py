@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from backprobe.findings.phrasing import listed, plural
+from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.findings.report import Report
 from backprobe.record.gaps import GapCode
 from backprobe.rules.gap import Gap
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from backprobe.storage.runs.merged import RunReader
 
 MOST = 6  # stretches of steps that a line lists
+Steps = tuple[int, ...]
+Cause = tuple[GapCode, tuple[str, ...], Steps]
+"""What one gap is about: the reason, the kinds of numbers that are missing, and the steps."""
 
 
 def gaps(reader: RunReader) -> Report:
@@ -43,13 +46,13 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
         (GapCode.NO_BACKWARD, is_measured & ~skipped & ~is_open & (info["backwards"] == 0)),
     ):
         if mask.any():
-            yield _gap("", code, info["step"][mask].tolist(), ())
+            yield _gap((), code, (), info["step"][mask].tolist())
     if steps:
         between = sorted(set(range(-(-steps[0] // every) * every, steps[-1], every)) - set(steps))
         if between:
-            yield _gap("", GapCode.NOT_WRITTEN, between, ())
+            yield _gap((), GapCode.NOT_WRITTEN, (), between)
     if "ended" not in attempts[-1].facts:
-        yield _gap("", GapCode.CUT_SHORT, [steps[-1] + 1 if steps else 0], ())
+        yield _gap((), GapCode.CUT_SHORT, (), [steps[-1] + 1 if steps else 0])
 
 
 def _with_nan(reader: RunReader) -> Any:
@@ -60,26 +63,55 @@ def _with_nan(reader: RunReader) -> Any:
 
 
 def _of_names(reader: RunReader) -> Iterator[Gap]:
-    # Gaps of names: of a name, those of one reason and with the same kinds of numbers are one.
+    # Gaps of names: those of one reason, in the same steps and with the same kinds of numbers, are one.
     by_step: dict[tuple[str, str, int], list[str]] = {}
     for step, name, kind, code in reader.gaps():
         by_step.setdefault((name, code, step), []).append(kind)
-    together: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
+    by_name: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
     for (name, code, step), missing in by_step.items():
-        together.setdefault((name, code, tuple(missing)), []).append(step)
-    for (name, code, kinds), steps in together.items():
-        yield _gap(name, GapCode(code), sorted(steps), kinds)
+        by_name.setdefault((name, code, tuple(missing)), []).append(step)
+    together: dict[Cause, list[str]] = {}
+    for (name, code, kinds), at in by_name.items():
+        together.setdefault((GapCode(code), kinds, tuple(sorted(at))), []).append(name)
+    lost = _lost(together)
+    for cause, names in together.items():
+        if cause[0] is GapCode.EMPTY_GRADIENT:
+            below = {name for (steps, name) in lost if steps == cause[2]}
+            names = [name for name in names if name not in below]
+        if names:
+            yield _gap(names, *cause, [name for (_, name), other in lost.items() if other == cause])
 
 
-def _gap(name: str, code: GapCode, steps: list[int], kinds: tuple[str, ...]) -> Gap:
+def _lost(together: Mapping[Cause, list[str]]) -> dict[tuple[Steps, str], Cause]:
+    # Of parameters without a gradient in the very steps in which a module around them has a gap: that of the innermost.
+    modules = {
+        (steps, name): (code, kinds, steps) for (code, kinds, steps), names in together.items() for name in names
+    }  # fmt: skip
+    found: dict[tuple[Steps, str], Cause] = {}
+    for (code, _, steps), names in together.items():
+        for name in names if code is GapCode.EMPTY_GRADIENT else ():
+            around = [name[:at] for at, char in enumerate(name) if char == "." and (steps, name[:at]) in modules]
+            if around:
+                found[steps, name] = modules[steps, around[-1]]
+    return found
+
+
+def _gap(
+    names: Sequence[str], code: GapCode, kinds: tuple[str, ...], steps: Sequence[int], lost: Sequence[str] = ()
+) -> Gap:  # fmt: skip
     when = _stretches(steps)
-    if name:
-        headline = f"{name!r} has no {listed(list(kinds))} in {when}: {code.meaning}"
+    if names:
+        has = "has" if len(names) == 1 else "have"
+        headline = f"{quoted(names)} {has} no {listed(kinds)} in {when}: {code.meaning}"
     elif code is GapCode.CUT_SHORT:
         headline = f"nothing from step {steps[0]} on: {code.meaning}"
     else:
         headline = f"{when}: {code.meaning}"
-    return Gap(code.value, name, headline, steps=tuple(steps), kinds=kinds)
+    facts = (f"in the same steps there is no gradient of {quoted(lost)}",) if lost else ()
+    return Gap(
+        code.value, names[0] if names else "", headline, facts=facts, lost=tuple(lost), steps=tuple(steps), kinds=kinds,
+        names=tuple(names),
+    )  # fmt: skip
 
 
 def _stretches(steps: Iterable[int]) -> str:

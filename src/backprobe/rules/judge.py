@@ -137,37 +137,38 @@ class Judge:
         state.all_count += int((new["skipped"] == 0).sum())
         first = int(state.kept[0]) if len(state.kept) else low
         part = Part(self.rows, first, high)
-        is_measured = numpy.broadcast_to((part.column("count") > 0).any(axis=0), (high - first,))
+        measured = part.column("count")[: len(self.rows.measured)]
+        is_measured = numpy.broadcast_to((measured > 0).any(axis=0), (high - first,))
         every = numpy.flatnonzero(is_measured & (skipped[first:high] <= 1)) + first
         counts = every[(every >= low) & (skipped[every] == 0)]
         kept, before = numpy.append(state.kept, counts), len(state.kept)
-        logged = self._log(state, info, low, high)
+        logged = self._log(state, part, info[low:high])
         steps, uncleared = info["step"], info["uncleared"]
         window = Window(
             part, kept - first, steps[kept], before, state.count - before, dict(state.logged), uncleared[kept],
             Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
             state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
         )  # fmt: skip
-        for rule in state.rules:
-            rule.look(window)
+        with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
+            for rule in state.rules:
+                rule.look(window)
         state.count += len(counts)
         state.kept = kept[-BACK:]
 
-    def _log(self, state: State, info: NDArray[Any], low: int, high: int) -> dict[str, tuple[Steps, Matrix]]:
-        # What was logged in these steps, those that a scaler skipped among them; the rest is added to the state.
-        rows, (steps, skipped) = self.rows.logged, (info[low:high][name] for name in ("step", "skipped"))
-        found = {}
-        if rows:
-            keys = [(row.name, row.kind) for row in rows]
-            columns = {name: self.reader.narrow(rows, keys, name, low, high) for name in WHOLE}
-            is_finite = bool((columns["count"] == columns["finite"]).all())
-            for name in NONFINITE:
-                columns[name] = 0 * columns["count"] if is_finite else self.reader.narrow(rows, keys, name, low, high)
-            there = (columns["count"] > 0) & (skipped <= 1)
-            numbers = numpy.broadcast_to(logged(columns), there.shape)
-            for at, row in enumerate(rows):
-                found[row.name] = steps[there[at]], numbers[at][there[at]]
-                known, is_kept = state.logged[row.name], there[at] & (skipped == 0)
-                more = steps[is_kept], numbers[at][is_kept]
-                state.logged[row.name] = numpy.append(known[0], more[0]), numpy.append(known[1], more[1])
+    def _log(self, state: State, part: Part, info: NDArray[Any]) -> dict[str, tuple[Steps, Matrix]]:
+        # What was logged in these last steps of a part, those that a scaler skipped among them; the rest is kept.
+        rows, found = self.rows.logged, dict[str, tuple[Steps, Matrix]]()
+        if not rows:
+            return found
+        places = numpy.arange(len(self.rows.measured), len(self.rows.all))
+        columns = {name: part.column(name)[places] for name in WHOLE}
+        is_finite = bool((columns["count"] == columns["finite"]).all())
+        columns |= {name: 0 * columns["count"] if is_finite else part.of(places, name) for name in NONFINITE}
+        wide = {name: numpy.broadcast_to(one, (len(rows), part.high - part.low)) for name, one in columns.items()}
+        numbers, there = (one[:, -len(info) :] for one in (logged(wide), wide["count"] > 0))
+        there, is_kept = there & (info["skipped"] <= 1), info["skipped"] == 0
+        for row, own, at in zip(rows, numbers, there, strict=True):
+            found[row.name] = info["step"][at], own[at]
+            kept, known = at & is_kept, state.logged[row.name]
+            state.logged[row.name] = numpy.append(known[0], info["step"][kept]), numpy.append(known[1], own[kept])
         return found

@@ -99,12 +99,12 @@ def _may_be_dead(window: Window, values: Table) -> Any:
 
 
 def _may_be_saturated(window: Window, values: Table) -> Any:
-    # The rows that have a step with such means: of the squares of a tanh, or of a sigmoid less those of its squares.
-    finite, total, squares = (window.new(values.column(column)) for column in ("finite", "sum", "squares"))
-    square, mean = squares / finite, total / finite
-    of_tanh = (square > 1 - FLAT) & (square < 1 + ROUNDED)
-    of_sigmoid = (mean >= 0) & (mean - square < FLAT / 4) & (mean - square > -ROUNDED)
-    return numpy.flatnonzero((of_tanh | of_sigmoid).any(axis=1))
+    # The rows that have such means in so many steps: of the squares of a tanh, or of a sigmoid less its squares'.
+    finite, total, squares = (values.column(column) for column in ("finite", "sum", "squares"))
+    mask = (squares > (1 - FLAT - ROUNDED) * finite) & (squares < (1 + ROUNDED) * finite)
+    less = total - squares
+    mask |= (total >= 0) & (less < (FLAT / 4 + ROUNDED) * finite) & (less > -ROUNDED * finite)
+    return numpy.flatnonzero(lasting(window.wide(mask), LASTING)[:, window.fresh :].any(axis=1))
 
 
 def _slope(table: Table) -> tuple[Matrix, Mask]:

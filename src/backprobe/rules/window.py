@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from backprobe.record.statistics import columns_for, statistic
 from backprobe.rules.alert import Seen
-from backprobe.storage.runs.layout import RowKey
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
 BACK = 40  # steps before the new ones that a window has: no rule looks further back
 SCALE = "loss scale"
-FEW, SMALL = 8, 64  # rows: so many are read alone, and more with all others; of a run of so few, all together
+FEW, PART, SMALL = 8, 32, 64
+"""Rows that are read alone: so many, or one in so many; more are read with all others. Of a small run all are."""
 Matrix = NDArray[numpy.float64]
 Mask = NDArray[numpy.bool_]
 Steps = NDArray[numpy.int64]
@@ -33,7 +33,8 @@ class Rows:
         own = reader.parameters()
         self.measured = [row for row in every if row.kind != LOGGED]
         self.logged = [row for row in every if row.kind == LOGGED]
-        self.keys = [(row.name, row.kind) for row in self.measured]
+        self.all = self.measured + self.logged
+        self.keys = [(row.name, row.kind) for row in self.all]
         self.groups: dict[tuple[str, bool], list[int]] = {}
         for place, row in enumerate(self.measured):
             self.groups.setdefault((row.kind, row.name in own), []).append(place)
@@ -53,11 +54,12 @@ class Part:
     low: int
     high: int
     held: dict[str, Matrix] = field(default_factory=dict)
+    held_of: dict[tuple[str, bytes], Matrix] = field(default_factory=dict)  # of some rows alone
 
     def column(self, name: str) -> Matrix:
-        """Of all rows: rows × steps, or rows × 1 where no step differs from another."""
+        """Of all rows, the logged ones last: rows × steps, or rows × 1 where no step differs from another."""
         if name not in self.held:
-            rows, keys = self.rows.measured, self.rows.keys
+            rows, keys = self.rows.all, self.rows.keys
             self.held[name] = self.rows.reader.narrow(rows, keys, name, self.low, self.high)
         return self.held[name]
 
@@ -65,10 +67,14 @@ class Part:
         """Of some rows alone."""
         if not len(places):
             return numpy.empty((0, 1))
-        if name in self.held or len(places) > FEW or len(self.rows.measured) <= SMALL:
+        count = len(self.rows.all)
+        if name in self.held or len(places) > max(FEW, count // PART) or count <= SMALL:
             return numpy.asarray(self.column(name)[_regular(places)])
-        rows: Sequence[RowKey] = [self.rows.measured[at] for at in places]
-        return self.rows.reader.narrow(rows, [self.rows.keys[at] for at in places], name, self.low, self.high)
+        which = name, numpy.asarray(places).tobytes()
+        if which not in self.held_of:
+            rows, keys = ([every[at] for at in places] for every in (self.rows.all, self.rows.keys))
+            self.held_of[which] = self.rows.reader.narrow(rows, keys, name, self.low, self.high)
+        return self.held_of[which]
 
 
 @dataclass(frozen=True, eq=False)

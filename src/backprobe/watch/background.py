@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
-from backprobe.storage.runs.layout import RowKey, StepData
+from backprobe.storage.runs.layout import NewRows, RowKey, StepData
 from backprobe.storage.runs.presence import Deleted
 from backprobe.storage.runs.writer import RunWriter
 
@@ -25,11 +25,10 @@ Feed = Callable[[StepData, Sequence[RowKey]], None]
 
 @dataclass(frozen=True)
 class Waiting:
-    """A step to be written: the rows that are new with it, and what gives its numbers, which may wait for a device."""
+    """A step to be written: what gives its numbers, which may wait for a device, and the rows that are new with it."""
 
     data: Callable[[], StepData]
-    rows: list[RowKey]
-    aliases: dict[str, str]
+    new: NewRows = field(default_factory=NewRows)
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,11 @@ class Background:
             self.writer.abandon()
 
     def _write(self, step: Waiting) -> None:
-        self.writer.add_rows(step.rows, step.aliases)
+        self.writer.add_rows(step.new.rows, step.new.aliases, step.new.lines)
         data = step.data()
         self.writer.append(data)
         if self.feed is not None:
-            self.rows += step.rows
+            self.rows += step.new.rows
             self.feed(data, self.rows)
         self.last = data.step
         if not self.uncommitted:

@@ -6,6 +6,7 @@ behind, steps are left out of the sinks and never of the run.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import threading
@@ -22,7 +23,7 @@ from backprobe.record.statistics import COLUMNS, statistic
 from backprobe.rules import Alert, alerts
 from backprobe.storage.runs.layout import Matrix, RowKey, StepData
 from backprobe.storage.runs.merged import LOGGED, RATIO, logged, open_ranks
-from backprobe.watch.sinks import Sink
+from backprobe.watch.sinks import NOT_FINITE, Sink
 
 if TYPE_CHECKING:
     from backprobe.rules.judge import Judge
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 MOST_WAITING = 1000  # steps
 LAST_WAIT = 60.0  # seconds that the end of a training waits for sinks
 FIRST_LOOK, GROWTH = 20, 1.25  # steps after which alerts are looked for, and how many times as many the next time
+LARGE = 3e38  # from here on a dashboard may store another number
 KINDS_OF_RATIO = ("update", "param")
 OWN = ("param", "update", "grad_backward")  # kinds that parameters alone have
 
@@ -41,6 +43,8 @@ class Fed:
     sink: Sink
     rows: dict[str, tuple[list[str], list[list[int]]]] = field(default_factory=dict)
     height: int = 0
+    ill: set[str] = field(default_factory=set)  # what has had NaN or Inf, by label
+    asked: set[bool] = field(default_factory=set)  # was it asked what becomes of Inf, and of large numbers?
     failure: Exception | None = None
     is_reported: bool = False
 
@@ -74,8 +78,28 @@ class Fed:
             else:
                 numbers = logged(parts[0]) if name == LOGGED else statistic(name.rpartition(".")[2], parts[0])
             there = zip(labels, numbers.tolist(), parts[0]["count"].tolist(), strict=True)
-            found |= {label: number for label, number, count in there if count}
+            known = {label: number for label, number, count in there if count}
+            if name.rpartition(".")[2] in NOT_FINITE:
+                self.ill |= {label for label, number in known.items() if number}
+                known = {label: number for label, number in known.items() if label in self.ill}
+            found |= known
         return found
+
+    def unstored(self, step: int, numbers: Mapping[str, float]) -> str:
+        """What to say of a number that the dashboard has stored as another."""
+        for label, number in numbers.items():
+            if abs(number) > LARGE and math.isinf(number) not in self.asked:
+                self.asked.add(math.isinf(number))
+                kept = self.sink.stored(step, label, number)
+                if kept != number:
+                    stored = f"{_spelled(number)} is not stored here, but {_spelled(kept)} in its place"
+                    return f"{stored}: {label} at step {step}. The run on disk has it."
+        return ""
+
+
+def _spelled(number: float) -> str:
+    # A number as people write it.
+    return f"{'-' * (number < 0)}Inf" if math.isinf(number) else f"{number:.3g}"
 
 
 def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
@@ -197,3 +221,5 @@ def _send(one: Fed, step: StepData, keys: Sequence[RowKey]) -> None:
     numbers: Mapping[str, float] = one.numbers(step.matrix)
     if numbers:
         one.sink.send(step.step, numbers)
+        if one.sink.alerts and (said := one.unstored(step.step, numbers)):
+            one.sink.alert(step.step, said)

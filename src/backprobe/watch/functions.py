@@ -87,9 +87,10 @@ def probing(
         entries = [entry for entry in recording.values() if not isinstance(entry.held, Lost)]
         values = [(entry.name, entry.held, entry.grad_or_none) for entry in entries]
         aliases = [(alias, entry.name) for entry in entries for alias in entry.aliases]
+        lines = [(entry.name, entry.source) for entry in entries if entry.source is not None]
         selection = Selection(select, in_function=True)
         return Differentiated(
-            recording.result, values, aliases, run.came, lambda name: selection.might_want(f":{name}")
+            recording.result, values, aliases, lines, run.came, lambda name: selection.might_want(f":{name}")
         )
 
     return probed

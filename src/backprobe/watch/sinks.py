@@ -10,7 +10,9 @@ from backprobe.record.brief import written
 from backprobe.record.options import Option, check_options
 from backprobe.record.patterns import selection, texts_of
 
-FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged")
+NOT_FINITE = ("nan", "posinf", "neginf")
+"""Counts that a sink gets of a name from the first on that is not 0."""
+FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged", *(f"grad.{one}" for one in NOT_FINITE))
 """What a sink gets if it is not told otherwise."""
 
 
@@ -25,7 +27,8 @@ class Sink:
     <Printed of grad.rms of '0.weight'>
 
     ``select`` takes patterns of names, ``fields`` the fields of a run; of the measured steps those are sent that are
-    multiples of ``every``. With ``alerts``, what ``run.alerts`` finds is sent as text.
+    multiples of ``every``. Counts of NaN and Inf, such as ``grad.nan``, are sent from the first on that is not 0. With
+    ``alerts``, what ``run.alerts`` finds is sent as text, and the first number that the dashboard cannot store.
 
     A sink that raises an exception gets nothing more, and a warning says so: the training goes on. Raises BadOption and
     BadName.
@@ -56,6 +59,10 @@ class Sink:
 
     def alert(self, step: int, text: str) -> None:
         """An alert, whose first line says what goes wrong. Called in the thread of ``send``."""
+
+    def stored(self, step: int, label: str, number: float) -> float:
+        """What the dashboard has of a number that was just sent: asked of Inf, and of one above 3e38, once each."""
+        return number
 
     def close(self) -> None:
         """The watch is over, and nothing more will be sent: called in the thread that trains."""

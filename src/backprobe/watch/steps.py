@@ -15,8 +15,9 @@ import numpy
 from backprobe.backends.watches import StepListener
 from backprobe.record.exponents import Exponents, merged_exponents
 from backprobe.record.gaps import GapCode
+from backprobe.record.source import Source
 from backprobe.record.statistics import Row, measured, merged, scaled
-from backprobe.storage.runs.layout import IS_OPEN, Missing, RowKey, StepData, blank
+from backprobe.storage.runs.layout import IS_OPEN, Missing, NewRows, RowKey, StepData, blank
 from backprobe.watch.background import Waiting
 
 LOGGED = "logged"
@@ -59,6 +60,8 @@ class Steps(StepListener):
         self.scaled: set[int] = set()  # the places of gradients that the scale of the loss has multiplied
         self.new_rows: list[RowKey] = []
         self.new_aliases: dict[str, str] = {}
+        self.lines: dict[str, Source] = {}
+        self.new_lines: dict[str, Source] = {}
         self.first, self.current = 0, Open(0)
         self.ended: Open | None = None
         self.has_begun = self.was_called = False
@@ -86,6 +89,10 @@ class Steps(StepListener):
 
     def alias(self, alias: str, name: str) -> None:
         self.new_aliases[alias] = name
+
+    def line(self, name: str, line: Source) -> None:
+        if name not in self.lines:
+            self.lines[name] = self.new_lines[name] = line
 
     def begin(self) -> None:
         if not self.has_begun:
@@ -153,10 +160,13 @@ class Steps(StepListener):
         if ended is None or ended.is_empty:
             return
         self.most = max(self.most[0], ended.backwards), max(self.most[1], ended.logs)
-        rows, aliases, self.new_rows, self.new_aliases = self.new_rows, self.new_aliases, [], {}
+        new, self.new_rows, self.new_aliases, self.new_lines = self._new(), [], {}, {}
         later = self.fetch(ended.later) if ended.later else dict
         height, unscaled = len(self.places), frozenset(self.scaled if ended.scale != 1.0 else ())
-        self.put(Waiting(lambda: _data(ended, later(), height, unscaled), rows, aliases))
+        self.put(Waiting(lambda: _data(ended, later(), height, unscaled), new))
+
+    def _new(self) -> NewRows:
+        return NewRows(self.new_rows, self.new_aliases, self.new_lines)
 
     def stop(self) -> None:
         """Nothing more is taken; what the last step has is handed on, and one that no optimizer has ended."""

@@ -96,6 +96,8 @@ class JaxWatching(FunctionWatching):
                     named += [(name, GRADIENT, flowed)] * options.gradients
         for alias, name in found.aliases:
             self.listener.alias(alias, name)
+        for name, line in found.lines:
+            self.listener.line(name, line)
         if not named:
             raise BadOption(
                 "nothing of this function is watched", asked=self.asked, found="no value that is selected is recorded",

@@ -6,6 +6,7 @@ are a part of it, and go into Variables of ours that ``run.step()`` reads.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,7 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.model_plans import structure_of
 from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
 from backprobe.backends.tensorflow.traced_before import TracedBefore
+from backprobe.backends.user_lines import calling_line
 from backprobe.backends.watched_names import WatchedSelection, named
 from backprobe.backends.watches import (
     GRADIENT,
@@ -174,8 +176,11 @@ class TensorflowWatching(Watching):
             return output
         heard = [(at, leaf) for at, leaf in leaves(output) if isinstance(leaf, tf.Tensor) and is_differentiable(leaf)]
         heard = [(at, leaf) for at, leaf in heard if private.is_followed_by_a_tape(leaf)]
-        if heard:
+        if heard and path not in self.heard:
             self.heard.add(path)
+            line = calling_line(sys._getframe(1))
+            if line is not None:
+                self.listener.line(named(path, ""), line)
         if heard and tf.executing_eagerly():
             self.listener.begin()
         tied = {id(leaf): self._tied(path, at, leaf) for at, leaf in heard if self._wants(path, at)}

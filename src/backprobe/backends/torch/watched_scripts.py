@@ -6,6 +6,7 @@ step is whole. Its optimizers are those that hold one of its parameters.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.amp import GradScaler
 from torch.nn import Module
+from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -26,8 +28,12 @@ from backprobe.backends.torch.compiled_statistics import without_warning_of_hook
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.watched_selection import unwrapped
 from backprobe.backends.watches import ScriptListener
+from backprobe.source.frames import name_in
 
 T = TypeVar("T")
+
+HOOKS: dict[int, Callable[..., Any]] = getattr(module_file, "_global_forward_pre_hooks", {})
+"""PyTorch's hooks before the forwards of all modules: a call runs those that were there when it began."""
 
 
 class WatchedScript:
@@ -85,7 +91,10 @@ class WatchedScript:
             return
         self.running.append(module)
         if len(self.running) == 1 and torch.is_grad_enabled() and module not in self.known:
+            before = {*HOOKS}
             self._look(module)
+            for hook in [hook for number, hook in HOOKS.items() if number not in before]:  # as of a guard of the model
+                _called(hook, module, args, name_in(sys._getframe(1), "kwargs"))
 
     def _after(self, module: Module, args: Any, output: Any) -> None:
         if torch.compiler.is_compiling() or threading.get_ident() != self.thread or module not in self.running:
@@ -118,6 +127,11 @@ def _without_wrapper(module: Module) -> Module:
     while isinstance(module, OptimizedModule | DistributedDataParallel):
         module = unwrapped(module) if isinstance(module, OptimizedModule) else module.module
     return module
+
+
+def _called(hook: Callable[..., Any], module: Module, args: Any, kwargs: Any) -> None:
+    # A hook as PyTorch calls it: a guard reads what the call is given in the frame that calls its hook.
+    hook(module, args)
 
 
 def _there(made: Iterable[weakref.ref[T]]) -> list[T]:

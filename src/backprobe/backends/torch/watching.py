@@ -45,6 +45,7 @@ from backprobe.backends.torch.watched_passes import GradPasses
 from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
+from backprobe.backends.user_lines import calling_line
 from backprobe.backends.watched_names import WatchedSelection, named
 from backprobe.backends.watches import (
     BACKWARD,
@@ -88,6 +89,7 @@ class WatchedModule:
 
     path: str
     places: dict[str, Places | None] = field(default_factory=dict)  # None for what is not selected
+    has_line: bool = False  # was it asked where it is called?
     others: list[str] = field(default_factory=list)  # of a module that is shared, the names that are selected too
 
 
@@ -287,6 +289,10 @@ class TorchWatching(Watching):
         watched = self.modules.get(module) or self._added(module)
         if watched is None:
             return
+        if not watched.has_line:
+            watched.has_line, line = True, calling_line(sys._getframe(1))
+            if line is not None:
+                self.listener.line(named(watched.path, ""), line)
         self.listener.begin()
         if self.is_left_out:
             self.is_idle = True

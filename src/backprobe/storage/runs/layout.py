@@ -8,6 +8,7 @@ names that come later get later places, and a step that has none of their number
 - ``chunks`` and ``columns`` hold the older ones: some hundred steps together, a blob for each column, with the numbers
   of a row side by side. A column that does not change within a chunk, as most counts, is stored once.
 
+- ``lines`` says where in the user's code what a name stands for is called or bound.
 - ``exponents`` has a row for each histogram, by row and step.
 - ``gaps`` says which names have no row in a step, and why. What it says holds until it says something else.
 
@@ -30,6 +31,7 @@ import numpy
 from numpy.typing import NDArray
 
 from backprobe.record.exponents import Exponents
+from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, NOTHING
 
 APPLICATION = 0x62707277  # "bprw"
@@ -51,6 +53,11 @@ CREATE TABLE exponents (attempt INTEGER, place INTEGER, step INTEGER, low INTEGE
   PRIMARY KEY (attempt, place, step)) WITHOUT ROWID;
 CREATE TABLE gaps (attempt INTEGER, step INTEGER, gaps TEXT NOT NULL, PRIMARY KEY (attempt, step));
 """
+LINES = """
+CREATE TABLE IF NOT EXISTS lines (attempt INTEGER, name TEXT, file TEXT, line INTEGER, text TEXT,
+  PRIMARY KEY (attempt, name));
+"""
+"""A table that runs have since their layout was the fifth: one without it is read as one in which it is empty."""
 
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4"), ("uncleared", "<i8")])
 """What is known of a step beside its statistics; ``time`` is in seconds since 1970.
@@ -74,6 +81,15 @@ class RowKey:
     name: str
     kind: str
     merge: Merge = "sum"
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows that come after those that there are, other names of rows, and lines of the user's code by name."""
+
+    rows: list[RowKey] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, Source] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,11 @@ def file_of(folder: Path, rank: int) -> Path:
 def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
     """What is known of these steps."""
     return numpy.array([(one.step, one.time, one.backwards, one.skipped, one.uncleared) for one in steps], INFO)
+
+
+def joined(infos: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """What is known of steps, one after another: as plain bytes, since NumPy compares fields at each array."""
+    return numpy.asarray(numpy.concatenate([one.view(f"V{INFO.itemsize}") for one in infos]).view(INFO))
 
 
 def column_id(chunk: int, column: str) -> int:
@@ -179,9 +200,11 @@ def info_read(blob: bytes, version: int) -> NDArray[Any]:
     return found
 
 
-def unsealed_row(read: Callable[[int, int], bytes], size: int, height: int, place: int) -> NDArray[numpy.float64]:
-    """One row of a blob of this size, read without the others: ``read`` gives so many bytes from a place on."""
+def unsealed_rows(
+    read: Callable[[int, int], bytes], size: int, height: int, places: Sequence[int]
+) -> NDArray[numpy.float64]:
+    """Some rows of a blob of this size, read without the others: ``read`` gives so many bytes from a place on."""
     width = size // height - SEAL.itemsize
-    seal = read(place * SEAL.itemsize, SEAL.itemsize)
-    (row,) = unsealed(seal + read(height * SEAL.itemsize + place * width, width), 1)
-    return numpy.asarray(row)
+    found = [read(place * SEAL.itemsize, SEAL.itemsize) for place in places]
+    found += [read(height * SEAL.itemsize + place * width, width) for place in places]
+    return unsealed(b"".join(found), len(places))

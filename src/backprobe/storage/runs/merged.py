@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from backprobe.errors import BadRun
 from backprobe.findings.phrasing import listed
 from backprobe.record.exponents import Exponents, merged_exponents
+from backprobe.record.source import Source
 from backprobe.record.statistics import (
     COLUMNS,
     STATISTICS,
@@ -23,7 +24,7 @@ from backprobe.record.statistics import (
     merged,
     statistic,
 )
-from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, nothing
+from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, joined, nothing
 from backprobe.storage.runs.reader import Named, RankFile
 
 LOGGED = "logged"
@@ -101,6 +102,13 @@ class RunReader:
             found |= rank.index().aliases
         return found
 
+    def lines(self) -> dict[str, Source]:
+        """Where in the user's code what a name stands for is called or bound."""
+        found: dict[str, Source] = {}
+        for rank in self.ranks.values():
+            found = rank.lines() | found
+        return found
+
     def attempts(self) -> list[Attempt]:
         """Those of the first rank."""
         return next(iter(self.ranks.values())).index().attempts
@@ -108,7 +116,9 @@ class RunReader:
     def info(self) -> NDArray[Any]:
         """What is known of each step, in their order; of a step that several ranks have, by the first."""
         found = [rank.index().info for rank in self.ranks.values()]
-        together = numpy.concatenate(found) if len(found) > 1 else found[0]
+        if len(found) == 1:
+            return found[0]
+        together = joined(found)
         return together[numpy.unique(together["step"], return_index=True)[1]]
 
     def columns(self, rows: Sequence[RowKey], wanted: Sequence[str]) -> tuple[NDArray[numpy.int64], dict[str, Matrix]]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from backprobe.record.exponents import Exponents
 from backprobe.record.gaps import GapCode
+from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, merge_columns
 from backprobe.storage.runs.layout import (
     INFO,
@@ -29,9 +30,10 @@ from backprobe.storage.runs.layout import (
     blank,
     column_id,
     info_read,
+    joined,
     nothing,
     unsealed,
-    unsealed_row,
+    unsealed_rows,
 )
 from backprobe.storage.runs.opening import closed, not_a_run, opened, version_of
 from backprobe.storage.schema import UNFIT
@@ -41,7 +43,10 @@ Keys = dict[tuple[str, str], RowKey]
 Found = TypeVar("Found")
 DAMAGED = (sqlite3.DatabaseError, *(kind for kind in UNFIT if kind is not MemoryError))
 """What reading a damaged file raises."""
-FEW = 8  # rows: so many are read one by one from a chunk, and more with all that lies between
+FEW, PART = 8, 32  # rows of a chunk, or one in so many: they are read alone, and more with all that lies between
+
+
+NEWEST = 64  # steps in no chunk that are kept: as many as judging one more step looks back at
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class RankFile:
         self.how = ""
         self._index = Index()
         self._asked_last: tuple[Any, dict[int, tuple[Any, Rows]]] = (None, {})
+        self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number: a step never changes
         self._closing: weakref.finalize[Any, Any] | None = None
         if kept_open:
             self._open()
@@ -134,7 +140,8 @@ class RankFile:
             yield self._index
         finally:
             if self.connection.in_transaction:
-                self.connection.execute("COMMIT")
+                with suppress(sqlite3.DatabaseError):  # of a damaged file, which what was read of it has said
+                    self.connection.execute("COMMIT")
             if not self.kept_open:
                 self.close()
 
@@ -235,23 +242,17 @@ class RankFile:
     ) -> Matrix:
         # A column of steps that lie together, with nothing in the rows that they do not have.
         rows = self._rows_of(stored.attempt, keys, places)
-        if stored.is_chunk and 0 < len(rows.to) <= FEW:
-            rows = rows.below(stored.height)
-            single = [self._sound(self._one_row, stored, column, int(place)) for place in rows.places]
-            found = nothing((len(keys), max((one.size for one in single), default=1)), column)
-            for to, one in zip(rows.to, single, strict=True):
-                found[to] = one
-            return found
         if stored.is_chunk:
-            rows, numbers = rows.below(stored.height), self._sound(self._column, stored, column)
+            rows = rows.below(stored.height)
+            numbers = self._of_chunk(stored, column, rows)
         else:
             matrix = self._sound(self._step, stored)
-            rows, numbers = rows.below(matrix.shape[1]), matrix[COLUMNS.index(column)][:, None]
-        to, at = rows.regular
+            rows = rows.below(matrix.shape[1])
+            numbers = matrix[COLUMNS.index(column)][rows.regular[1]][:, None]
         if len(rows.to) == len(keys):
-            return numpy.asarray(numbers[at])
+            return numbers
         found = nothing((len(keys), numbers.shape[1]), column)
-        found[to] = numbers[at]
+        found[rows.regular[0]] = numbers
         return found
 
     def _rows_of(self, attempt: int, keys: Any, places: Mapping[tuple[str, str], int]) -> Rows:
@@ -298,18 +299,24 @@ class RankFile:
                 yield column, rows.to, matrix[COLUMNS.index(column)][rows.places][:, None]
             return
         rows = rows.below(stored.height)
-        for column in wanted:
-            if len(rows.to) > FEW:
-                to, places = rows.regular
-                yield column, to, self._sound(self._column, stored, column)[places]
-            else:
-                for number, place in zip(rows.to, rows.places, strict=True):
-                    row = self._sound(self._one_row, stored, column, int(place))
-                    yield column, slice(number, number + 1), row
+        for column in wanted if len(rows.places) else ():
+            yield column, rows.regular[0], self._of_chunk(stored, column, rows)
 
     def _step(self, stored: Stored) -> Matrix:
-        data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
-        return unsealed(data, len(COLUMNS))
+        # One that is in no chunk: each column of it is asked for, and it is unsealed once.
+        key = stored.attempt, stored.id
+        if key not in self._newest:
+            data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
+            self._newest[key] = unsealed(data, len(COLUMNS))
+            if len(self._newest) > NEWEST:
+                del self._newest[next(iter(self._newest))]
+        return self._newest[key]
+
+    def _of_chunk(self, stored: Stored, column: str, rows: Rows) -> Matrix:
+        # A column of a chunk, of some of its rows: rows × steps, or rows × 1 where it does not change.
+        if 0 < len(rows.places) <= max(FEW, stored.height // PART):
+            return self._sound(self._rows_alone, stored, column, rows.places.tolist())
+        return numpy.asarray(self._sound(self._column, stored, column)[rows.regular[1]])
 
     def _column(self, stored: Stored, column: str) -> Matrix:
         # A column of a chunk: rows × steps, or rows × 1 where it does not change.
@@ -317,15 +324,15 @@ class RankFile:
         with self.connection.blobopen("columns", "data", at, readonly=True) as blob:  # a select takes six times as long
             return _of_steps(stored, unsealed(blob.read(), stored.height))
 
-    def _one_row(self, stored: Stored, column: str, place: int) -> Matrix:
-        # One row of it, without the others.
+    def _rows_alone(self, stored: Stored, column: str, places: Sequence[int]) -> Matrix:
+        # Some rows of it, without the others.
         with self.connection.blobopen("columns", "data", column_id(stored.id, column), readonly=True) as blob:
 
             def read(start: int, size: int) -> bytes:
                 blob.seek(start)
                 return blob.read(size)
 
-            return _of_steps(stored, unsealed_row(read, len(blob), stored.height, place))
+            return _of_steps(stored, unsealed_rows(read, len(blob), stored.height, places))
 
     def at(self, step: int) -> tuple[Any, int, dict[tuple[str, str], tuple[float, ...]]] | None:
         """The info of a step, its attempt, and its rows by name and kind; None where it is not there."""
@@ -344,6 +351,17 @@ class RankFile:
                 key: tuple(matrix[place]) for key, place in places.items() if place < len(matrix) and matrix[place][0]
             }
             return index.info[found], stored.attempt, rows
+
+    def lines(self) -> dict[str, Source]:
+        """Where in the user's code what a name stands for is called or bound, in the last attempt that says so."""
+        with self.reading():
+            return self._sound(self._lines)
+
+    def _lines(self) -> dict[str, Source]:
+        run = self.connection.execute
+        if run("SELECT 1 FROM sqlite_master WHERE name = 'lines'").fetchone() is None:  # an older run
+            return {}
+        return {name: Source(*line) for name, *line in run("SELECT name, file, line, text FROM lines ORDER BY attempt")}
 
     def has_exponents(self) -> bool:
         """Are there histograms of anything?"""
@@ -456,7 +474,7 @@ def _choose(index: Index) -> None:
     # Of a step that several attempts made, the last is read.
     if not index.stored:
         return
-    info = numpy.concatenate([one.info for one in index.stored])
+    info = joined([one.info for one in index.stored])
     attempts = numpy.repeat([one.attempt for one in index.stored], [len(one.info) for one in index.stored])
     steps = info["step"]
     index.is_plain = bool((steps[1:] > steps[:-1]).all())

@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy
 
+from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS
 from backprobe.storage.runs.layout import (
     APPLICATION,
     INFO,
+    LINES,
     LOCK,
     PAGE,
     TABLES,
     VERSION,
     Matrix,
     Missing,
+    NewRows,
     RowKey,
     StepData,
     blank,
@@ -81,6 +84,7 @@ class RunWriter:
                     run(statement)
                 run(f"PRAGMA application_id = {APPLICATION}")
                 run(f"PRAGMA user_version = {VERSION}")
+            run(LINES)
             self._begin_attempt({**facts, "journal": self.journal})
             run("COMMIT")
         except (sqlite3.DatabaseError, ValueError) as error:
@@ -102,18 +106,23 @@ class RunWriter:
         blobs = [info for table in ("steps", "chunks") for (info,) in run(f"SELECT info FROM {table}")]
         self.next_step = max((int(unsealed(blob, 1, INFO)["step"].max()) + 1 for blob in blobs), default=0)
         self.height = 0
-        self.new_rows: list[RowKey] = []
-        self.new_aliases: dict[str, str] = {}
+        self.new = NewRows()
         self.tail: list[StepData] = []  # committed, and not in a chunk
         self.pending: list[StepData] = []
         self.next_id, self.next_chunk = (
             run(f"SELECT coalesce(max(id) + 1, 0) FROM {table}").fetchone()[0] for table in ("steps", "chunks")
         )
 
-    def add_rows(self, rows: Sequence[RowKey], aliases: Mapping[str, str] | None = None) -> None:
-        """Rows that the steps from now on have after those that there are, and other names of rows."""
-        self.new_rows += rows
-        self.new_aliases |= aliases or {}
+    def add_rows(
+        self,
+        rows: Sequence[RowKey],
+        aliases: Mapping[str, str] | None = None,
+        lines: Mapping[str, Source] | None = None,
+    ) -> None:
+        """Rows that the steps from now on have after those that there are, other names of rows, and lines by name."""
+        self.new.rows.extend(rows)
+        self.new.aliases.update(aliases or {})
+        self.new.lines.update(lines or {})
 
     def append(self, step: StepData) -> None:
         """A step, whose numbers are on disk after the next ``commit``."""
@@ -127,7 +136,7 @@ class RunWriter:
         Raises sqlite3.Error, as where the disk is full; then nothing of it was written, and it can be tried again. And
         Deleted where the files are no longer there.
         """
-        height = self.height + len(self.new_rows)
+        height = self.height + len(self.new.rows)
         size, waiting = steps_in_chunk(height), [*self.tail, *self.pending]
         is_all = is_last or 2 * len(self.pending) >= size  # so many at once are written once
         old = len(waiting) if is_all else len(waiting) - len(waiting) % size
@@ -150,7 +159,7 @@ class RunWriter:
             raise
         self.height, self.next_id = height, self.next_id + len(written)
         self.next_chunk += -(-old // size)
-        self.new_rows, self.new_aliases, self.pending = [], {}, []
+        self.new, self.pending = NewRows(), []
         self.tail, self.gaps = waiting[old:], gaps
         self.presence.check()
 
@@ -169,12 +178,16 @@ class RunWriter:
             "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
             [
                 (self.attempt, place, key.name, key.kind, key.merge)
-                for place, key in enumerate(self.new_rows, self.height)
+                for place, key in enumerate(self.new.rows, self.height)
             ],
         )  # fmt: skip
         self.connection.executemany(
             "INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)",
-            [(self.attempt, alias, name) for alias, name in self.new_aliases.items()],
+            [(self.attempt, alias, name) for alias, name in self.new.aliases.items()],
+        )
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?, ?)",
+            [(self.attempt, name, one.file, one.line, one.text) for name, one in self.new.lines.items()],
         )
 
     def _write_steps(self, steps: Iterable[StepData]) -> None:

@@ -1,4 +1,4 @@
-"""Faults planted in the trainings of tests/varied_trainings.py and in models of their kinds.
+"""Faults planted in the trainings of varied.py and in models of their kinds.
 
 Written with them, before the rules were looked at again.
 """
@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import backprobe as bp
-from judged_trainings import (
+from small_models import blobs, curve, mlp, scaled
+from trainings.torch._small import (
     EXPLODING,
     LONG,
     TOO_FAST,
@@ -20,30 +21,14 @@ from judged_trainings import (
     adamw,
     but,
     dead,
+    family,
     groups,
     mean_square,
     planted,
     sgd,
     shuffled,
 )
-from small_models import blobs, curve, mlp, scaled
-from varied_models import (
-    CLASSES,
-    ConvAutoencoder,
-    Elman,
-    Experts,
-    Policy,
-    Recommender,
-    Tagger,
-    Towers,
-    Unet,
-    Vae,
-    Vit,
-    conv1d,
-    plain,
-    smallest,
-)
-from varied_trainings import (
+from trainings.torch.varied import (
     GRAPH,
     LIKES,
     SHAPES,
@@ -60,6 +45,22 @@ from varied_trainings import (
     series,
     sums,
     to_itself,
+)
+from varied_models import (
+    CLASSES,
+    ConvAutoencoder,
+    Elman,
+    Experts,
+    Policy,
+    Recommender,
+    Tagger,
+    Towers,
+    Unet,
+    Vae,
+    Vit,
+    conv1d,
+    plain,
+    smallest,
 )
 
 LARGE = (*EXPLODING, "large_values")
@@ -336,3 +337,5 @@ VARIED_FAULTS = [
 ]  # fmt: skip
 
 __all__ = ["VARIED_FAULTS"]
+
+HEALTHY, FAULTY, make = family(VARIED_FAULTS, ())

@@ -10,25 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from judged_trainings import (
-    EXPLODING,
-    LONG,
-    TOO_FAST,
-    TOO_SLOW,
-    VANISHING,
-    Training,
-    adam,
-    adamw,
-    but,
-    dead,
-    groups,
-    mean_square,
-    planted,
-    pretrained,
-    sgd,
-    shuffled,
-    warm,
-)
 from small_models import (
     FEATURES,
     Autoencoder,
@@ -46,6 +27,26 @@ from small_models import (
     scaled,
     sequences,
     texts,
+)
+from trainings.torch._small import (
+    EXPLODING,
+    LONG,
+    TOO_FAST,
+    TOO_SLOW,
+    VANISHING,
+    Training,
+    adam,
+    adamw,
+    but,
+    dead,
+    family,
+    groups,
+    mean_square,
+    planted,
+    pretrained,
+    sgd,
+    shuffled,
+    warm,
 )
 
 
@@ -257,7 +258,7 @@ HELD_OUT_HEALTHY = [
     ]
 ]  # fmt: skip
 
-# for these the rule of a flat loss was changed: they count with tests/judged_trainings.py
+# for these the rule of a flat loss was changed: they count with those of chosen.py
 CHANGED_FAULTS = planted("labels of other inputs", ("flat_loss",),
     ("strided CNN", made(30, Wide),
         {**LONG, "data": other(images, 4), "labels": shuffled, "batch": 256, "optimizer": sgd(0.05)}))  # fmt: skip
@@ -270,4 +271,4 @@ CHANGED_HEALTHY = [
     ]
 ]  # fmt: skip
 
-__all__ = ["CHANGED_FAULTS", "CHANGED_HEALTHY", "HELD_OUT_FAULTS", "HELD_OUT_HEALTHY"]
+HEALTHY, FAULTY, make = family(HELD_OUT_FAULTS, HELD_OUT_HEALTHY)

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from judged_trainings import Training, adam, adamw, mean_square, pretrained, sgd, warm
 from small_models import blobs, mlp
+from trainings.torch._small import Training, adam, adamw, family, mean_square, pretrained, sgd, warm
 from varied_models import (
     CLASSES,
     ITEMS,
@@ -488,3 +488,5 @@ VARIED_HEALTHY = [
 ]  # fmt: skip
 
 __all__ = ["VARIED_HEALTHY"]
+
+HEALTHY, FAULTY, make = family((), VARIED_HEALTHY)
