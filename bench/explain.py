@@ -1,8 +1,9 @@
 """The cost of ``backprobe explain`` of a script: seconds of CPU, beside the script itself, and without what looks for
-useless gradients.
+useless gradients, or as the source of another version does it: ``python bench/explain.py [FOLDER OF ITS SOURCE]``.
 
-Each run is a process of its own with one thread, so that importing PyTorch counts; the least of several counts. Both
-kinds of explaining look at two iterations and stop the script, which has four.
+Each run is a process of its own with one thread, so that importing PyTorch counts; the least of several counts, since
+other work on the machine makes all of them larger. Both kinds of explaining look at two iterations and stop the script,
+which has four.
 """
 
 import os
@@ -58,26 +59,29 @@ main(sys.argv[1:])
 """
 
 
-def seconds(*words):
-    """Of CPU, of a Python of its own."""
+def seconds(source, *words):
+    """Of CPU, of a Python of its own; its backprobe is that of ``source``, if that is not empty."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"PYTHONPATH": source} if source else {})
     subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def main():
-    print(f"{'':26}{'script':>9}{'explain':>9}{'without':>9}{'ratio':>8}")
+def main(other=""):
+    beside = "other" if other else "without"
+    print(f"{'':26}{'script':>9}{'explain':>9}{beside:>9}{'ratio':>8}")
     for name, text in SCRIPTS.items():
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "train.py"
             file.write_text(text)
-            kinds = (str(file),), ("-m", "backprobe", "explain", str(file)), ("-c", PLAIN, "explain", str(file))
+            explain = "-m", "backprobe", "explain", str(file)
+            last = (other, *explain) if other else ("", "-c", PLAIN, "explain", str(file))
+            kinds = ("", str(file)), ("", *explain), last
             rounds = [[seconds(*words) for words in kinds] for _ in range(RUNS)]
             bare, explained, without = map(min, zip(*rounds, strict=True))
         print(f"{name:26}{bare:9.2f}{explained:9.2f}{without:9.2f}{explained / without:8.2f}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

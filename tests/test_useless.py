@@ -16,6 +16,7 @@ from backprobe.backends.torch import own_modes
 from backprobe.backends.torch.useless.distributions import Distributions
 from backprobe.backends.torch.useless.operations import Operations
 from backprobe.backends.torch.useless.shapes import Shapes
+from backprobe.backends.useless import USELESS
 from commands import in_folder, invoked
 
 BEGIN = """\
@@ -356,10 +357,10 @@ HEALTHY = {
 }  # fmt: skip
 
 
-def explained(text, tmp_path, monkeypatch, *options):
+def explained(text, tmp_path, monkeypatch, *options, verb="explain"):
     """The status, the findings and the notes of ``backprobe explain`` of a script."""
     with in_folder(tmp_path, monkeypatch, {"train.py": text}):
-        code, out, err = invoked("explain", "--json", *options, "train.py")
+        code, out, err = invoked(verb, "--json", *options, "train.py")
     assert own_modes.count == 0 and own_modes.dispatch_modes() == 0
     assert out, err
     report = json.loads(out[out.index("{") :])
@@ -374,6 +375,24 @@ def test_a_useless_gradient_is_found_at_its_line(case, tmp_path, monkeypatch):
     assert code == 1
     assert (kind, line) in {(one["kind"], one["source"]["line"]) for one in findings}, findings
     assert {one["kind"] for one in findings} == {kind}
+
+
+def of_facts(findings):
+    """The kinds of useless gradients that are found, with the names and lines."""
+    return {(one["kind"], one["name"], one["source"]["line"]) for one in findings if one["kind"] in USELESS}
+
+
+ONE_OF_EACH = {kind: text for kind, text in reversed(FAULTY.values())}
+
+
+@pytest.mark.parametrize("kind", USELESS)
+def test_health_of_a_script_says_what_explain_says(kind, tmp_path, monkeypatch):
+    text = ONE_OF_EACH[kind]
+    _, findings, _ = explained(text, tmp_path, monkeypatch)
+    code, others, _ = explained(text, tmp_path, monkeypatch, verb="health")
+    assert code == 1
+    assert {one[0] for one in of_facts(findings)} == {kind}
+    assert of_facts(others) == of_facts(findings)
 
 
 @pytest.mark.parametrize("case", HEALTHY)
@@ -426,6 +445,36 @@ def test_a_gradient_that_is_zero_in_the_only_iteration_is_a_note(tmp_path, monke
     code, findings, notes = explained(text.replace("range(3)", "range(1)"), tmp_path, monkeypatch)
     assert (code, findings) == (0, [])
     assert [one for one in notes if "clamp" in one and "train.py:9" in one]
+
+
+SCALED = """
+net = nn.Linear(8, 4)
+a, b, c = (nn.Parameter(torch.tensor(9.0)) for _ in range(3))
+opt = torch.optim.SGD([*net.parameters(), {}], 1e-2)
+"""
+
+
+def test_many_gradients_that_are_zero_once_are_one_note(tmp_path, monkeypatch):
+    body = """\
+        factor = a.clamp(max=1) + b.round() + torch.relu(c - 10)
+        loss = F.cross_entropy(net(x) * factor, t)
+        """
+    text = looped(SCALED.format("a, b, c"), body).replace("range(3):\n    x,", "range(1):\n    x,")
+    code, findings, notes = explained(text, tmp_path, monkeypatch)
+    assert (code, findings) == (0, [])
+    (said,) = [note for note in notes if "exactly 0" in note]
+    operations = said.partition("from these operations on: ")[2]
+    assert sorted(operations.split(", ")) == [f"{name} (train.py:11)" for name in ("clamp", "relu", "round")]
+
+
+@pytest.mark.parametrize(("scores", "kinds"), [
+    ("h - h + a.item() * b * torch.arange(4)", ["cancels", "number"]),
+    ("h.detach() + (a + d - d) * torch.arange(4)", ["detach", "cancels"]),
+])  # fmt: skip
+def test_what_is_of_more_parameters_comes_first(scores, kinds, tmp_path, monkeypatch):
+    text = looped(SCALED.format("a, b"), f"h, d = net(x), b * 2\nloss = F.cross_entropy({scores}, t)\n")
+    _, findings, _ = explained(text, tmp_path, monkeypatch)
+    assert [one["kind"] for one in findings] == kinds
 
 
 def test_a_cause_of_all_gradients_that_are_zero_hangs_beneath_them(tmp_path, monkeypatch):

@@ -457,6 +457,31 @@ def test_nothing_is_said_of_a_healthy_training(case, tmp_path, monkeypatch):
     assert (code, findings) == (0, [])
 
 
+ELSEWHERE = {
+    "flat: dead units in fit": "it is in the layer 'dense', of the class Dense",
+    "twice: in fit, where Keras cannot undo it": "it is in the loss 'sparse_categorical_crossentropy'",
+    "twice: two layers, of which Keras undoes one": "it is in the loss 'sparse_categorical_crossentropy'",
+    "flat: sigmoids that are full": None,
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_the_layer_or_loss_is_named_where_the_line_is_that_of_all(case, tmp_path, monkeypatch):
+    keras.backend.clear_session()  # whose numbers go into the names of layers
+    _, (finding, *_), _ = explained(FAULTY[case][1], tmp_path, monkeypatch)
+    said = [fact for fact in finding["facts"] if fact.startswith("it is in")]
+    assert said == ([ELSEWHERE[case]] if ELSEWHERE[case] else [])
+
+
+def test_a_layer_within_a_layer_has_a_path(tmp_path, monkeypatch):
+    inner = "keras.Sequential([layers.Dense(4), layers.Activation('relu', name='squash')], name='body')"
+    setup = "low = keras.initializers.Constant(-50.0)\n"
+    inner = inner.replace("Dense(4)", "Dense(4, bias_initializer=low)")
+    text = fitted(f"{inner}, layers.Dense(1)", "x.sum(1)", "'mse'", setup)
+    _, (finding, *_), _ = explained(text, tmp_path, monkeypatch)
+    assert finding["facts"][-1] == "it is in the layer 'body.squash', of the class Activation"
+
+
 def in_dtype(text, dtype):
     """A training with a tape in another dtype, whose steps are above or below its rounding as before."""
     text = text.replace(BEGIN, f"{BEGIN}D = '{dtype}'\nkeras.config.set_dtype_policy(D)\n")

@@ -1,8 +1,9 @@
 """How often `backprobe explain` is right on trainings whose gradients are there, some of which are worthless.
 
-Run as ``python tests/useless/score.py [WORD …]``: without words all programs beside this file are asked, else those
-whose path has one of the words in it. Each program is a whole small training, written by people who did not know how
-the answers come about. Its head says what is true of it:
+Run as ``python tests/useless/score.py [--kept FILE] [WORD …]``: without words all programs beside this file are asked,
+else those whose path has one of the words in it. With ``--kept`` each answer is added to a file as it comes, and the
+programs in it are not asked again, so that a run that was ended goes on. Each program is a whole small training,
+written by people who did not know how the answers come about. Its head says what is true of it:
 
     # from: https://…       the thread or example that it is rebuilt from; or `own`
     # truth: a sentence     what is wrong and where; or `healthy: ` and why it might look wrong and is not
@@ -23,18 +24,25 @@ not right, as it comes, then a table by framework and kind. The exit status is 0
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import prepared  # noqa: E402 -- it lies in the folder above
+
 SOURCE = HERE.parents[1] / "src"
-SECONDS = 90  # for one program
-AT_ONCE = 2
+SECONDS = 300  # for one program, on a machine that does other work too
+OURS = "backprobe.cli backprobe.check backprobe.explain backprobe.probe.script"
+IMPORTED = {  # before a program is forked: what takes long, and most programs or the answer import
+    "torch": f"torch torch._dynamo {OURS}", "tensorflow": f"tensorflow keras {OURS}",
+    "jax": f"jax flax.linen flax.nnx optax equinox {OURS}",
+}  # fmt: skip
 RECORDED = """
 import runpy, sys
 import backprobe as bp
@@ -51,14 +59,14 @@ def head(text):
 
 
 def asked(path):
-    """The exit status of the command, or None where it took too long, and its answer with white space joined."""
-    paths = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
-    is_recorded = "recorded" in path.parts
-    command = [sys.executable, *(["-c", RECORDED] if is_recorded else ["-m", "backprobe", "explain"]), path.name]
-    given = {"cwd": path.parent, "env": {**os.environ, "PYTHONPATH": paths}, "timeout": SECONDS}
+    """The exit status of the command, or None where it took too long, and its answer with white space joined.
+
+    The process is forked from one that has imported the framework.
+    """
+    words = ["-c", RECORDED] if "recorded" in path.parts else ["-m", "backprobe", "explain"]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, **given)
-    except subprocess.TimeoutExpired:
+        ran = prepared.run(IMPORTED[path.parent.name], *words, path.name, cwd=path.parent, timeout=SECONDS)
+    except TimeoutError:
         return None, f"no answer within {SECONDS} seconds"
     return ran.returncode, " ".join((ran.stdout + ran.stderr).split())
 
@@ -87,17 +95,34 @@ def judged(path):
     return path.parent.name, kind, right, f"{path.relative_to(HERE)} ({kind}): {why}: {answer[:200]}"
 
 
-def main(words):
+def answers(paths, kept):
+    """What ``judged`` says of each program: from the file of answers if that has it, else asked and added to it."""
+    known = dict(map(json.loads, kept.read_text().splitlines())) if kept and kept.exists() else {}
+    for path in paths:
+        name = str(path.relative_to(HERE))
+        if name not in known:
+            known[name] = judged(path)
+            if kept:
+                with kept.open("a") as file:
+                    print(json.dumps([name, known[name]]), file=file)
+        yield known[name]
+
+
+def main():
     """Ask all programs, or those of some words, and print what came of it."""
-    paths = [path for path in sorted(HERE.glob("*/**/*.py")) if not words or any(word in str(path) for word in words)]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", metavar="WORD")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="a file of answers that are not asked for again")
+    given = parser.parse_args()
+    paths = sorted(HERE.glob("*/**/*.py"), key=lambda path: (path.parent.name, path))
+    paths = [path for path in paths if not given.words or any(word in str(path) for word in given.words)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
     total, good = Counter(), Counter()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for answer in as_completed([pool.submit(judged, path) for path in paths]):
-            framework, kind, right, line = answer.result()
-            total[framework, kind] += 1
-            good[framework, kind] += right
-            if not right:
-                print(line, flush=True)
+    for framework, kind, right, line in answers(paths, given.kept):
+        total[framework, kind] += 1
+        good[framework, kind] += right
+        if not right:
+            print(line, flush=True)
     frameworks = sorted({framework for framework, _ in total})
     print(f"{'':24}" + "".join(f"{framework:>14}" for framework in frameworks))
     for kind in sorted({kind for _, kind in total}, key=lambda kind: (kind == "healthy", kind)):
@@ -109,4 +134,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -47,9 +47,9 @@ def judged(
             next=asked(program, *words, options=("--nonfinite",)),
         )  # fmt: skip
     if steps is None and judge is bp.explain:
-        steps, more = USUAL, _with_steps(10)
+        more = _with_steps(10)
     probe: Probe[..., Any] = Probe(None, options=Options(nonfinite=nonfinite), backend=backend)
-    script = Script(probe, file, words, judge, steps or 1, spec, more)
+    script = Script(probe, file, words, judge, steps or USUAL, spec, more)
     with _ending(script.report), progress(lambda: f"{program} runs, {script.iterations} iterations"):
         beginning = Beginning()
         script.run()

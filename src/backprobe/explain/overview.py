@@ -34,7 +34,6 @@ from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus, Record
-from backprobe.record.graph import reached
 from backprobe.record.names import partition, split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 from backprobe.record.source import Source, expression_of
@@ -350,13 +349,13 @@ def _returned_beside(flow: Dataflow) -> set[int]:
 
 
 def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
-    # What has no gradient without a fault of its own: it is not used, is frozen, or can have none.
+    # What has no gradient without a fault of its own: it is not used, or can have none. What is computed from nothing
+    # that requires a gradient, as a mask, has its status and is not worth a line.
     #
     # Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used.
     untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
     asked = {one.at for one in flow.record.none_given}  # these are named to be differentiated, and not used by that
     derived = {at for at in lost if at in flow.derived and at not in asked}
-    cut_off = reached([at for at in missing if hidden_cuts(flow.entries[at])], flow.consumers.__getitem__)
     status = {at: flow.entries[at].status for at in missing}
     in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
     unused = lost - in_graph - flow.before(derived) - _replaced_leaves(flow)
@@ -371,7 +370,6 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
     idle = [at for at in missing if status[at] is GradStatus.NOT_EXECUTED]
     if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
         groups |= {
-            "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
             "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
             "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
             "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],

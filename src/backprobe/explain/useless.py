@@ -14,11 +14,13 @@ from backprobe.explain.operands import look_at
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location, plural, uncommented
 from backprobe.findings.report import Finding, Report
+from backprobe.record.brief import place
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 
 NOT_AGAIN = ("side_effect", "written_before_again")
+FEW = 2  # notes
 OF_PARAMETERS = (FLAT, TIMES_ZERO, CANCELS)
 
 
@@ -38,7 +40,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     once = [note for note in every if not is_lasting(note)]
     again = [str(note) for note in flow.record.notes if note.code in NOT_AGAIN]
     if not report.of_kind(ALL_ZERO):
-        again = [*map(_once, once), *again]
+        again = [*_all_once(once), *again]
     report = replace(report, notes=(*report.notes, *again))
     root = next(iter(report.of_kind(ALL_ZERO)), None)
     noted = [note for note in every if note not in once or root is not None]
@@ -49,8 +51,22 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         beneath = [_beneath(root, one) for one in found]
         others = [one for one in report if one is not root]
         return replace(report, findings=(replace(root, remedy=""), *beneath, *others))  # each cause has its own
-    parts = [report.heading, *({_consequence(note): None for note in noted})]
-    return replace(report, heading="; ".join(parts), findings=(*found, *report))
+    heading = "; ".join([report.heading, *_consequences(noted)])
+    return replace(report, heading=heading, findings=_most_first(noted, found, report))
+
+
+def _most_first(noted: Sequence[Note], found: Sequence[Finding], report: Report) -> tuple[Finding, ...]:
+    # What is wrong with the loss or its steps comes first; what is of some parameters before what fewer lack theirs by.
+    counts = [int(note.fields.get("count", 0)) for note in noted]
+    ordered = [one for one, count in zip(found, counts, strict=True) if not count]
+    of_some = sorted(
+        ((count, one) for count, one in zip(counts, found, strict=True) if count), key=lambda each: -each[0]
+    )
+    for one in report:
+        while of_some and of_some[0][0] >= len(one.lost):
+            ordered.append(of_some.pop(0)[1])
+        ordered.append(one)
+    return (*ordered, *(one for _, one in of_some))
 
 
 def _beneath(root: Finding, one: Finding) -> Finding:
@@ -62,10 +78,12 @@ def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -
     """The report, whose first line has what is 0 at each point that was tried, and no note that it is 0 at this one."""
     if not names:
         return report
-    once = {_once(note) for note in record.notes if note.code in OF_PARAMETERS and not is_lasting(note)
-            and {*names} >= {*note.fields["names"].split(", ")}}  # fmt: skip
+    once = [note for note in record.notes if note.code in OF_PARAMETERS and not is_lasting(note)]
+    left = [note for note in once if not {*names} >= {*note.fields["names"].split(", ")}]
+    said = {*_all_once(once)}
     heading = f"{report.heading}; {say('zero_everywhere', gradients=gradients_of(names))}"
-    return replace(report, heading=heading, notes=tuple([note for note in report.notes if note not in once]))
+    notes = [note for note in report.notes if note not in said]
+    return replace(report, heading=heading, notes=(*notes, *_all_once(left)))
 
 
 def with_zeros_kept(report: Report, record: Record, arrays: Arrays) -> Report:
@@ -87,22 +105,36 @@ def _of_zero(record: Record, report: Report, arrays: Arrays) -> Report:
     return replace(report, heading=say("zero_here" if len(zero) > 1 else "zero_here.one", gradients=gradients))
 
 
+def _all_once(notes: Sequence[Note]) -> list[str]:
+    # A sentence each, or one for many, which would fill a screen.
+    if len(notes) <= FEW:
+        return [*map(_once, notes)]
+    lines = [line_of(note) for note in notes]
+    places = [note.fields["operation"] + (f" ({place(at.file, at.line)})" if at is not None else "")
+              for note, at in zip(notes, lines, strict=True)]  # fmt: skip
+    count = sum(int(note.fields["count"]) for note in notes)
+    gradients = gradients_of([notes[0].fields["first"]], count)
+    return [say("zero_once.several", gradients=gradients, when=_when(notes[0]), places=", ".join(places))]
+
+
 def _once(note: Note) -> str:
     # The next iteration may bring another: it is a remark.
     at = line_of(note)
-    place = "" if at is None else f" ({location(at)})"
+    where = "" if at is None else f" ({location(at)})"
     operation, when = note.fields["operation"], _when(note)
-    return say("zero_once", gradients=_gradients(note), operation=operation, place=place, when=when)
+    return say("zero_once", gradients=_gradients(note), operation=operation, place=where, when=when)
 
 
 def _when(note: Note) -> str:
     return say("when" if is_lasting(note) else f"when.{note.fields['iterations']}")
 
 
-def _consequence(note: Note) -> str:
-    if note.code not in OF_PARAMETERS:
-        return say(f"useless.{_variant(note)}", **note.fields)
-    return say("useless", gradients=_gradients(note))
+def _consequences(notes: Sequence[Note]) -> list[str]:
+    # For the first line of a report; all parameters have one.
+    of_some = [note for note in notes if note.code in OF_PARAMETERS]
+    others = {say(f"useless.{_variant(note)}", **note.fields): None for note in notes if note not in of_some}
+    count = sum(int(note.fields["count"]) for note in of_some)
+    return [*others, *(say("useless", gradients=gradients_of([note.fields["first"]], count)) for note in of_some[:1])]
 
 
 def _variant(note: Note) -> str:
@@ -125,6 +157,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
         fields |= {"gradients": _gradients(note), "when": _when(note)}
         if fields["count"] != "1":
             facts.append(say("zero_for", names=fields["names"]))
+    facts += [say("in_part" if fields["class"] else "in_loss", **fields)] if "part" in fields else []
     fields["look"] = look_at(flow, at)
     if note.code == FLAT:
         fields["instead"] = instead_of_flat(fields["operation"], framework) or say("not_flat")
@@ -141,8 +174,8 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
 def _zero_operands(flow: Dataflow, at: Source | None, arrays: Arrays) -> Iterator[str]:
     # What a line reads that is 0 everywhere, and not differentiated.
     for target, entry in enumerate(flow.entries):
-        place = entry.source
-        if at is None or place is None or (place.file, place.line) != (at.file, at.line):
+        line = entry.source
+        if at is None or line is None or (line.file, line.line) != (at.file, at.line):
             continue
         for mention in flow.mentions[target]:
             source = flow.entries[mention.source]

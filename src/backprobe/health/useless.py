@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from backprobe.backends.useless import USELESS, is_lasting, line_of
+from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.findings.report import Finding
 
 if TYPE_CHECKING:  # it imports NumPy
@@ -13,7 +14,9 @@ if TYPE_CHECKING:  # it imports NumPy
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
-    """One finding for each fact."""
+    """One finding for each fact; of what may be so in one iteration alone where every gradient is 0, as its cause."""
+    notes = arrays.record.notes
+    is_all_zero = any(one.code == ALL_ZERO for one in notes)
     for code in USELESS:
-        for note in (one for one in arrays.record.notes if one.code == code and is_lasting(one)):
+        for note in (one for one in notes if one.code == code and (is_all_zero or is_lasting(one))):
             yield Finding(code, note.fields.get("first", ""), str(note), line_of(note))

@@ -36,6 +36,7 @@ STOPPED = "this is iteration {} of those that {}; the script was stopped after i
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
 LATER = ", and later ones were not looked at: {} looks at ten"
+ZERO = (ALL_ZERO, "zero_gradient")  # the kinds of explain and of health
 USUAL = 2  # iterations: the second shows what the first has left it
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
@@ -236,7 +237,7 @@ class Script:
         assert self.answer is not None
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
-        if report.of_kind(ALL_ZERO) and self.iterations < self.steps:  # the next batch may bring others
+        if report.of_kind(*ZERO) and self.iterations < self.steps:  # the next batch may bring others
             return True
         if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True

@@ -30,6 +30,7 @@ from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
 from backprobe.backends.side_effects import RUNNING, Stopped, harmless
 from backprobe.backends.silence import silent
+from backprobe.backends.useless import USELESS
 from backprobe.experiments import not_tried
 from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Finding, Report
@@ -308,7 +309,10 @@ def _noted(report: Report, note: str) -> Report:
 
 
 def _own_place(one: Finding) -> tuple[str, int] | None:
-    # The file and line of a finding, where they are the program's own.
+    # The file and line of a finding that a bridge may prove, where they are the program's own. Where gradients are
+    # there and useless, others would come over the bridge beside them, and prove nothing.
+    if one.kind in USELESS:
+        return None
     if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
         return None
     return os.path.abspath(one.source.file), one.source.line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy
 
@@ -34,7 +34,8 @@ def is_of_picks(gradients: Table) -> Mask:
 class Picks:
     """Needs values and gradients of what the model returns, its parameters, which change, and a loss.
 
-    That is negative: so it is neither a margin that is kept nor one minus a probability, whose gradients are alike.
+    The loss is negative: so it is neither a margin that is kept nor one minus a probability, whose gradients are alike.
+    Where a single number is returned, as by a loss function of JAX, all values are looked at.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -43,7 +44,7 @@ class Picks:
     def look(self, window: Window) -> None:
         values, gradients, parameters = window.values, window.gradients, window.parameters
         both = set(values.names) & set(gradients.names)
-        names = [name for name in values.names if name.partition(".")[0] == "return" and name in both]
+        names = _names(values, both)
         is_new = window.fresh < len(window.steps)
         if self.found or not names or not is_new or not parameters or window.loss is None:
             return
@@ -61,6 +62,13 @@ class Picks:
 
     def alerts(self) -> Iterator[Alert]:
         yield from self.found[min(self.found)] if self.found else ()
+
+
+def _names(values: Table, known: Collection[str]) -> Sequence[str]:
+    # The rows that the loss may pick from.
+    returned = [name for name in values.names if name.partition(".")[0] == "return"]
+    is_loss = bool(returned) and not numpy.any(values.part(returned)["count"] > 1)
+    return [name for name in (values.names if is_loss else returned) if name in known]
 
 
 def _is_negative(window: Window) -> Mask:

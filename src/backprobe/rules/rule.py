@@ -194,8 +194,9 @@ RULES = {
         ),
         Rule(
             "not_log_probabilities",
-            "the gradient of what is returned is that of minus the mean of one number of each row, which the negative "
-            "log-likelihood has, the largest number is above 1/100, and the loss is below 0, in 5 steps on end",
+            "the gradient of what is returned, or of any value where that is one number, is that of minus the mean of "
+            "one number of each row, which the negative log-likelihood has, the largest number is above 1/100, and the "
+            "loss is below 0, in 5 steps on end",
             0.01, "log-probabilities are at most 0", ("value", "grad", "param", "loss", "steps"),
         ),
         Rule(

@@ -238,6 +238,22 @@ def line_of(note: Note) -> Source | None:
     return Source(file, int(line), note.fields.get("text", "")) if file else None
 
 
+@dataclass(frozen=True, repr=False)
+class InPart(Source):
+    """A line that runs much else, as Keras's ``fit`` does, with the part in which an operation ran: a layer's path and
+    class, or a loss's name and no class.
+    """
+
+    part: tuple[str, str] = ("", "")
+
+
 def placed(at: Source | None) -> Mapping[str, str]:
-    """The line of a note as fields of it."""
-    return {} if at is None else {"at": f"{at.file}:{at.line}", "text": at.text}
+    """The line of a note as fields of it.
+
+    >>> placed(InPart("train.py", 5, "model.fit(x, y)", part=("gate", "Dense")))
+    {'at': 'train.py:5', 'text': 'model.fit(x, y)', 'part': 'gate', 'class': 'Dense'}
+    """
+    if at is None:
+        return {}
+    part = dict(zip(("part", "class"), at.part, strict=True)) if isinstance(at, InPart) else {}
+    return {"at": f"{at.file}:{at.line}", "text": at.text, **part}

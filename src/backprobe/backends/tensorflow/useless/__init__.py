@@ -8,18 +8,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import identity, is_eager, is_tensor
 from backprobe.backends.tensorflow.useless.operations import Operations
 from backprobe.backends.tensorflow.useless.passes import Passes
+from backprobe.backends.tensorflow.useless.spots import Spot, source_of
 from backprobe.backends.tensorflow.useless.steps import TensorflowSteps
 from backprobe.backends.useless import TWICE, UNNORMALISED, UselessGradients, of_operation, outer_product
 from backprobe.backends.useless.dropped import notes_on_dropped
 from backprobe.backends.useless.ways import notes_on_leaves
-from backprobe.backends.user_lines import source_at
 from backprobe.record.reasons import Note
-from backprobe.record.source import Source
 
 
 class TensorflowUselessGradients(UselessGradients):
@@ -83,9 +81,9 @@ class TensorflowUselessGradients(UselessGradients):
 
     def _of_operations(self, loss: Collection[int]) -> Iterator[Note]:
         # Of those which the loss was computed by; one in each line, as in a loop.
-        seen, said = self.operations, set[tuple[str, Place | None]]()
+        seen, said = self.operations, set[tuple[str, Spot | None]]()
 
-        def is_new(number: int, code: str, place: Place | None) -> bool:
+        def is_new(number: int, code: str, place: Spot | None) -> bool:
             if number not in loss or (code, place) in said:
                 return False
             said.add((code, place))
@@ -93,22 +91,18 @@ class TensorflowUselessGradients(UselessGradients):
 
         for one in seen.shapes.found:
             if one.is_accident and is_new(one.number, "", one.place):
-                yield outer_product(one.shapes, one.result, _line(one.place))
+                yield outer_product(one.shapes, one.result, source_of(one.place))
         for number, (applied, place) in seen.distributions.twice.items():
             if is_new(number, TWICE, place):
-                yield of_operation(TWICE, _line(place), applied=applied)
+                yield of_operation(TWICE, source_of(place), applied=applied)
         for number, (share, place) in seen.distributions.outside.items():
             if is_new(number, UNNORMALISED, place):
-                yield of_operation(UNNORMALISED, _line(place), share=f"{100 * share:.0f}")
+                yield of_operation(UNNORMALISED, source_of(place), share=f"{100 * share:.0f}")
         for place in dict.fromkeys(seen.picks.losses([*self.passes.targets])):
-            yield of_operation(UNNORMALISED, _line(place))
+            yield of_operation(UNNORMALISED, source_of(place))
         yield from notes_on_dropped(seen.dropped.values())
 
     def _of_parameters(self, label: Callable[[Any], str]) -> Iterator[Note]:
         found, known = self.passes.found(), self.passes.leaves
         return notes_on_leaves(found.items(), known.is_zero, lambda one: label(known.known[one].held),
-                               lambda end: _line(end.place), known.iterations)  # fmt: skip
-
-
-def _line(place: Place | None) -> Source | None:
-    return None if place is None else source_at(*place)
+                               lambda end: source_of(end.place), known.iterations)  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.tensorflow.cuts import Place, users_place
 from backprobe.backends.tensorflow.private import identity_of, shape_of
 from backprobe.backends.tensorflow.useless.outcomes import Operation, is_float, near, wide
+from backprobe.backends.tensorflow.useless.spots import Spot, spot
 from backprobe.backends.useless.distributions import EXACT, MOST, axes, near_of
 
 OUTSIDE = 0.25
@@ -29,8 +29,8 @@ class Distributions:
     def __init__(self, is_computed: Callable[[int], bool], is_undone: Callable[[str], bool]) -> None:
         self.is_computed = is_computed  # is it differentiated, and not what a Variable holds?
         self.is_undone = is_undone  # does the loss that runs undo this kind of operation where the program is compiled?
-        self.twice: dict[int, tuple[str, Place | None]] = {}  # what is applied to a distribution
-        self.outside: dict[int, tuple[float, Place | None]] = {}  # the share that is clipped
+        self.twice: dict[int, tuple[str, Spot | None]] = {}  # what is applied to a distribution
+        self.outside: dict[int, tuple[float, Spot | None]] = {}  # the share that is clipped
         self.again: set[int] = set()  # distributions that softmax is applied to
         self.kinds: dict[int, str] = {}  # of the operations that made a tensor of one other
         self.clipped: deque[tuple[int, Operation]] = deque(maxlen=RECENT)
@@ -46,13 +46,13 @@ class Distributions:
         if len(numbers) == 1 and shape == result:
             if applied := _softmax_of_distribution(given, made):
                 self.again.add(numbers[0])
-                self.twice[identity_of(made)] = applied, users_place()
+                self.twice[identity_of(made)] = applied, spot()
             elif self.clipped:
                 self._look_at_logarithm(one, numbers[0])
             self.kinds[identity_of(made)] = one.kind
         elif len(one.outputs) == 2 == len(numbers) and result == shape[:-1] and shape_of(one.outputs[1]) == shape:
             if _is_cross_entropy(given, one.inputs[1], one.outputs[1]) and self._is_run(numbers[0]):
-                self.twice[identity_of(made)] = "a cross-entropy of softmax", users_place()
+                self.twice[identity_of(made)] = "a cross-entropy of softmax", spot()
         elif len(numbers) > 1 and shape == result and not any(map(shape_of, one.inputs[1:])):
             self.clipped.append((identity_of(made), one))
 
@@ -73,7 +73,7 @@ class Distributions:
             if 0 < low < 0.1 and 0.9 < high <= 1 and (wide(given).clip(low, high) == numbers).all():
                 share = float(((wide(given) < -EXACT) | (wide(given) > 1 + EXACT)).mean())
                 if share > OUTSIDE:
-                    self.outside[identity_of(one.outputs[0])] = share, users_place()
+                    self.outside[identity_of(one.outputs[0])] = share, spot()
 
 
 def _clipped_from(number: int, made_by: dict[int, Operation]) -> Iterator[tuple[Any, list[float]]]:

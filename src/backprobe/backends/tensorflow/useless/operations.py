@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.tensorflow import layers, private
-from backprobe.backends.tensorflow.cuts import users_place
 from backprobe.backends.tensorflow.operation_log import RESOURCE, OperationLog
 from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_stopped, shape_of
 from backprobe.backends.tensorflow.useless.distributions import Distributions
@@ -20,6 +19,7 @@ from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operatio
 from backprobe.backends.tensorflow.useless.picks import Picks
 from backprobe.backends.tensorflow.useless.replay import Recorded
 from backprobe.backends.tensorflow.useless.shapes import Shapes
+from backprobe.backends.tensorflow.useless.spots import spot
 from backprobe.backends.useless.dropped import dropped_by
 from backprobe.backends.user_lines import callers
 from backprobe.source.user_code import package
@@ -90,7 +90,7 @@ class Operations:
                 if self.is_whole:
                     self.leading.update(each for each in numbers if each in variables)
             if self.leading and not self.leading.isdisjoint(numbers):
-                self._keep(Recorded(one, numbers, users_place()))
+                self._keep(Recorded(one, numbers, spot()))
             if not self.is_backward:
                 self._look_at_use(one, numbers)
                 self.shapes.look(one, numbers)
@@ -124,7 +124,7 @@ class Operations:
         numbers = [*map(identity_of, inputs)]
         if not self.leading.isdisjoint(numbers):
             one = Operation(str(kind), tuple(inputs), (), tuple(outputs))
-            self._keep(Recorded(one, numbers, users_place(), gradient))
+            self._keep(Recorded(one, numbers, spot(), gradient))
 
     def _keep(self, one: Recorded) -> None:
         self.leading.update(map(identity_of, one.operation.outputs))

@@ -8,9 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.cuts import Place, users_place
 from backprobe.backends.tensorflow.private import identity_of, shape_of
 from backprobe.backends.tensorflow.useless.outcomes import Operation, is_float, near, wide
+from backprobe.backends.tensorflow.useless.spots import Spot, spot
 from backprobe.backends.useless import picks
 from backprobe.backends.useless.shapes import Shape
 
@@ -36,8 +36,8 @@ class Picks(picks.Picks[Operation]):
     def number(self, one: Operation) -> int:
         return identity_of(one.outputs[0])
 
-    def place(self, one: Operation) -> Place | None:
-        return users_place()
+    def place(self, one: Operation) -> Spot | None:
+        return spot()
 
     def is_reduction(self, one: Operation) -> bool:
         return one.is_reduction()

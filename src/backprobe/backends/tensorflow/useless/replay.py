@@ -19,10 +19,10 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.cuts import Place
 from backprobe.backends.tensorflow.private import identity_of
 from backprobe.backends.tensorflow.tensors import is_zero
 from backprobe.backends.tensorflow.useless.outcomes import Operation, is_float
+from backprobe.backends.tensorflow.useless.spots import Spot
 from backprobe.backends.useless import CANCELS, FLAT, TIMES_ZERO, End
 from backprobe.backends.useless.ways import BY_CHANCE, FAINT, Sum, Ways, is_rounding
 
@@ -35,7 +35,7 @@ class Recorded:
 
     operation: Operation
     numbers: Sequence[int]
-    place: Place | None
+    place: Spot | None
     own_gradient: Callable[..., Any] | None = None
 
     def gradients(self, given: Sequence[Any], inputs: Sequence[Any] | None = None) -> list[Any]:

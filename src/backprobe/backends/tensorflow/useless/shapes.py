@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from math import prod
 
-from backprobe.backends.tensorflow.cuts import users_place
 from backprobe.backends.tensorflow.private import identity_of, shape_of
 from backprobe.backends.tensorflow.useless.outcomes import Elementwise, Operation, is_float
+from backprobe.backends.tensorflow.useless.spots import spot
 from backprobe.backends.useless.shapes import Shape, Stretched, meet_elsewhere
 
 
@@ -66,7 +66,7 @@ class Shapes:
         is_meant = not self.asked.isdisjoint(numbers) or any(map(self.is_held, numbers))
         if not is_meant and self.elementwise(one):
             self.asked.add(number)
-            self.found.append(found := Stretched(shapes, shape, number, users_place()))
+            self.found.append(found := Stretched(shapes, shape, number, spot()))
             self.parts[number] = {found: Part.ALL}
 
     def _follow(self, one: Operation, numbers: Sequence[int], number: int, shape: Shape) -> None:

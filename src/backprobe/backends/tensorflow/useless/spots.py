@@ -1,0 +1,60 @@
+"""The place of an operation: the user's line, and the layer or loss of Keras that runs it, as within ``fit``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from backprobe.backends.tensorflow.cuts import Place
+from backprobe.backends.useless import InPart
+from backprobe.backends.user_lines import callers, source_at
+from backprobe.record.source import Source
+from backprobe.source.user_code import package
+
+NO_PART = ("", "")
+
+
+class Spot(NamedTuple):
+    """A line, and the part in which it runs an operation: a layer's path and class, or a loss's name."""
+
+    place: Place
+    part: tuple[str, str]
+
+    @property
+    def source(self) -> Source:
+        """The line, with the part if there is one."""
+        line = source_at(*self.place)
+        return line if self.part == NO_PART else InPart(line.file, line.line, line.text, part=self.part)
+
+
+def spot() -> Spot | None:
+    """That of the operation that runs now."""
+    running: dict[int, Any] = {}  # by identity: Keras goes through two methods of that name
+    for frame in callers(sys._getframe(1)):
+        code = frame.f_code
+        if package(code.co_filename) is None:
+            return Spot((code.co_filename, frame.f_lineno), _part([*running.values()]))
+        if code.co_name == "__call__":
+            one = frame.f_locals.get("self")
+            running[id(one)] = one
+    return None
+
+
+def source_of(one: Spot | None) -> Source | None:
+    """The line of a spot."""
+    return None if one is None else one.source
+
+
+def _part(running: Sequence[Any]) -> tuple[str, str]:
+    # The innermost of the callables that run, if it is a layer within a model, or a loss that compile() was given. What
+    # the line itself calls is no part.
+    keras = sys.modules.get("keras")
+    if keras is None:
+        return NO_PART
+    parts = [one for one in running if isinstance(one, keras.Loss | keras.Layer)]
+    if len(parts) < 2:
+        return NO_PART
+    if isinstance(parts[0], keras.Loss):
+        return parts[0].name, ""
+    return ".".join(one.name for one in reversed(parts[:-1])), type(parts[0]).__name__
