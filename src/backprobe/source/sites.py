@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,11 +31,12 @@ class Origin:
     reads: tuple[str, ...] = ()
     expression: str = ""
     elements: tuple[tuple[str, Origin], ...] = ()  # by position or key, of a container that is written out
+    joined: tuple[str, ...] = ()  # those of the reads whose items are in the value as they were
 
     @classmethod
     def of(cls, expression: ast.expr) -> Origin:
         elements = tuple((key, cls.of(element)) for key, element in _written_out(expression))
-        return cls(operation(expression), names_read(expression), ast.unparse(expression), elements)
+        return cls(operation(expression), names_read(expression), ast.unparse(expression), elements, joined(expression))
 
     @classmethod
     def of_turn(cls, iterable: ast.expr) -> Origin:
@@ -53,7 +54,8 @@ class Origin:
         for step in leaf.split(".")[1:]:
             known = dict(part.elements)
             if step not in known:
-                return Origin(self.op, self.reads)
+                unchanged = self.joined if part is self else ()
+                return Origin(self.op, tuple(name for name in self.reads if name not in unchanged))
             part = known[step]
         return part
 
@@ -189,6 +191,32 @@ def names_read(expression: ast.AST) -> tuple[str, ...]:
     return tuple(found)
 
 
+def joined(expression: ast.expr) -> tuple[str, ...]:
+    """The names that an expression reads to join lists, and in no other way: nothing is computed of what these hold.
+
+    >>> joined(ast.parse("xs + [f(ys[0]), *zs] + ys", mode="eval").body)
+    ('xs', 'zs')
+    """
+    parts = [*_joined(expression)]
+    whole = [part for part in parts if isinstance(part, ast.Name | ast.Attribute) and part is not expression]
+    computed = {name for part in parts if part not in whole for name in names_read(part)}
+    return tuple(name for part in whole for name in names_read(part) if name not in computed)
+
+
+def _joined(expression: ast.expr) -> Iterator[ast.expr]:
+    match expression:
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from (*_joined(left), *_joined(right))
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            for one in elements:
+                if isinstance(one, ast.Starred):
+                    yield from _joined(one.value)
+                else:
+                    yield ast.Tuple([one])  # which is computed of what it reads
+        case _:
+            yield expression
+
+
 def captured(pattern: ast.pattern) -> list[str]:
     """The names that a pattern gives to what it matches."""
     names = [getattr(part, "rest", None) or getattr(part, "name", None) for part in ast.walk(pattern)]
@@ -206,4 +234,5 @@ def augmented(node: ast.AugAssign) -> Origin:
     place = copy.copy(node.target)
     place.ctx = ast.Load()
     reads = (*names_read(node.value), *names_read(node.target))
-    return Origin(OPERATORS[type(node.op)], reads, ast.unparse(ast.BinOp(place, node.op, node.value)))
+    whole = ast.BinOp(place, node.op, node.value)
+    return Origin(OPERATORS[type(node.op)], reads, ast.unparse(whole), joined=joined(whole))
