@@ -34,7 +34,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "backprobe"
 CASES = 3  # of a parametrized test that are run
-SECONDS = 60  # after which a fault counts as noticed: it loops
+SECONDS = 120  # after which a fault counts as noticed: it loops
 
 COMPARED = {ast.Eq: ast.NotEq, ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.LtE: ast.Lt, ast.GtE: ast.Gt, ast.Is: ast.IsNot,
             ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.NotEq: ast.Eq}  # fmt: skip

@@ -56,7 +56,7 @@ class Option:
 
 EXPERIMENTS = (
     Option("experiments"),
-    Option("seconds", int | float, 0, "30.0", says="a number of seconds"),
+    Option("seconds", int | float, 0, "30.0", says="a number of seconds from 0 on"),
     Option("runs", int, 0, "40"),
 )
 """May the program of a recording run again, how long may it have taken, and how often may it run?"""
