@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
 from typing import Any
@@ -29,15 +30,23 @@ def is_copyable(one: Any) -> bool:
         return is_copyable(one.__self__)
     is_of_c = isinstance(getattr(kind, "__next__", None), WrapperDescriptorType)
     own = kind.__reduce__
-    return is_of_c and own is not object.__reduce__ and isinstance(own, MethodDescriptorType)
+    is_said = own is not object.__reduce__ and isinstance(own, MethodDescriptorType)
+    return is_of_c and is_said and not hasattr(kind, "fileno")  # that of a file says that it cannot be, from 3.12 on
 
 
 def made_again(one: Any) -> tuple[Any, ...]:
     """What makes an iterator that can be copied again, its arguments, and what is then set: as pickle asks for it."""
     kind: Any = type(one)
-    with warnings.catch_warnings():  # Python 3.14 will not have it of ``itertools``
-        warnings.simplefilter("ignore")
+    with _unwarned():
         return tuple(kind.__reduce__(one))
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    # Python 3.14 will not have it of ``itertools``, and from 3.12 on says so.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 def copies_of(found: Sequence[Any], places: Callable[[Any], Iterable[Place]]) -> dict[int, Any]:
@@ -94,13 +103,15 @@ def _anew(one: Any, fixed: set[int], copies: dict[int, Any]) -> Any:
     if type(one) is MethodWrapperType:
         owner = _copy(one.__self__, fixed, copies)
         return None if owner is None else getattr(owner, one.__name__)
-    make, args, *state = made_again(one)
+    make, args, *rest = made_again(one)
+    state = [each for each in rest if each is not None]  # which says as little as none, in pickle's protocol
     inner = [each for each in [*args, *_parts(state)] if isinstance(each, Iterator)]
     if any(_copy(each, fixed, copies) is None for each in inner):
         return None
     copy = make(*[copies.get(id(each), each) for each in args])
-    for each in state:
-        copy.__setstate__(_gathered(each, copies))
+    with _unwarned():
+        for each in state:
+            copy.__setstate__(_gathered(each, copies))
     return copy
 
 
