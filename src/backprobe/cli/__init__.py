@@ -218,7 +218,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     \b
     backprobe health toy.py:f x=3 w=2 b=1
     backprobe health toy.recording
-    backprobe health train.py --lr 0.1    a whole script, up to the first iteration of two with a finding
+    backprobe health train.py --lr 0.1    the first iterations of a script
 
     The exit status is 1 if something was found.
     """
