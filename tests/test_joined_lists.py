@@ -1,4 +1,4 @@
-"""A list that is joined with another: what is new in it is computed of nothing that it held before."""
+"""A list or dict that is joined with another: what is new in it is computed of nothing that it held before."""
 
 import pytest
 import torch
@@ -24,6 +24,18 @@ def starred(x, w, v):
     return (both[1] * x).sum()
 
 
+def of_dicts(x, w, v):
+    parts = {"a": w * 1}
+    parts = {**parts, "b": v.detach() * 2}
+    return (parts["b"] * x).sum()
+
+
+def updated(x, w, v):
+    parts = {"a": w * 1}
+    parts |= {"b": v.detach() * 2}
+    return (parts["b"] * x).sum()
+
+
 def of_its_item(x, w, v):
     parts = [w * v]
     parts += [parts[0].detach() * 2]
@@ -35,7 +47,7 @@ def explained(program, name):
     return bp.explain(bp.probe(program)(*args), name, experiments=False)
 
 
-@pytest.mark.parametrize("program", [augmented, added, starred])
+@pytest.mark.parametrize("program", [augmented, added, starred, of_dicts, updated])
 def test_a_line_that_makes_a_new_item_cuts_off_no_other(program):
     (unused,) = explained(program, "w")
     (cut,) = explained(program, "v")

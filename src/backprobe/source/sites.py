@@ -192,10 +192,12 @@ def names_read(expression: ast.AST) -> tuple[str, ...]:
 
 
 def joined(expression: ast.expr) -> tuple[str, ...]:
-    """The names that an expression reads to join lists, and in no other way: nothing is computed of what these hold.
+    """The names that an expression reads to join lists or dicts, and in no other way: their items stay as they are.
 
     >>> joined(ast.parse("xs + [f(ys[0]), *zs] + ys", mode="eval").body)
     ('xs', 'zs')
+    >>> joined(ast.parse("{**given, 'b': f(x)} | more", mode="eval").body)
+    ('given', 'more')
     """
     parts = [*_joined(expression)]
     whole = [part for part in parts if isinstance(part, ast.Name | ast.Attribute) and part is not expression]
@@ -204,15 +206,16 @@ def joined(expression: ast.expr) -> tuple[str, ...]:
 
 
 def _joined(expression: ast.expr) -> Iterator[ast.expr]:
+    # The parts that are joined: as they are, or in a display where they are computed.
     match expression:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
+        case ast.BinOp(left=left, op=ast.Add() | ast.BitOr(), right=right):
             yield from (*_joined(left), *_joined(right))
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             for one in elements:
-                if isinstance(one, ast.Starred):
-                    yield from _joined(one.value)
-                else:
-                    yield ast.Tuple([one])  # which is computed of what it reads
+                yield from _joined(one.value) if isinstance(one, ast.Starred) else [ast.Tuple([one])]
+        case ast.Dict(keys=keys, values=values):
+            for key, one in zip(keys, values, strict=True):
+                yield from _joined(one) if key is None else [ast.Tuple([key, one])]
         case _:
             yield expression
 
