@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).parent / "seconds.json"
-BUDGET = 0.6  # seconds of processor time for a test function
-MOST = 1.2  # for a test function's only case
+BUDGET = 0.5  # seconds of processor time for a test function
+MOST = 1.0  # for a test function's only case
 WRITES = bool(os.environ.get("WRITE_SECONDS"))
 
 measured: dict[str, float] = {}  # test -> the seconds of it, its set-up and its teardown
@@ -29,7 +29,7 @@ def function(item):
 def kept(many, seconds):
     """Which of so many cases, that take so long each, fit into the budget.
 
-    >>> kept(10, 0.19), kept(4, 0.01), kept(3, 1.0), kept(3, 1.5)
+    >>> kept(10, 0.15), kept(4, 0.01), kept(3, 0.9), kept(3, 1.5)
     ({0, 3, 6}, {0, 1, 2, 3}, {0}, set())
     """
     few = min(many, int(BUDGET / seconds)) or int(seconds <= MOST)
