@@ -46,7 +46,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """With ``ONE_IN=2`` in the environment, every second test alone is run; with ``FROM=1`` too, the other half."""
+    """With ``ONE_IN=2`` in the environment, every second test alone is run; with ``FROM=1`` too, the other ones."""
     collected(config, items)
     budget.mark(items)
     if not config.option.collectonly:  # a page of the docs lists all of them
