@@ -45,10 +45,9 @@ MODELS = {
 
 
 def of_words(report):
-    """Kind, name and headline of those that both know, without the step, and the line that a watch has beside it."""
+    """Kind, name and headline of those that both know, without the step."""
     return {
-        (one.kind, one.name, re.sub(r"^step \d+: | \([\w.]+:\d+\)", "", one.headline))
-        for one in report.findings if one.kind in WORDS
+        (one.kind, one.name, re.sub(r"^step \d+: ", "", one.headline)) for one in report.findings if one.kind in WORDS
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ of a step follows from that one and those before: later steps add alerts, and ch
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backprobe.findings.phrasing import plural
@@ -35,7 +36,7 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
     found: list[Alert] = [alert for rule in state.rules for alert in rule.alerts()]
     found.sort(key=lambda one: one.step)
     lines = reader.lines() if found else {}
-    found = [one if one.field == LOGGED else one.at(line_of(one.name, lines)) for one in found]
+    found = [one if one.field == LOGGED else replace(one, source=line_of(one.name, lines)) for one in found]
     rows = judge.rows
     notes = [NO_UPDATES] * (("update", True) not in rows.groups) + [NO_LOSS] * (loss_of(state.logged) is None)
     names = {row.name for row in (*rows.measured, *rows.logged)}

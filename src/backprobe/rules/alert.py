@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from backprobe.findings.phrasing import quoted, short
+from backprobe.findings.phrasing import Where, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.source import Source
 from backprobe.rules.rule import RULES
@@ -28,12 +28,12 @@ class Alert(Finding):
     number: float = 0.0
     threshold: float = 0.0
 
-    def at(self, line: Source | None) -> Alert:
-        """The same with the line of its module, where the headline names that."""
+    def _title(self, where: Where | None) -> str:
+        # The place stands behind the name: the colon after the step does not end what happened.
         name = f"'{self.name}'"
-        if line is None or name not in self.headline:
-            return self
-        return replace(self, source=line, headline=self.headline.replace(name, f"{name} ({short(line)})", 1))
+        if where is None or self.source is None:
+            return self.headline
+        return self.headline.replace(name, f"{name} ({where(self.source)})", 1)
 
     def __repr__(self) -> str:
         return f"<Alert {self.kind} at step {self.step}: {self.headline}>"
