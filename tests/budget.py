@@ -1,8 +1,8 @@
 """What ``make test`` spends on each test function. The rest has the mark ``long``, for ``make test-long``.
 
-``seconds.json`` has the processor time of a case of each function whose cases take longer than that together, on the
-machine where ``make seconds`` ran last. Of such a function as many cases stay as fit, evenly drawn, and one at least
-unless that alone takes over ``MOST``. A function that is not listed is short, or new: all of it runs.
+``seconds.json`` lists the functions whose cases together take longer than ``BUDGET``, each with the processor time of
+one case, on the machine where ``make seconds`` ran last. Of such a function as many cases stay as fit, evenly drawn:
+at least one, unless a case alone takes longer than ``MOST``. All of a function that is not listed runs.
 """
 
 import json

@@ -173,7 +173,8 @@ def test_nor_is_what_pytorch_has_for_itself():
     assert inner in (["interpolate"], [])
 
 
-def test_a_profiler_of_the_program_stays():
+@pytest.mark.parametrize("is_set_before", [True, False])
+def test_a_profiler_of_the_program_stays(is_set_before):
     """What is read from a pipe is heard by one of ours."""
 
     def profiler(frame, event, argument):
@@ -182,9 +183,10 @@ def test_a_profiler_of_the_program_stays():
     reading, writing = os.pipe()
     os.close(writing)
     with os.fdopen(reading) as held:
-        sys.setprofile(profiler)
+        sys.setprofile(profiler if is_set_before else None)
         try:
             with Replay(load_backend("torch"), lambda: held).run():
+                sys.setprofile(profiler)
                 assert held.readline() == ""
             assert sys.getprofile() is profiler
         finally:

@@ -72,7 +72,7 @@ class State:
 
     @cached_property
     def lost(self) -> Sequence[Any]:
-        """What of what it holds and is given a run takes from, or gives to, for good, if it does."""
+        """What it holds that no undo reaches: generators, streams, iterators that cannot be copied."""
         from backprobe.backends.held_objects import places  # which imports NumPy
 
         copies = copies_of(self.holders, places)

@@ -138,7 +138,8 @@ def _hearing_reads(pipes: dict[int, Any], taken: Callable[[Any], None]) -> Itera
     try:
         yield
     finally:
-        sys.setprofile(None)
+        if sys.getprofile() is returned:  # or the program has set one of its own
+            sys.setprofile(None)
 
 
 def _asked_by(one: Any) -> Iterator[tuple[type, str]]:

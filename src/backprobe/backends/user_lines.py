@@ -29,7 +29,7 @@ def users_line(frame: FrameType | None) -> Source | None:
 
 
 def calling_line(frame: FrameType | None) -> Source | None:
-    """The same; None where what TensorFlow has made of the user's code stands before it, whose line is not known."""
+    """The same; None within code that TensorFlow has converted, whose lines are not those of the program."""
     for one in callers(frame):
         if CONVERTED in one.f_code.co_filename:
             return None

@@ -64,7 +64,7 @@ class StepListener(Protocol):
 
     @abstractmethod
     def line(self, name: str, line: Source) -> None:
-        """Where in the user's code a module is called, or a local is bound: the first such line counts."""
+        """The line of the program in which a module is called, or a local is bound: the first one counts."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -182,7 +182,7 @@ class Differentiated:
     """Other names, and what they are names of."""
 
     lines: Sequence[tuple[str, Source]]
-    """The names of what it computed, and where in the user's code that stands."""
+    """The names of what it computed, each with its line of the program."""
 
     inputs: Sequence[Any]
     """What came to each leaf that is differentiated, in the order of the arguments; None for nothing."""

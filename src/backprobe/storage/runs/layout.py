@@ -8,7 +8,7 @@ names that come later get later places, and a step that has none of their number
 - ``chunks`` and ``columns`` hold the older ones: some hundred steps together, a blob for each column, with the numbers
   of a row side by side. A column that does not change within a chunk, as most counts, is stored once.
 
-- ``lines`` says where in the user's code what a name stands for is called or bound.
+- ``lines`` has the line of the program in which a module is called, or a local is bound, by name.
 - ``exponents`` has a row for each histogram, by row and step.
 - ``gaps`` says which names have no row in a step, and why. What it says holds until it says something else.
 
@@ -57,7 +57,7 @@ LINES = """
 CREATE TABLE IF NOT EXISTS lines (attempt INTEGER, name TEXT, file TEXT, line INTEGER, text TEXT,
   PRIMARY KEY (attempt, name));
 """
-"""A table that runs have since their layout was the fifth: one without it is read as one in which it is empty."""
+"""A table that some runs of layout 5 lack: they are read as if it were empty."""
 
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4"), ("uncleared", "<i8")])
 """What is known of a step beside its statistics; ``time`` is in seconds since 1970.
@@ -85,7 +85,7 @@ class RowKey:
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows that come after those that there are, other names of rows, and lines of the user's code by name."""
+    """New rows, to be appended; other names of rows; and lines of the program, by name."""
 
     rows: list[RowKey] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)

@@ -103,7 +103,7 @@ class RunReader:
         return found
 
     def lines(self) -> dict[str, Source]:
-        """Where in the user's code what a name stands for is called or bound."""
+        """The line of the program in which a module is called, or a local is bound, by name."""
         found: dict[str, Source] = {}
         for rank in self.ranks.values():
             found = rank.lines() | found

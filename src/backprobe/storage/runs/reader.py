@@ -353,7 +353,7 @@ class RankFile:
             return index.info[found], stored.attempt, rows
 
     def lines(self) -> dict[str, Source]:
-        """Where in the user's code what a name stands for is called or bound, in the last attempt that says so."""
+        """The line in which a module is called, or a local is bound, by name: of the last attempt that has one."""
         with self.reading():
             return self._sound(self._lines)
 
