@@ -142,7 +142,7 @@ def test_alerts_have_the_line_in_which_a_name_is_bound(tmp_path):
     (alert,) = run.alerts.of_kind("nonfinite")
     assert alert.name == "bad"
     assert (alert.source.line, alert.source.text) == (rec["bad"].source.line, rec["bad"].source.text)
-    assert f"'bad' (test_watch_jax.py:{alert.source.line})" in alert.headline
+    assert f"'bad' (test_watch_jax.py:{alert.source.line})" in alert.title
 
 
 def test_the_step_is_traced_once(tmp_path):

@@ -72,7 +72,7 @@ def test_tensorboard_has_scalars_and_alerts(tmp_path, theirs):
     tag = "alerts/text_summary" if theirs else "alerts"
     texts = [one.tensor_proto.string_val[0].decode() for one in events.Tensors(tag)]
     assert run.alerts.findings
-    assert {text.partition("\n")[0].strip() for text in texts} == {one.headline for one in run.alerts.findings}
+    assert {text.partition("\n")[0].strip() for text in texts} == {one.title for one in run.alerts.findings}
     assert tag in events.summary_metadata
     assert events.summary_metadata[tag].plugin_data.plugin_name == "text"
 
@@ -141,7 +141,7 @@ def test_wandb_has_scalars_over_our_steps_and_alerts(offline):
     metrics = {one.metric.glob_name: one.metric.step_metric for one in records(offline) if one.HasField("metric")}
     assert metrics["grad.rms/*"] == "backprobe/step"
     titles = {one.alert.title for one in records(offline) if one.HasField("alert")}
-    assert titles == {one.headline for one in run.alerts.findings}
+    assert titles == {one.title for one in run.alerts.findings}
 
 
 def test_wandb_keeps_a_run_that_is_there_and_what_the_program_logs(offline):
@@ -211,7 +211,7 @@ def test_mlflow_has_metrics_and_alerts(files, theirs):
     assert not any("2.bias" in name for name in client.get_run(sink.run_id).data.metrics)
     text = mlflow.artifacts.load_text(f"runs:/{sink.run_id}/backprobe/alerts.txt")
     assert run.alerts.findings
-    assert all(one.headline in text for one in run.alerts.findings)
+    assert all(one.title in text for one in run.alerts.findings)
 
 
 class Database(FileStore):
