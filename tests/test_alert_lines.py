@@ -1,6 +1,7 @@
 """Each alert has the line in which its module is called."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_a_loss_has_no_line(tmp_path):
 
 def test_a_run_from_before_is_read_and_goes_on(tmp_path):
     trained(tmp_path, Net())
-    with sqlite3.connect(tmp_path / "rank-0.sqlite") as file:
+    with closing(sqlite3.connect(tmp_path / "rank-0.sqlite")) as file:
         file.execute("DROP TABLE lines")
     with bp.open_run(tmp_path) as run:
         assert run.alerts.of_kind("dead")[0].source is None
