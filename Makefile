@@ -89,7 +89,7 @@ test-operators: $(READY)
 	OPERATOR_SAMPLES=$(SAMPLES) $(BIN)/pytest $(PARALLEL) tests/test_operators.py
 
 # the tests of PyTorch alone under coverage, long ones too, on a Python whose monitoring costs little: they run at least
-# so many percent of the lines that need no other framework; with ONE_IN=2 every second test alone runs
+# so many percent of the lines that need no other framework; with ONE_IN=3 every third test alone runs
 COVERED ?= 87
 coverage: .venv-python3.12/.ready
 	.venv-python3.12/bin/coverage erase
