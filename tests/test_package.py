@@ -1,5 +1,6 @@
 """The package as it is imported and installed: what it imports, what it offers, what is documented."""
 
+import ast
 import inspect
 import re
 import subprocess
@@ -46,9 +47,36 @@ def imported_by(code, folder=None):
 
 
 def test_importing_backprobe_imports_nothing_heavy():
-    modules = imported_by("import backprobe")
+    modules = imported_by("from backprobe import *")
     assert "backprobe.recording" in modules
     assert modules & (HEAVY | SLOW) == set()
+
+
+def test_a_verb_is_imported_when_it_is_asked_for():
+    before, after = imported_by("import backprobe"), imported_by("import backprobe\nbackprobe.load")
+    assert {name for name in before if name.startswith("backprobe")} == {"backprobe"}
+    assert "backprobe.recording" in after
+    assert "backprobe.watch" not in after
+
+
+def test_a_verb_is_no_module_whoever_imports_that_module():
+    """Python puts a module that is imported into its package, under the name that the verb has there."""
+    code = """
+        import backprobe.check.report, backprobe.diff
+        import backprobe as bp
+        import backprobe.names as names
+        from backprobe import check, diff
+        print(check is bp.check, diff is bp.diff, names is bp.names)
+        print({type(one).__name__ for one in (check, diff, names)})
+    """
+    assert printed(python("-c", inspect.cleandoc(code))) == "True True True\n{'function'}\n"
+
+
+def test_a_name_is_imported_from_where_its_type_is():
+    """`__init__.py` says it twice: for type checkers, and for Python."""
+    tree = ast.parse(Path(bp.__file__).read_text())
+    said = {one.name: node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names}
+    assert {name: module for name, module in said.items() if module != "backprobe"} == bp._HOME
 
 
 def test_the_import_check_can_fail(tmp_path):
@@ -135,6 +163,7 @@ def test_the_public_names_are_exactly_these():
     assert set(bp.__all__) == PUBLIC
     assert list(bp.__all__) == sorted(bp.__all__)
     assert bp.__version__ == "0.1.0"
+    assert all(hasattr(bp, name) for name in PUBLIC)
     visible = {name for name, value in vars(bp).items() if name[:1] != "_" and not inspect.ismodule(value)}
     assert visible == PUBLIC | {"load_ipython_extension", "unload_ipython_extension"}
 

@@ -1,62 +1,65 @@
 """The gradient of any value inside a computation, by name."""
 
+import importlib
 import sys
+import types
 import typing
 
-from backprobe.charts.report import RunReport
-from backprobe.check import CheckReport, WrongDerivative, check
-from backprobe.conflicts import Conflict, Conflicts
-from backprobe.derivatives import hvp, jacobian
-from backprobe.derive import Derivation, derive
-from backprobe.diff import DiffReport, Divergence, RunDiffReport, RunDivergence, diff
-from backprobe.diff_live import diff_live
-from backprobe.draw import Drawing, draw
-from backprobe.errors import (
-    AmbiguousName,
-    BackprobeError,
-    BadName,
-    BadOption,
-    BadOutput,
-    BadRecording,
-    BadRun,
-    NoBackend,
-    NoGradient,
-    NoSource,
-    NotFinite,
-    NothingMatched,
-    NothingToDifferentiate,
-    NotInstalled,
-    NotSaved,
-    Overwritten,
-    RemovedName,
-    StaleSource,
-    StrategyRefused,
-    UnknownAttribute,
-    UnknownName,
-    UnknownStep,
-    Unsupported,
-)
-from backprobe.explain import explain
-from backprobe.findings.report import Finding, Report
-from backprobe.guard import Guard, guard
-from backprobe.health import health
-from backprobe.names import Names, names
-from backprobe.noise_floor import NoiseFloor, noise_floor
-from backprobe.probe import probe
-from backprobe.probe.probe_class import Probe
-from backprobe.provoke import Provocation, Provocations, provoke
-from backprobe.record.entries import Entry, GradStatus
-from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
-from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
-from backprobe.record.passes import Pass
-from backprobe.record.source import Source
-from backprobe.record.stamp import Stamp, stamp
-from backprobe.recording import Recording, load
-from backprobe.replay import ReplayReport, replay
-from backprobe.rules import Alert, Gap
-from backprobe.runs import Histogram, Run, Step, open_run
-from backprobe.sweep import Sweep, sweep
-from backprobe.watch import Pace, Watch, watch, watch_function
+if typing.TYPE_CHECKING:
+    from backprobe.charts.report import RunReport
+    from backprobe.check import CheckReport, WrongDerivative, check
+    from backprobe.conflicts import Conflict, Conflicts
+    from backprobe.derivatives import hvp, jacobian
+    from backprobe.derive import Derivation, derive
+    from backprobe.diff import DiffReport, Divergence, RunDiffReport, RunDivergence, diff
+    from backprobe.diff_live import diff_live
+    from backprobe.draw import Drawing, draw
+    from backprobe.errors import (
+        AmbiguousName,
+        BackprobeError,
+        BadName,
+        BadOption,
+        BadOutput,
+        BadRecording,
+        BadRun,
+        NoBackend,
+        NoGradient,
+        NoSource,
+        NotFinite,
+        NothingMatched,
+        NothingToDifferentiate,
+        NotInstalled,
+        NotSaved,
+        Overwritten,
+        RemovedName,
+        StaleSource,
+        StrategyRefused,
+        UnknownAttribute,
+        UnknownName,
+        UnknownStep,
+        Unsupported,
+    )
+    from backprobe.explain import explain
+    from backprobe.findings.report import Finding, Report
+    from backprobe.guard import Guard, guard
+    from backprobe.health import health
+    from backprobe.names import Names, names
+    from backprobe.noise_floor import NoiseFloor, noise_floor
+    from backprobe.probe import probe
+    from backprobe.probe.probe_class import Probe
+    from backprobe.provoke import Provocation, Provocations, provoke
+    from backprobe.record.entries import Entry, GradStatus
+    from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
+    from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
+    from backprobe.record.passes import Pass
+    from backprobe.record.source import Source
+    from backprobe.record.stamp import Stamp, stamp
+    from backprobe.recording import Recording, load
+    from backprobe.replay import ReplayReport, replay
+    from backprobe.rules import Alert, Gap
+    from backprobe.runs import Histogram, Run, Step, open_run
+    from backprobe.sweep import Sweep, sweep
+    from backprobe.watch import Pace, Watch, watch, watch_function
 
 __version__ = "0.1.0"
 
@@ -149,6 +152,43 @@ __all__ = [
 ]
 
 
+_HOMES = {  # the same for Python: where each name is imported from when it is first asked for
+    "charts.report": "RunReport",
+    "check": "CheckReport WrongDerivative check",
+    "conflicts": "Conflict Conflicts",
+    "derivatives": "hvp jacobian",
+    "derive": "Derivation derive",
+    "diff": "DiffReport Divergence RunDiffReport RunDivergence diff",
+    "diff_live": "diff_live",
+    "draw": "Drawing draw",
+    "errors": (
+        "AmbiguousName BackprobeError BadName BadOption BadOutput BadRecording BadRun NoBackend NoGradient "
+        "NoSource NotFinite NothingMatched NothingToDifferentiate NotInstalled NotSaved Overwritten RemovedName "
+        "StaleSource StrategyRefused UnknownAttribute UnknownName UnknownStep Unsupported"
+    ),
+    "explain": "explain",
+    "findings.report": "Finding Report",
+    "guard": "Guard guard",
+    "health": "health",
+    "names": "Names names",
+    "noise_floor": "NoiseFloor noise_floor",
+    "probe": "probe",
+    "probe.probe_class": "Probe",
+    "provoke": "Provocation Provocations provoke",
+    "record.entries": "Entry GradStatus",
+    "record.inputs": "Edge IndirectInput PathSums Read",
+    "record.nonfinite": "BackwardOp Finiteness Nonfinite",
+    "record.passes": "Pass",
+    "record.source": "Source",
+    "record.stamp": "Stamp stamp",
+    "recording": "Recording load",
+    "replay": "ReplayReport replay",
+    "rules": "Alert Gap",
+    "runs": "Histogram Run Step open_run",
+    "sweep": "Sweep sweep",
+    "watch": "Pace Watch watch watch_function",
+}  # fmt: skip
+_HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names.split()}
 _REMOVED = {  # since version 0.1, each with the one to use
     "Check": "CheckReport", "DiffRuns": "DiffReport", "NoiseRuns": "NoiseFloor", "Provoke": "Provocations",
     "SweepRuns": "Sweep",
@@ -162,6 +202,10 @@ def __dir__() -> list[str]:
 if not typing.TYPE_CHECKING:  # else every name would have a type
 
     def __getattr__(name):
+        if name in _HOME:
+            found = getattr(importlib.import_module(_HOME[name]), name)
+            setattr(sys.modules[__name__], name, found)
+            return found
         if name not in _REMOVED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
@@ -170,6 +214,17 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
             f"bp.{name} is no longer public", asked=f"bp.{name}", why="it only waits for a call",
             next=f"bp.{_REMOVED[name]}, which the call returns",
         )  # fmt: skip
+
+
+class _Package(types.ModuleType):
+    """The package, in which ``check`` is the verb, and not the module of that name that Python would put there."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def load_ipython_extension(shell: object) -> None:
