@@ -1,5 +1,6 @@
 """``bp.watch`` in JAX: statistics of a loss function's values and gradients, from inside the program's own ``jit``."""
 
+import math
 import os
 import sys
 
@@ -14,7 +15,7 @@ from flax import linen, nnx
 import backprobe as bp
 import prepared
 from asked import message
-from backprobe.backends.jax.statistics import exponents_from, magnitudes_of, real, row_from, rows_of
+from backprobe.backends.jax.statistics import columns_from, exponents_from, magnitudes_of, real, rows_of
 from backprobe.record.exponents import exponents
 from backprobe.record.statistics import COLUMNS, measured
 
@@ -109,16 +110,18 @@ AS_FOR_USERS = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitter
 
 
 @pytest.mark.parametrize(
-    "function, dtype",
+    "function, dtype, size",
     [
-        (loss_fn, jnp.float32),
-        pytest.param(normed, jnp.float32, marks=pytest.mark.sweep),
-        pytest.param(normed, jnp.bfloat16, marks=pytest.mark.sweep),
-        (looped, jnp.float32),
+        (loss_fn, jnp.float32, 6),
+        (loss_fn, jnp.float32, 48),  # the numbers of larger arrays are summed in another way
+        pytest.param(normed, jnp.float32, 6, marks=pytest.mark.sweep),
+        pytest.param(normed, jnp.bfloat16, 6, marks=pytest.mark.sweep),
+        (looped, jnp.float32, 6),
     ],
 )
-def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, function, dtype):
-    params, batch = jax.tree.map(lambda one: one.astype(dtype), (made(3, 6), BATCHES[0]))
+def test_loss_and_gradients_are_bitwise_those_of_value_and_grad(tmp_path, function, dtype, size):
+    batch = jax.random.normal(jax.random.key(1), (4, size))
+    params, batch = jax.tree.map(lambda one: one.astype(dtype), (made(3, size), batch))
     with bp.watch_function(function, tmp_path) as run:
         (loss, stats), grads = jax.jit(run.value_and_grad, compiler_options=AS_FOR_USERS)(params, batch)
     plain, expected = jax.jit(jax.value_and_grad(function), compiler_options=AS_FOR_USERS)(params, batch)
@@ -398,14 +401,19 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS.keys())
-@pytest.mark.parametrize("shape", [(), (10,), (70, 300)], ids=str)
+@pytest.mark.parametrize("shape", [(), (10,), (30, 40), (70, 300)], ids=str)
 def test_rows_are_those_of_numpy_in_double_precision(change, shape):
-    """Small arrays are measured with care at once, large ones where they must be."""
+    """Small arrays are measured with care at once, others where they must be: together, and large ones each alone."""
     array = change(np.asarray(np.random.default_rng(0).normal(size=shape), np.float32))
     wide = np.asarray(array).astype(np.complex128)
     wide = np.stack([wide.real, wide.imag]) if np.iscomplexobj(np.asarray(array)) else wide.real
-    (counts,), (numbers,) = jax.jit(lambda one: rows_of([real(one)])[1:])(jnp.asarray(array))
-    found = row_from(wide.size, counts.tolist(), numbers.tolist())
+    numbers = jax.jit(lambda one: rows_of([real(one)])[1:])(jnp.asarray(array))
+    (found,) = columns_from(wide.size, *map(np.asarray, numbers)).T
+    is_right(found, wide)
+
+
+def is_right(found, wide):
+    """Is a row that of these numbers?"""
     expected = dict(zip(COLUMNS, measured(wide), strict=True))
     spread = np.sqrt(max(expected["squares"] * expected["finite"], 0))
     for column, number in zip(COLUMNS, found, strict=True):
@@ -415,6 +423,20 @@ def test_rows_are_those_of_numpy_in_double_precision(change, shape):
         mean, square = found[6] / found[1], found[7] / found[1]
         kept = wide[np.isfinite(wide)]
         assert square - mean**2 == pytest.approx(kept.var(), rel=1e-4, abs=1e-12 * square)
+
+
+@pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS.keys())
+def test_one_of_a_table_that_needs_care(change):
+    """Between two that do not, and one of another size in the same table."""
+    ordinary = [
+        np.asarray(np.random.default_rng(at).normal(size=size), np.float32) for at, size in enumerate((600, 900))
+    ]
+    array = np.asarray(real(jnp.asarray(change(ordinary[0].reshape(20, 30)))))
+    given = [ordinary[0], array, ordinary[1]]
+    order, *numbers = jax.jit(lambda *some: rows_of(some))(*given)
+    found = columns_from(np.array([given[at].size for at in map(int, order)]), *map(np.asarray, numbers)).T
+    for at, row in zip(map(int, order), found, strict=True):
+        is_right(row, given[at].astype(float))
 
 
 @pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS.keys())
@@ -431,13 +453,13 @@ def test_magnitudes_are_those_of_numpy(change):
 def test_double_precision_and_no_numbers_at_all():
     with jax.enable_x64(True):
         wide = jnp.asarray([1e-200, 3e200, np.nan])
-        (counts,), (numbers,) = jax.jit(lambda one: rows_of([real(one)])[1:])(wide)
+        numbers = jax.jit(lambda one: rows_of([real(one)])[1:])(wide)
         found = exponents_from(*map(np.asarray, jax.jit(magnitudes_of)(wide)))
-        row = row_from(3, counts.tolist(), numbers.tolist())
-    assert row[6] == 3e200 and row[8:] == (1e-200, 3e200)
+        (row,) = columns_from(3, *map(np.asarray, numbers)).T.tolist()
+    assert row[6:] == [3e200, math.inf, 1e-200, 3e200]
     assert (found.low, found.counts.sum(), found.smallest) == (-665, 2, 1e-200)
-    _, (counts,), (numbers,) = rows_of([jnp.zeros((0, 3))])
-    assert row_from(0, counts.tolist(), numbers.tolist()) == measured(np.zeros(0))
+    _, *numbers = rows_of([jnp.zeros((0, 3))])
+    assert columns_from(0, *map(np.asarray, numbers)).T.tolist() == [[*measured(np.zeros(0))]]
 
 
 def test_a_function_that_mentions_no_framework_is_watched_beside_others(tmp_path):

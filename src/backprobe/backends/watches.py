@@ -75,6 +75,13 @@ class StepListener(Protocol):
         """Numbers of the current step, as a row or what becomes one later: merged with what is there, or instead."""
 
     @abstractmethod
+    def add_columns(self, places: Sequence[int], columns: Callable[[], Any]) -> None:
+        """Numbers of many places: a function that gives their columns later, float64[10, n], and may wait.
+
+        Each place is there once, and none of them is scaled.
+        """
+
+    @abstractmethod
     def count(self, place: int, exponents: Any, replaces: bool = False) -> None:
         """Magnitudes of the current step's numbers, or a function that gives them later, and may wait."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -17,7 +17,7 @@ from backprobe.record.exponents import Exponents, merged_exponents
 from backprobe.record.gaps import GapCode
 from backprobe.record.source import Source
 from backprobe.record.statistics import Row, measured, merged, scaled
-from backprobe.storage.runs.layout import IS_OPEN, Missing, NewRows, RowKey, StepData, blank
+from backprobe.storage.runs.layout import IS_OPEN, Matrix, Missing, NewRows, RowKey, StepData, blank
 from backprobe.watch.background import Waiting
 
 LOGGED = "logged"
@@ -36,6 +36,7 @@ class Open:
     rows: dict[int, Row] = field(default_factory=dict)
     exponents: dict[int, Exponents] = field(default_factory=dict)
     later: dict[int, list[Any]] = field(default_factory=dict)
+    columns_later: list[tuple[Sequence[int], Callable[[], Matrix]]] = field(default_factory=list)
     counted_later: dict[int, list[Callable[[], Exponents]]] = field(default_factory=dict)
     backwards: int = 0
     logs: int = 0
@@ -47,7 +48,12 @@ class Open:
 
     @property
     def is_empty(self) -> bool:
-        return not self.rows and not self.later and not self.skipped and self.gaps is None
+        return not (self.rows or self.later or self.columns_later or self.skipped) and self.gaps is None
+
+    @property
+    def places(self) -> set[int]:
+        """Those that have numbers, or will have."""
+        return {*self.rows, *self.later}.union(*[places for places, _ in self.columns_later])
 
 
 class Steps(StepListener):
@@ -106,6 +112,9 @@ class Steps(StepListener):
     def add(self, place: int, row: Any, replaces: bool = False) -> None:
         _add(self.current, place, row, replaces)
 
+    def add_columns(self, places: Sequence[int], columns: Callable[[], Matrix]) -> None:
+        self.current.columns_later.append((places, columns))
+
     def count(self, place: int, exponents: Exponents | Callable[[], Exponents], replaces: bool = False) -> None:
         if not isinstance(exponents, Exponents):
             self.current.counted_later.setdefault(place, []).append(exponents)
@@ -124,10 +133,8 @@ class Steps(StepListener):
         there = self.current
         if len(there.rows) + len(there.later) >= len(self.places):
             return []
-        return [
-            key for key, place in self.places.items()
-            if place not in there.rows and place not in there.later and key[1] != LOGGED
-        ]  # fmt: skip
+        known = there.places
+        return [key for key, place in self.places.items() if place not in known and key[1] != LOGGED]
 
     def has(self, name: str, kind: str) -> bool:
         return (name, kind) in self.places
@@ -206,12 +213,22 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
     if rows:
         made = [scaled(row, 1 / step.scale) if place in unscaled else row for place, row in rows.items()]
         matrix[:, list(rows)] = numpy.array(made).T
+    for places, columns in step.columns_later:
+        _merge(matrix, places, columns())
     for place, held in step.counted_later.items():
         step.exponents[place] = reduce(merged_exponents, [one() for one in held])
     exponents = _unscaled(step, unscaled)
     return StepData(
         step.step, matrix, step.ended, step.backwards, step.skipped, exponents, step.gaps, step.uncleared
     )  # fmt: skip
+
+
+def _merge(matrix: Matrix, places: Sequence[int], columns: Matrix) -> None:
+    # Merge the columns of many places, as ``merged`` does rows.
+    at: Any = slice(places.start, places.stop) if isinstance(places, range) else places
+    matrix[:8, at] += columns[:8]
+    matrix[8, at] = numpy.minimum(matrix[8, at], columns[8])
+    matrix[9, at] = numpy.maximum(matrix[9, at], columns[9])
 
 
 def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:

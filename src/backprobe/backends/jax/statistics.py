@@ -8,7 +8,6 @@ Numbers below the least normal one count as zeros where the processor takes them
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +16,14 @@ import numpy
 from jax import lax
 
 from backprobe.record.exponents import NONE, Exponents
-from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW, Row
+from backprobe.record.statistics import CANCELLATION, NOTHING, UNDERFLOW
 
-WIDTHS = (1 << 6, 1 << 9, 1 << 12)  # numbers: so few are measured with care at once, without a branch
+WIDTHS = (1 << 6, 1 << 9, 1 << 10, 1 << 11, 1 << 12)  # numbers: arrays of so few are measured together
+FEW = 1 << 9  # numbers: so few are measured with care at once, without a branch
 EXACT = 1 << 24  # the whole numbers that float32 holds
+Numbers = numpy.ndarray[Any, Any]
+Sizes = Numbers
+"""Of each row of a table, how many numbers of it are there."""
 
 
 def real(array: Any) -> Any:
@@ -48,7 +51,7 @@ def rows_of(arrays: Sequence[Any]) -> tuple[list[int], Any, Any]:
             continue
         sizes = numpy.array([arrays[at].size for at in places])
         flat = jnp.stack([_padded(arrays[at].reshape(-1), width) for at in places])
-        tables.append(_small(flat, numpy.arange(width) < sizes[:, None]))
+        tables.append((_small if width <= FEW else _table_of)(flat, sizes))
     wide = jnp.result_type(jnp.float32, *{array.dtype for array in arrays})
     numbers = jnp.concatenate([numbers.astype(wide) for _, numbers in tables])
     return [at for places in together.values() for at in places], jnp.concatenate([one for one, _ in tables]), numbers
@@ -58,8 +61,9 @@ def _padded(numbers: Any, width: int) -> Any:
     return jnp.pad(numbers, (0, width - numbers.size))
 
 
-def _small(rows: Any, is_there: Any) -> tuple[Any, Any]:
+def _small(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
     # Of rows of numbers, not all of which are there.
+    is_there = _there(rows, sizes)
     is_finite = jnp.isfinite(rows) & is_there
     flags = [is_finite, jnp.isnan(rows), rows == jnp.inf, rows == -jnp.inf, (rows == 0) & is_there]
     counts = jnp.stack(flags).sum(-1, dtype=jnp.uint32).T
@@ -73,29 +77,56 @@ def _small(rows: Any, is_there: Any) -> tuple[Any, Any]:
 
 
 def _row_of(array: Any) -> tuple[Any, Any]:
-    found: tuple[Any, Any] = lax.platform_dependent(array, cpu=_branching, default=_with_care)
+    found: tuple[Any, Any] = lax.platform_dependent(array, cpu=_row_branching, default=_with_care)
     return found
 
 
-def _branching(array: Any) -> tuple[Any, Any]:
-    # In a few plain reductions, where they do.
-    size = array.size
-    total, squares, zeros = array.sum(), (array * array).sum(), _counted(array == 0)
-    plain = jnp.stack([jnp.zeros_like(total), total, squares, jnp.zeros_like(total), array.min(), array.max()])
-    mean, square = total / size, squares / size
-    is_exact = (square >= UNDERFLOW) & (square - mean * mean >= CANCELLATION * square) | (zeros == size)
+def _row_branching(array: Any) -> tuple[Any, Any]:
+    is_fit, counts, numbers = _plain(array.reshape(1, -1), numpy.array([array.size]))
+    plain = counts[0], numbers[0]
+    found: tuple[Any, Any] = lax.cond(is_fit[0], lambda _: plain, _with_care, array)
+    return found
+
+
+def _table_of(rows: Any, sizes: Sizes) -> tuple[Any, Any]:
+    # The same of the rows of a table: all with care where one of them needs it.
+    def branching(rows: Any) -> tuple[Any, Any]:
+        is_fit, *plain = _plain(rows, sizes)
+        found: tuple[Any, Any] = lax.cond(is_fit.all(), lambda _: tuple(plain), careful, rows)
+        return found
+
+    def careful(rows: Any) -> tuple[Any, Any]:
+        return _small(rows, sizes)
+
+    found: tuple[Any, Any] = lax.platform_dependent(rows, cpu=branching, default=careful)
+    return found
+
+
+def _there(rows: Any, sizes: Sizes) -> Any:
+    return numpy.arange(rows.shape[1]) < sizes[:, None]
+
+
+def _plain(rows: Any, sizes: Sizes) -> tuple[Any, Any, Any]:
+    # Of which rows a few plain reductions do, and these. What is not there is 0 in them.
+    left_out, count = rows.shape[1] - sizes, sizes.astype(rows.dtype)
+    low = high = rows
+    if left_out.any():
+        low, high = (jnp.where(_there(rows, sizes), rows, end) for end in (jnp.inf, -jnp.inf))
+    zeros = _counted(rows == 0) - left_out.astype(numpy.uint32)
+    total, squares = rows.sum(-1), (rows * rows).sum(-1)
+    mean, square = total / count, squares / count
+    is_exact = (square >= UNDERFLOW) & (square - mean * mean >= CANCELLATION * square) | (zeros == sizes)
     is_fit = jnp.isfinite(total) & jnp.isfinite(squares) & is_exact
-    none = jnp.zeros((), jnp.uint32)
-    counts = jnp.stack([jnp.uint32(size), none, none, none, zeros])
-    found: tuple[Any, Any] = lax.cond(is_fit, lambda _: (counts, plain), _with_care, array)
-    return found
+    none, base = jnp.zeros_like(zeros), jnp.zeros_like(total)
+    counts = jnp.stack([jnp.asarray(sizes, jnp.uint32), none, none, none, zeros], -1)
+    return is_fit, counts, jnp.stack([base, total, squares, base, low.min(-1), high.max(-1)], -1)
 
 
 def _counted(flags: Any) -> Any:
-    # How many are true, as uint32. In float32 it is faster, and exact where there are not very many.
-    if flags.size < EXACT:
-        return flags.astype(jnp.float32).sum().astype(jnp.uint32)
-    return flags.sum(dtype=jnp.uint32)
+    # How many are true in each row, as uint32. In float32 it is faster, and exact where there are not very many.
+    if flags.shape[-1] < EXACT:
+        return flags.astype(jnp.float32).sum(-1).astype(jnp.uint32)
+    return flags.sum(-1, dtype=jnp.uint32)
 
 
 def _with_care(array: Any) -> tuple[Any, Any]:
@@ -177,19 +208,21 @@ def magnitudes_of(array: Any) -> tuple[Any, Any]:
 # in Python
 
 
-def row_from(size: int, counts: Sequence[int], numbers: Sequence[float]) -> Row:
-    """The row that they stand for."""
-    finite = counts[0]
-    if not finite:
-        return (float(size), *map(float, counts), *NOTHING[6:])
-    base, rest, squares, exponent, low, high = numbers
-    factor = math.ldexp(1.0, int(exponent))
-    total = (base * finite + rest) * factor
-    square = (squares + 2 * base * rest + finite * base * base) * factor * factor
-    return (float(size), *map(float, counts), total, square, low, high)
+def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
+    """The columns of the rows that they stand for, of an array of rows: float64[10, ...]."""
+    base, rest, squares, exponent, low, high = numbers.T.astype(numpy.float64)
+    found = numpy.empty((10, *base.shape))
+    found[0], found[1:6], found[8], found[9] = sizes, counts.T, low, high
+    finite, factor = found[1], numpy.ldexp(1.0, exponent.astype(int))
+    with numpy.errstate(all="ignore"):
+        found[6] = (base * finite + rest) * factor
+        found[7] = (squares + 2 * base * rest + finite * base * base) * factor * factor
+    if not finite.all():
+        found[6:, finite == 0] = numpy.array(NOTHING[6:])[:, None]
+    return found
 
 
-def exponents_from(counts: numpy.ndarray[Any, Any], smallest: float) -> Exponents:
+def exponents_from(counts: Numbers, smallest: float) -> Exponents:
     """The magnitudes that they stand for."""
     (found,) = numpy.nonzero(counts)
     if not found.size:

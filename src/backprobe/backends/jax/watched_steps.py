@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.jax.statistics import exponents_from, magnitudes_of, real, row_from, rows_of
+from backprobe.backends.jax.statistics import Numbers, columns_from, exponents_from, magnitudes_of, real, rows_of
 from backprobe.record.exponents import NONE, Exponents, merged_exponents
-from backprobe.record.statistics import NOTHING, Row, merged
+from backprobe.record.statistics import Row, merged
 from backprobe.record.statistics import measured as row_of_numbers
 
 
@@ -23,6 +24,11 @@ class About:
     watch: int
     function: str
     rows: tuple[tuple[str, str, int], ...]
+
+    @cached_property
+    def sizes(self) -> Numbers:
+        """The size of each."""
+        return numpy.array([size for _, _, size in self.rows])
 
 
 @jax.tree_util.register_pytree_node_class
@@ -53,15 +59,20 @@ class Statistics:
             if hasattr(array, "copy_to_host_async"):
                 array.copy_to_host_async()
 
-    def rows(self) -> list[Row]:
-        """Waits until they are there; several runs are merged."""
+    def columns(self, wanted: Sequence[int] | None) -> Numbers:
+        """The columns of some rows, or of all. Waits until they are there; several runs are merged."""
         counts, numbers = map(numpy.asarray, self.arrays[:2])
         height = len(self.about.rows)
-        found = [NOTHING] * height
-        for several in zip(_runs(counts, height), _runs(numbers, height), strict=True):
-            for at, (row, count, number) in enumerate(zip(self.about.rows, *several, strict=True)):
-                found[at] = merged(found[at], row_from(row[2], count, number))
-        return found
+        found = columns_from(
+            self.about.sizes[:, None],
+            counts.reshape(-1, height, counts.shape[-1]),
+            numbers.reshape(-1, height, numbers.shape[-1]),
+        )
+        if found.shape[2] == 1:  # nearly all
+            merged = found[:, :, 0]
+        else:
+            merged = numpy.concatenate([found[:8].sum(2), found[8:9].min(2), found[9:].max(2)])
+        return merged if wanted is None else merged[:, wanted]
 
     def exponents(self, at: int) -> Exponents:
         """The magnitudes of a row. Waits until they are there."""
@@ -71,12 +82,6 @@ class Statistics:
         for run, least in one_by_one:
             found = merged_exponents(found, exponents_from(run[at], float(least[at])))
         return found
-
-
-def _runs(array: numpy.ndarray[Any, Any], height: int) -> list[list[list[Any]]]:
-    # A table for each run.
-    runs: list[list[list[Any]]] = array.reshape(-1, height, array.shape[-1]).tolist()
-    return runs
 
 
 def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], magnitudes: bool) -> Statistics:
@@ -92,35 +97,20 @@ def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], m
 
 
 @dataclass(frozen=True)
-class Awaited:
-    """A row that a device may still compute."""
-
-    statistics: Statistics
-    at: int
-
-
-@dataclass(frozen=True)
 class AwaitedNumber:
     """A single number that a device may still compute."""
 
     number: Any
 
 
-def fetched(rows: Mapping[int, Sequence[Awaited | AwaitedNumber]]) -> Callable[[], Mapping[int, Row]]:
+def fetched(rows: Mapping[int, Sequence[AwaitedNumber]]) -> Callable[[], Mapping[int, Row]]:
     """What waits for rows and merges those of one place."""
 
     def wait() -> Mapping[int, Row]:
-        tables: dict[int, list[Row]] = {}
-        found: dict[int, Row] = {}
-        for place, held in rows.items():
-            for one in held:
-                if isinstance(one, AwaitedNumber):
-                    row = row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))
-                else:
-                    if id(one.statistics) not in tables:
-                        tables[id(one.statistics)] = one.statistics.rows()
-                    row = tables[id(one.statistics)][one.at]
-                found[place] = merged(found.get(place, NOTHING), row)
-        return found
+        return {place: reduce(merged, map(_row, held)) for place, held in rows.items()}
 
     return wait
+
+
+def _row(one: AwaitedNumber) -> Row:
+    return row_of_numbers(numpy.asarray(one.number).astype(numpy.float64))

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from backprobe.backends.jax.arguments import exchange, is_differentiable
 from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.jax.watched_steps import Awaited, AwaitedNumber, Statistics, fetched, measured
+from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, fetched, measured
 from backprobe.backends.watches import (
     GRADIENT,
     PARAMETER,
@@ -47,6 +47,7 @@ class JaxWatching(FunctionWatching):
         self.number = next(WATCHES)
         self.argnums = _argnums(options.argnums, asked)
         self.parameters: dict[Any, list[str]] = {}  # by the structure of the gradients
+        self.places: dict[About, tuple[Sequence[int] | None, Sequence[int]]] = {}  # see ``_places``
         self.measure = jax.jit(self._measured, static_argnums=0)
         self.is_open = False
 
@@ -151,14 +152,25 @@ class JaxWatching(FunctionWatching):
 
     def _add(self, one: Statistics) -> None:
         one.begin_transfer()
-        names = {name for of in self.parameters.values() for name in of}
-        for at, (name, what, _) in enumerate(one.about.rows):
-            if name not in names and jax.process_index() > 0:
-                continue  # each process has all numbers of values, and the first writes them
-            place = self.listener.place(name, what, is_replicated=name in names)
-            self.listener.add(place, Awaited(one, at))
-            if self.listener.is_counted and len(one.arrays) > 2:
+        known = self.places.get(one.about)
+        if known is None:
+            known = self.places[one.about] = self._places(one.about)
+        wanted, places = known
+        self.listener.add_columns(places, partial(one.columns, wanted))
+        if self.listener.is_counted and len(one.arrays) > 2:
+            for at, place in zip(wanted or range(len(places)), places, strict=True):
                 self.listener.count(place, partial(one.exponents, at))
+
+    def _places(self, about: About) -> tuple[Sequence[int] | None, Sequence[int]]:
+        # Which of the rows this process writes, or None for all, and the place of each of these.
+        names = {name for of in self.parameters.values() for name in of}
+        wanted = None
+        if jax.process_index() > 0:  # each process has all numbers of values, and the first writes them
+            wanted = [at for at, (name, _, _) in enumerate(about.rows) if name in names]
+        rows = about.rows if wanted is None else [about.rows[at] for at in wanted]
+        places = [self.listener.place(name, what, is_replicated=name in names) for name, what, _ in rows]
+        together = range(places[0], places[0] + len(places)) if places else range(0)
+        return wanted, together if places == [*together] else places  # those of a range lie beside each other
 
     def _checked(self, statistics: Any) -> list[Statistics]:
         # The statistics in what the program gives. Raises BadOption.

@@ -59,6 +59,8 @@ CREATE TABLE IF NOT EXISTS lines (attempt INTEGER, name TEXT, file TEXT, line IN
 """
 """A table that some runs of layout 5 lack: they are read as if it were empty."""
 
+NO_NUMBERS = numpy.array(NOTHING)[:, None]
+
 INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4"), ("uncleared", "<i8")])
 """What is known of a step beside its statistics; ``time`` is in seconds since 1970.
 
@@ -144,7 +146,9 @@ def nothing(shape: tuple[int, ...], column: str) -> Matrix:
 
 def blank(height: int) -> Matrix:
     """A step of so many rows of no numbers."""
-    return numpy.repeat(numpy.array(NOTHING)[:, None], height, axis=1)
+    found = numpy.empty((len(COLUMNS), height))
+    found[...] = NO_NUMBERS
+    return found
 
 
 def steps_in_chunk(height: int) -> int:
