@@ -1,9 +1,10 @@
 """How many faults `bp.watch` and `run.alerts` find in small trainings, and how many healthy ones stay silent.
 
-Run as ``python tests/trainings/score.py [--seeds N] [--one-in N] [--faulty-one-in N] [WORD …]``: without words the
-trainings of all families, else of those whose path has one of the words; of the healthy ones, each or one in so many,
-and so of those with a fault. Each family runs in a fork of a process that has imported its framework; each training is
-watched into a temporary folder.
+Run as ``python tests/trainings/score.py [--seeds N] [--one-in N] [--faulty-one-in N] [--kept FILE] [WORD …]``: without
+words the trainings of all families, else of those whose path has one of the words; of the healthy ones, each or one in
+so many, and so of those with a fault. With ``--kept`` the rows of each family are added to a file as they come, and a
+family that is in it is not asked again, so that a run that was ended goes on. Each family runs in a fork of a process
+that has imported its framework; each training is watched into a temporary folder.
 
 A faulty training ends a tenth of its length after the fault was planted, and the fault is found if there is an alert
 from then on. It is named if a headline or remedy of these has a word of `planted.WORDS`. An alert before the fault
@@ -34,7 +35,7 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent / "src")]
 import prepared  # noqa: E402
 from trainings import planted  # noqa: E402
 
-SECONDS, AT_ONCE = 900, 2
+SECONDS, AT_ONCE = 3600, 2  # for one family, on a machine that does other work too
 
 
 def trained(case, seed):
@@ -159,15 +160,26 @@ def main(words):
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--one-in", type=int, default=1)
     parser.add_argument("--faulty-one-in", type=int, default=1)
+    parser.add_argument("--kept", type=Path)
     parser.add_argument("--only", type=Path)
     given = parser.parse_args(words)
     if given.only:
         all_of(given.only, given.seeds, given.one_in, given.faulty_one_in)
         return 0
+    options = "--seeds", given.seeds, "--one-in", given.one_in, "--faulty-one-in", given.faulty_one_in
+    known = {} if given.kept is None or not given.kept.exists() else dict(map(json.loads, given.kept.open()))
+
+    def rows_of(path):
+        name = f"{path.parent.name}/{path.stem}"
+        if name not in known:
+            known[name] = asked(path, *options)
+            if given.kept is not None:
+                with given.kept.open("a") as kept:
+                    kept.write(json.dumps([name, known[name]]) + "\n")
+        return known[name]
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        options = "--seeds", given.seeds, "--one-in", given.one_in, "--faulty-one-in", given.faulty_one_in
-        some = list(pool.map(lambda path: asked(path, *options), planted.families(given.words)))
-    rows = [row for each in some for row in each]
+        rows = [row for each in pool.map(rows_of, planted.families(given.words)) for row in each]
     print("\n".join(report(rows)))
     return 2 if any("failed" in row or not row["harm"] for row in rows) else 0
 
