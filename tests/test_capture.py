@@ -437,6 +437,7 @@ def trained(tmp_path_factory):
         ("bad-step",),
         ("bad-step", "no.py:make_model"),
         (".", "model.py:make_model"),
+        ("nothing", "model.py:make_model", "unknown=1"),  # before the program is asked
     ],
 )
 def test_the_command(words, trained, monkeypatch):

@@ -285,7 +285,7 @@ def read(
     The classes of what the calls were given are those of modules that are imported, or of the modules ``beside``.
     """
     folder = Path(path)
-    data = _checked(folder, asked)
+    data = checked(folder, asked)
     try:
         blobs = recordings.mapped_file(folder / BYTES)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -309,7 +309,8 @@ def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     return data if isinstance(data, dict) and data.get("format") == FORMAT else None
 
 
-def _checked(folder: Path, asked: str) -> dict[str, Any]:
+def checked(folder: Path, asked: str) -> dict[str, Any]:
+    """What ``step.json`` says. Raises BadRecording where it is no step, or not one that this version can read."""
     try:
         data = json.loads((folder / DATA).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
