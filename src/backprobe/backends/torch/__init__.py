@@ -88,7 +88,7 @@ class TorchBackend(Backend):
 
     @cached_property
     def watches(self) -> Watches:
-        from backprobe.backends.torch.watching import TorchWatches  # imports PyTorch's compiler: a second or two
+        from backprobe.backends.torch.watches import TorchWatches  # imports PyTorch's compiler: a second or two
 
         return TorchWatches()
 

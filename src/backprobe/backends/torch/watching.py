@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -35,14 +35,12 @@ from backprobe.backends.torch.compiled_statistics import (
 )
 from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.own_calls import OwnCalls
-from backprobe.backends.torch.statistics import exponents_of, fetched, row_of, why_unread
+from backprobe.backends.torch.statistics import exponents_of, row_of, why_unread
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating, is_replicated
-from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_gaps import WatchedGaps
 from backprobe.backends.torch.watched_locals import WatchedForward, WatchedLocals
 from backprobe.backends.torch.watched_passes import GradPasses
-from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others, without_wrapper
 from backprobe.backends.user_lines import calling_line
@@ -51,16 +49,13 @@ from backprobe.backends.watches import (
     BACKWARD,
     GRADIENT,
     VALUE,
-    ScriptListener,
     StepListener,
-    Watches,
     Watching,
     WatchOptions,
 )
 from backprobe.errors import BadOption, Unsupported
 from backprobe.record.containers import by_key, is_container, leaves
 from backprobe.record.names import quote_path
-from backprobe.record.statistics import Row
 
 EMPTY = torch.empty(0)
 
@@ -484,32 +479,3 @@ class TorchWatching(Watching):
 def _has_numbers() -> bool:
     # Do the tensors of a call have numbers? Those of transforms such as ``vmap``, and of ``jit.trace``, have none.
     return torch._C._functorch.peek_interpreter_stack() is None and torch._C._get_tracing_state() is None
-
-
-class TorchWatches(Watches):
-    """PyTorch's ``Watches``."""
-
-    def watching(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
-        return TorchWatching(model, options, listener, asked)
-
-    def untrained(self, model: Module, options: WatchOptions) -> Mapping[str, list[str]]:
-        return untrained(model, options.optimizers)
-
-    def script(self, listener: ScriptListener) -> AbstractContextManager[None]:
-        return WatchedScript(listener).listening()
-
-    def rank(self) -> int:
-        distributed = torch.distributed
-        return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
-
-    def scalar(self, number: Any) -> Any:
-        if not isinstance(number, Tensor):
-            number = torch.tensor(float(number), dtype=torch.float64)
-        if number.numel() != 1 or number.is_complex():
-            raise TypeError("not one number")
-        with quiet(), torch.no_grad():
-            wide = number.detach().reshape(1)
-            return row_of(wide if wide.is_floating_point() else wide.double())
-
-    def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, Row]]:
-        return fetched(rows)
