@@ -156,6 +156,9 @@ CAUSES = {
     "unused.passed": "{text} is given {last}, and nothing that was recorded leads on from there to {outputs}",
     "unused.passed_next": "compute {outputs} from {plain} itself: what that line makes of it is not used there, or has "
                           "no history",
+    "unused.held": "{text} uses '{plain}', and nothing that was recorded leads on from {last} in it to {outputs}",
+    "unused.held_next": "compute {outputs} from {last} itself; where '{plain}' holds other values by then, give it\n"
+                        "a name of its own before that line",
     "unknown.callers": "no path from {value} to {outputs} was recorded: it is not used there, or is cut off on the way",
     "unknown.callers_next": "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
     "unknown.selection": "nothing that was recorded leads from {value} to {outputs}, and not every name was selected",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -21,6 +22,7 @@ from backprobe.record.containers import (
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import LOCALS
+from backprobe.tracing.contents import Contents
 from backprobe.tracing.log import (
     CARRIED,
     DIFFERENTIATED,
@@ -38,16 +40,20 @@ from backprobe.tracing.versions import By, Versions
 
 NUMBERS = (bool, int, float, complex, type(None))
 MOST_TYPES = 4096
+MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 UNHEARD = nullcontext()
 
 
-class Codes:
+class Codes(Contents):
     """The codes of one trace, whose plain numbers go into the log beside them."""
 
-    def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type]) -> None:
+    def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type], events: list[Any]) -> None:
         self.tape, self.versions, self.plain, self.bare = tape, versions, plain, bare
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
         self.usual = tape.ordinary | SIMPLE
+        self.events = events
+        self.inside: dict[int, list[int]] = {}
+        self.holders: dict[int, dict[tuple[int, str], None]] = {}
         self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
@@ -85,6 +91,15 @@ class Codes:
             self.versions.all_live(scope, local + own, numbers)
         if len(numbers) < len(code):
             scope.mixed = {**scope.mixed, local + own: chosen}
+        key, kind = local + own, type(value)
+        if key in scope.held:
+            self.let_go(scope, key)
+        if numbers and (kind is list or kind in MAPPINGS):  # without a call, since this is done for each
+            if not scope.held:
+                scope.held = {}
+            scope.held[key] = value
+            self.inside[id(value)] = [*map(id, value if kind is list else value.values())]
+            self.holders.setdefault(id(value), {})[scope.number, key] = None
         return code
 
     def _codes(
