@@ -1,7 +1,6 @@
 # from: https://github.com/mmalekzadeh/dana/issues/1
-# truth: the last layer is a softmax, and the loss that is compiled in takes what it gets for logits
-# kind: distribution twice
-# names: SparseCategoricalCrossentropy probabilities
+# truth: healthy: the loss is told that it gets logits, and Keras takes those in front of the softmax, with a warning
+# kind: healthy
 import warnings
 
 import keras
@@ -21,4 +20,4 @@ model = keras.Sequential(
     ]
 )
 model.compile(optimizer="adam", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(x, y, batch_size=16, epochs=2, verbose=0)  # <- here
+model.fit(x, y, batch_size=16, epochs=2, verbose=0)

@@ -1,5 +1,5 @@
 # from: https://github.com/DEEP-PolyU/KEQA_WSDM19/issues/2
-# truth: the scores are [words * batch, 1] and the softmax is along the last dimension: each weight is 1, and not learned
+# truth: the scores are [words * batch, 1] and the softmax is along the last dimension, so each weight is 1
 # kind: cancels
 # names: attn weights scores
 import torch
