@@ -448,6 +448,7 @@ SENTENCES = {
     "loss_leads_to": "{loss} leads back to {loss_leaves}",
     # headings
     "overview": "{there} of {all} values with a gradient",
+    "overview.none": "no value was seen that could have a gradient",
     "lost": "{count} with a history but no gradient",
     "line_by_line": "where the program is run line by line: {counted}",
     "trained": "all {parameters} got a gradient",
