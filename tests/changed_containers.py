@@ -107,6 +107,15 @@ def updated(ops):
     return f
 
 
+def inside_of_another(ops):
+    def f(x, w, v):
+        parts = {"a": [w * 1], "b": (x * 1,)}
+        parts["a"].insert(0, ops.stop_gradient(v) * 2)
+        return ops.sum(parts["a"][0] * parts["b"][0])
+
+    return f
+
+
 def changed_by_another_name(ops):
     def f(x, w, v):
         parts = [w * 1]
@@ -143,6 +152,6 @@ SAID = {
     appended: ([], CUT), appended_and_looped_over: ([], CUT), reversed_and_used: ([], CUT),
     **dict.fromkeys([
         inserted, popped, deleted, reversed_in_place, sorted_in_place, put_in_by_slice, item_replaced, value_replaced,
-        updated, changed_by_another_name, changed_in_a_function,
+        updated, inside_of_another, changed_by_another_name, changed_in_a_function,
     ], (UNUSED, CUT)),
 }  # fmt: skip

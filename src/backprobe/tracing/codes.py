@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -22,7 +21,7 @@ from backprobe.record.containers import (
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import LOCALS
-from backprobe.tracing.contents import Contents
+from backprobe.tracing.contents import MAPPINGS, Contents
 from backprobe.tracing.log import (
     CARRIED,
     DIFFERENTIATED,
@@ -40,7 +39,6 @@ from backprobe.tracing.versions import By, Versions
 
 NUMBERS = (bool, int, float, complex, type(None))
 MOST_TYPES = 4096
-MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 UNHEARD = nullcontext()
 
 
@@ -98,7 +96,9 @@ class Codes(Contents):
             if not scope.held:
                 scope.held = {}
             scope.held[key] = value
-            self.inside[id(value)] = [*map(id, value if kind is list else value.values())]
+            items = [*value] if kind is list else [*value.values()]
+            is_flat = MAPPINGS.isdisjoint(kinds := {*map(type, items)}) and list not in kinds
+            self.inside[id(value)] = [*map(id, items)] if is_flat else self.deeply(value)
             self.holders.setdefault(id(value), {})[scope.number, key] = None
         return code
 

@@ -5,6 +5,7 @@ Where a tensor is now is told by its identity. Nothing here runs where no name h
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from typing import Any
 
 from backprobe.record.containers import leaves
@@ -13,6 +14,7 @@ from backprobe.tracing.scope import Scope
 from backprobe.tracing.values import OWN
 from backprobe.tracing.versions import Versions
 
+MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 MOST = 256
 """A container with more values is not followed any further: each look at it takes a time that grows with them."""
 
@@ -23,7 +25,8 @@ class Contents:
     versions: Versions
     events: list[Any]
     inside: dict[int, list[int]]
-    """By the identity of a container, the identities of what was in it when it was last looked at."""
+    """By the identity of a container, the identities of what was in it when it was last looked at, as far down as it
+    holds lists and dicts."""
 
     holders: dict[int, dict[tuple[int, str], None]]
     """By the identity of a container, the scopes and names that hold it."""
@@ -36,9 +39,15 @@ class Contents:
             if local == site.local and held is not value and local == key:
                 self.let_go(scope, key)
             elif local in site.origin.reads or site.local.startswith((f"{local}[", f"{local}.")):
-                now, before = [*map(id, held if type(held) is list else held.values())], self.inside[id(held)]
+                items, before = [*held] if type(held) is list else [*held.values()], self.inside[id(held)]
+                is_flat = MAPPINGS.isdisjoint(kinds := {*map(type, items)}) and list not in kinds
+                now = [*map(id, items)] if is_flat else self.deeply(held)
                 if now != before and len(before) <= MOST:
                     self._changed(held, now, scope, at)
+
+    def deeply(self, held: Any) -> list[int]:
+        """The same of a container with others in it."""
+        return [id(item) for _, item in leaves(held)]
 
     def let_go(self, scope: Scope, *keys: str) -> None:
         """These names of a scope hold no container any longer."""
