@@ -396,8 +396,8 @@ PROOFS = {
     **true_of(silent, "silent", "silent.custom", "silent.parameters"),
     **true_of(lacks, "no_grad.call", "replaced.call", "not_executed.untrained", "unused.parameter", "unused.parameters",
               "dropped", "unused.forward", "unknown.call", "unknown.parameters", "replaced.held"),
-    **true_of(leads_nowhere, "unused", "unused.passed", "unused.value", "unknown.callers", "unknown.selection",
-              "not_taken"),
+    **true_of(leads_nowhere, "unused", "unused.passed", "unused.held", "unused.value", "unknown.callers",
+              "unknown.selection", "not_taken"),
     **true_of(frozen, "frozen", "frozen.call", "frozen_leaf"),
     **true_of(not_run, *(code for code in SENTENCES if code.startswith("backward_not_run")
                          and not code.endswith("_next"))),

@@ -128,3 +128,18 @@ def test_an_error_of_the_program_beside_backward_that_it_catches_is_not_mentione
         loss = (w * missing).sum()
         loss.backward()
     assert said(rec)[:2] == (True, [])
+
+
+def test_a_long_error_is_quoted_whole_beneath_its_beginning():
+    words = "the batch has " + ", ".join(f"a column that is called {at}" for at in range(20))
+    with pytest.raises(ValueError), bp.probe() as rec:
+        scaled = torch.ones(2, requires_grad=True) * 2
+        raise ValueError(words)
+    (finding,) = bp.explain(rec, experiments=False).of_kind("raised")
+    assert finding.headline.endswith("…") and finding.facts[0] == f"ValueError: {words}"
+
+
+def test_a_block_that_raises_before_there_are_values_counts_none():
+    with pytest.raises(ValueError), bp.probe(backend="torch") as rec:
+        raise ValueError("no batch")
+    assert bp.explain(rec, experiments=False).heading == "no value was seen that could have a gradient"

@@ -1,14 +1,23 @@
 """A report is plain data that prints with the file and line of each cause."""
 
+import io
+import sys
 from dataclasses import replace
 
 import backprobe as bp
+from backprobe.explain.error_text import ERRORS
+from backprobe.explain.text import SENTENCES
 from backprobe.findings.report import arranged
 
 LINE = bp.Source("train.py", 12, "    d = v.detach()", "v.detach()", ("torch.detach",))
 CUT = bp.Finding(
     "detached", "d", "'d' is cut off by detach()", LINE, ("v requires a gradient",), ("u", "v", "d"), "d = v"
 )
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
 def test_a_finding_prints_its_line_path_facts_and_remedy():
@@ -74,6 +83,28 @@ def test_a_line_that_is_cut_short_keeps_the_consequence():
     assert wide.splitlines()[-2] == ("  6. train.py:12: `v.detach()` cuts 'd' …: no gradient comes to net.encoder, ne…")
     brief = replace(one, headline="it is cut off", consequence="w gets no gradient")
     assert "  6. train.py:12: it is cut off: w gets no gradient" in str(bp.Report("six", (brief,) * 6)).splitlines()
+
+
+def test_a_report_of_twenty_causes_fits_a_screen(monkeypatch):
+    facts = tuple([f"{what} is known of the value that this line computes, and of its gradient" for what in "abcdefgh"])
+    causes = [
+        replace(CUT, name=str(at), headline=f"'d{at}' is cut off by `v{at}.detach()`", facts=facts, lost=(f"w{at}",),
+                source=replace(LINE, line=at), consequence=f"net.layers.{at}.weight gets no gradient")
+        for at in range(20)
+    ]  # fmt: skip
+    report = bp.Report("20 of 30 parameters got no gradient", tuple(causes), ("looked at one iteration",))
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = str(report).splitlines()
+    assert len(lines) <= 48 and max(map(len, lines)) <= 80
+    assert [line.strip()[:3] for line in lines if "d19" in line] == ["20."]
+    assert len(report.findings) == 20
+
+
+def test_a_remedy_breaks_where_a_clause_ends():
+    words = {code: text for texts in (SENTENCES, ERRORS) for code, text in texts.items() if code.endswith("_next")}
+    broken = {code: line for code, text in words.items() for line in text.split("\n")[:-1] if line[-1] not in ",;:."}
+    assert broken == {}
 
 
 def test_several_findings_are_numbered():

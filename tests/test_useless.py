@@ -97,6 +97,14 @@ FAULTY = {
         scale = s.clamp(min=0.1)  # <- here
         loss = (scale * (x @ w) - y).pow(2).mean()
         """)),
+    "flat: one of a list, in two loops whose variables have one name": ("zero_flat", looped("""\
+        lin = nn.Linear(8, 3)
+        scales = nn.ParameterList([nn.Parameter(torch.tensor(one)) for one in (0.5, -4.0, 0.7)])
+        opt = torch.optim.SGD([*lin.parameters(), *scales], 1e-2)
+        """, """\
+        kept = [s.clamp(-1, 1) for s in scales]  # <- here
+        loss = (sum(lin(x)[:, at] * s for at, s in enumerate(kept)) - y).pow(2).mean()
+        """)),
     "flat: a dead unit before the head": ("zero_flat", looped("""\
         enc, head = nn.Linear(8, 4), nn.Linear(4, 1)
         nn.init.constant_(enc.bias, -100.0)

@@ -429,3 +429,16 @@ def test_a_function_that_leaves_nothing_is_said_to_be_compiled():
         print(step(tf.constant([1.0, 3.0])))
     assert rec.notes[-1].endswith("it ran compiled, as a whole, and left no variable to differentiate")
     assert not any("without nonfinite=True" in note for note in bp.explain(rec).notes)
+
+
+def test_a_variable_whose_gradient_is_stopped_is_one_that_is_used():
+    stopped, trained = tf.Variable([1.0, 2.0], name="stopped"), tf.Variable([1.0, 2.0], name="trained")
+    with bp.probe() as rec:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.stop_gradient(stopped) * trained)
+        tape.gradient(loss, [stopped, trained])
+    report = bp.explain(rec)
+    assert report.heading == "1 of 2 parameters got no gradient"
+    assert [(one.kind, one.headline) for one in report] == [
+        ("stop_gradient", "`tf.stop_gradient(stopped)` cuts 'loss' off from 'stopped'")
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import takewhile
 
 from backprobe.cuts.missing_edges import Cut, Dataflow
 from backprobe.experiments.bridged import Bridged
@@ -47,7 +48,9 @@ def experimented(record: Record, report: Report, asked: int | None, runs: Runs) 
     said = {_line(one): one for one in flat}
     known = {_line(one) for one in findings}
     new = [one for one in flat if _line(one) not in known]
-    findings = new + [with_tried(one, *said[_line(one)].tried) if _line(one) in said else one for one in findings]
+    findings = [with_tried(one, *said[_line(one)].tried) if _line(one) in said else one for one in findings]
+    of_loss = [*takewhile(lambda one: not (one.name or one.lost), findings)]  # which comes before single gradients
+    findings = [*of_loss, *new, *findings[len(of_loss) :]]
     return with_zero_everywhere(replace(report, findings=tuple(findings)), record, everywhere.found if new else ())
 
 

@@ -40,8 +40,8 @@ ERRORS = {
     "no_history": "{value} leads back to nothing that requires a gradient",
     "no_history_next": "requires_grad_() on what should be differentiated; or leave out detach(), no_grad and the like",
     "grad_none.computed": "{text} is None: {value} is not a leaf, and backward() sets the .grad of leaves only",
-    "grad_none.computed_next": "{name}.retain_grad() before backward(); or make it a leaf where it is made, with\n"
-                               ".detach().requires_grad_()",
+    "grad_none.computed_next": "{name}.retain_grad() before backward();\n"
+                               "or make it a leaf where it is made, with .detach().requires_grad_()",
     "grad_none.again_next": "change the leaf itself: with torch.no_grad(): {name} -= ...;\n"
                             "or make the new one a leaf: {name} = (...).detach().requires_grad_()",
     "grad_none.frozen": "{text} is None: {value} does not require a gradient",

@@ -265,12 +265,13 @@ def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], 
     entry, last = flow.entries[at], flow.entries[end]
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)
-    name = own_name(last.name).partition(".")[0]
+    name, is_held, _ = own_name(last.name).partition(".")
     is_computed = last.source is not None and not last.is_leaf and end not in flow.record.outputs
     reading = passed_to(last.source, name) if is_computed and last.source is not None else None
     if reading is None or flow.consumers[end]:
         return about(flow, "unused", entry, last.source, chain=chain, facts=facts)
-    return about(flow, "unused.passed", entry, reading, chain=chain, facts=facts, last=repr(last.name),
+    cause = "unused.held" if is_held else "unused.passed"
+    return about(flow, cause, entry, reading, chain=chain, facts=facts, last=repr(last.name),
                  text=f"`{uncommented(reading)}`", plain=name)  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def _counted(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
     there = len(flow.entries) - len(missing)
     replaced = _replaced_leaves(flow)
     others = sum(_may_have_one(flow.entries[at], there > 0) for at in missing if at not in replaced)
-    heading = say("overview", there=there, all=there + others)
+    heading = say("overview" if there + others else "overview.none", there=there, all=there + others)
     lost = {at for at in lost - replaced if not flow.entries[at].is_because(OF_GRADIENTS)}
     return f"{heading}; {say('lost', count=len(lost))}" if lost else heading
 

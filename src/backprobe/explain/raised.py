@@ -42,6 +42,8 @@ def _shortened(text: str) -> str:
 
 def _finding(code: str, fields: Mapping[str, str], framework: str) -> Finding:
     after = say("ends_here" if code == "raised" else "incomplete")
-    rest = _shortened(fields.get("rest", ""))
-    facts = [*filter(None, [rest, fields.get("known", "")]), after]
-    return finding(code, "", line_in(fields), framework, facts=facts, error=shorten(fields.get("error", ""), MOST))
+    error, rest = fields.get("error", ""), _shortened(fields.get("rest", ""))
+    short = shorten(error, MOST)
+    whole = error if short != error else ""  # the headline has its beginning
+    facts = [*filter(None, [whole, rest, fields.get("known", "")]), after]
+    return finding(code, "", line_in(fields), framework, facts=facts, error=short)

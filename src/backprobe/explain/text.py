@@ -110,8 +110,8 @@ CAUSES = {
     "same_numbers": "{target} has the numbers of {value} and not its history",
     "same_numbers_next": "use {value} itself in the place of {target}, and gradients flow to it",
     "new_numbers": "{target} changes with {value}, and no gradient leads back from it",
-    "new_numbers_next": "compute {target} with operations that have a derivative, or give the function that\n"
-                        "computes it one of your own",
+    "new_numbers_next": "compute {target} with operations that have a derivative;\n"
+                        "or give the function that computes it one of your own",
     "nothing_given": "{text} is given no tensor that requires a gradient, so autograd records nothing of it: it looks "
                      "into no list and no object",
     "nothing_given_next": "give {value} to apply() itself, as in apply(*parts), and have forward(ctx, *parts) take it",
@@ -122,8 +122,9 @@ CAUSES = {
     "inside": INSIDE,
     "inside_next": "look inside: bp.probe({function})(...) by itself records its lines",
     "inside.library": INSIDE,
-    "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
-                           "differentiated; or compute the same with operations that are",
+    "inside.library_next": "{function} is in a library, whose lines are not recorded;\n"
+                           "its documentation says what is differentiated;\n"
+                           "or compute the same with operations that are",
     "inside.partial": INSIDE,
     "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
                            "is a library's,\nits documentation says what is differentiated; or compute the same with "
@@ -156,6 +157,9 @@ CAUSES = {
     "unused.passed": "{text} is given {last}, and nothing that was recorded leads on from there to {outputs}",
     "unused.passed_next": "compute {outputs} from {plain} itself: what that line makes of it is not used there, or has "
                           "no history",
+    "unused.held": "{text} uses '{plain}', and nothing that was recorded leads on from {last} in it to {outputs}",
+    "unused.held_next": "compute {outputs} from {last} itself;\n"
+                        "where '{plain}' holds other values by then, give it a name of its own before that line",
     "unknown.callers": "no path from {value} to {outputs} was recorded: it is not used there, or is cut off on the way",
     "unknown.callers_next": "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
     "unknown.selection": "nothing that was recorded leads from {value} to {outputs}, and not every name was selected",
@@ -185,8 +189,8 @@ CAUSES = {
     "backward_not_run": "no backward pass reached {value}: {reason}",
     "backward_not_run_next": "{go_back}",
     "backward_not_run.model": "no backward pass reached {value}: {reason}",
-    "backward_not_run.model_next": "{go_back};\nif it is called there, what it is called on has lost its history: a "
-                                   "block\nwithout the model, with bp.probe() as rec:, records the lines up to it",
+    "backward_not_run.model_next": "{go_back};\nif it is called there, what it is called on has lost its history:\n"
+                                   "a block without the model, with bp.probe() as rec:, records the lines up to it",
     "backward_not_run.block": "{reason}",
     "backward_not_run.block_next": "{instead}",
     "backward_not_run.raised": "the block was not differentiated: {reason}",
@@ -202,18 +206,19 @@ CAUSES = {
     "zero_flat": "{operation} is flat there: {gradients} is exactly 0 {when}",
     "zero_flat_next": "{instead}",
     "zero_flat.constant": "{operation} gives the same whatever it is given: {gradients} is exactly 0",
-    "zero_flat.constant_next": "print the shape of what {operation} is given: along a dimension of size 1 there is\n"
-                               "nothing to compare",
+    "zero_flat.constant_next": "print the shape of what {operation} is given:\n"
+                               "along a dimension of size 1 there is nothing to compare",
     "zero_times_zero": "{operation} multiplies by a 0 that is not trained: {gradients} is exactly 0 {when}",
     "zero_times_zero_next": "{look}: a mask, a weight or an input there is 0 everywhere",
     "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 {when}",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
     "cancels": "all ways from {names} into the loss cancel: the gradient is rounding alone",
-    "cancels_next": "{look}: what is added and subtracted again, or divided by its own sum\n"
-                    "over a dimension of size 1, goes out again",
+    "cancels_next": "{look}:\n"
+                    "what is added and subtracted again cancels,\n"
+                    "and so does what is divided by its own sum over a dimension of size 1",
     "cancels.constant": "{operation} gives the same whatever it is given: {gradients} is rounding alone",
-    "cancels.constant_next": "print the shape of what {operation} is given: along a dimension of size 1 there is\n"
-                             "nothing to compare",
+    "cancels.constant_next": "print the shape of what {operation} is given:\n"
+                             "along a dimension of size 1 there is nothing to compare",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
     "outer_product_next": "give both one shape first: {squeeze} where it ends in 1, or [..., None] of the other",
     "result_dropped": "the result of {call} is dropped: it makes a new value and changes none",
@@ -270,8 +275,8 @@ CAUSES = {
     "zero_derivative.operation": "{text} has a derivative of 0 everywhere, so the gradient of {value} is 0",
     "zero_derivative.operation_next": "{instead}",
     "own_gradient": "the gradient function of {text} returned None, so no gradient comes back to {value}",
-    "own_gradient_next": "return a gradient for each input: what came in times the derivative, or what came in itself "
-                         "for a\nstraight-through estimator",
+    "own_gradient_next": "return a gradient for each input: what came in times the derivative,\n"
+                         "or what came in itself for a straight-through estimator",
     "own_gradient.zero": "the gradient function of {text} was given a gradient and returned zeros, so that of {value} "
                          "is 0",
     "own_gradient.zero_next": "return what came in times the derivative, or what came in itself for a straight-through "
@@ -443,6 +448,7 @@ SENTENCES = {
     "loss_leads_to": "{loss} leads back to {loss_leaves}",
     # headings
     "overview": "{there} of {all} values with a gradient",
+    "overview.none": "no value was seen that could have a gradient",
     "lost": "{count} with a history but no gradient",
     "line_by_line": "where the program is run line by line: {counted}",
     "trained": "all {parameters} got a gradient",

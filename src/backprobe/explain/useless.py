@@ -36,8 +36,7 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
 
     Where every gradient is 0, that is one finding, which has the causes beneath it.
     """
-    every = [note for code in USELESS for note in flow.record.notes if note.code == code]
-    once = [note for note in every if not is_lasting(note)]
+    every, once = _noted(flow.record)
     again = [str(note) for note in flow.record.notes if note.code in NOT_AGAIN]
     if not report.of_kind(ALL_ZERO):
         again = [*_all_once(once), *again]
@@ -53,6 +52,12 @@ def with_useless(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
         return replace(report, findings=(replace(root, remedy=""), *beneath, *others))  # each cause has its own
     heading = "; ".join([report.heading, *_consequences(noted)])
     return replace(report, heading=heading, findings=_most_first(noted, found, report))
+
+
+def _noted(record: Record) -> tuple[list[Note], list[Note]]:
+    # What was noted, in the order in which it is said, and what of that may be otherwise in the next iteration.
+    every = [note for code in USELESS for note in record.notes if note.code == code]
+    return every, [note for note in every if not is_lasting(note)]
 
 
 def _most_first(noted: Sequence[Note], found: Sequence[Finding], report: Report) -> tuple[Finding, ...]:
@@ -78,8 +83,8 @@ def with_zero_everywhere(report: Report, record: Record, names: Sequence[str]) -
     """The report, whose first line has what is 0 at each point that was tried, and no note that it is 0 at this one."""
     if not names:
         return report
-    once = [note for note in record.notes if note.code in OF_PARAMETERS and not is_lasting(note)]
-    left = [note for note in once if not {*names} >= {*note.fields["names"].split(", ")}]
+    _, once = _noted(record)
+    left = [note for note in once if not {*names} >= {*note.fields.get("names", "").split(", ")}]
     said = {*_all_once(once)}
     heading = f"{report.heading}; {say('zero_everywhere', gradients=gradients_of(names))}"
     notes = [note for note in report.notes if note not in said]

@@ -21,6 +21,8 @@ from backprobe.markup import Printed, element, joined, numbered, shown
 T = TypeVar("T")
 FEW, WHOLE = 5, 2
 """The causes that a printed report shows in full: all of so many, and of more the first, so that it fits a screen."""
+SCREEN = 48
+"""The lines of a report of many causes: where two of them in full would take more, one is."""
 LINE = 78
 """The characters of a cause that is shown in one line."""
 REST = "  {first} to {last} are cut short here: report.findings has them in full, and so has --json"
@@ -113,7 +115,9 @@ class Report(Printed):
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
-        return fitted(in_lines(self.heading, self.findings, self.notes, WHOLE))
+        texts = (fitted(in_lines(self.heading, self.findings, self.notes, whole)) for whole in range(WHOLE, 0, -1))
+        text = next(texts)
+        return text if text.count("\n") < SCREEN else next(texts)
 
     def __repr__(self) -> str:
         found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""

@@ -34,6 +34,7 @@ from backprobe.source.bytecode import comprehension_heads, events
 from backprobe.source.locate import is_module
 from backprobe.source.main_module import as_main, compiled
 from backprobe.source.user_code import package
+from backprobe.tracing.values import Value
 
 LISTENING = ("torch", "tensorflow", "jax")
 """The frameworks that are listened to: the first of them that the program has imported."""
@@ -69,8 +70,13 @@ class Part(PlainBlock):
 
     @property
     def has_replaced_a_leaf(self) -> bool:
-        """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?"""
-        return any(self._is_leaf(held[0]) and not self._is_leaf(held[-1]) for held in self._bound())
+        """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?
+
+        It holds what was computed after the loss. Before that, the variables of two loops may well have one name.
+        """
+        loss = max(self.outputs, default=-1)
+        return any(self._is_leaf(held[0]) and not self._is_leaf(held[-1]) for held in self._bound()
+                   if (held[-1].number or 0) > loss)  # fmt: skip
 
     @property
     def has_more_to_come(self) -> bool:
@@ -80,20 +86,23 @@ class Part(PlainBlock):
         of a Jacobian, one after another.
         """
         tape = self.tape
-        return not self.summed and tape.leads_on([captures[-1] for captures in self._bound()])
+        return not self.summed and tape.leads_on([self._capture(held[-1]) for held in self._bound()])
 
-    def _bound(self) -> list[list[Any]]:
-        # The captures that each name has held, in their order.
-        named: dict[tuple[Any, str, str], list[tuple[int, Any]]] = {}
+    def _bound(self) -> list[list[Value]]:
+        # The tensors that each name has held, in their order.
+        named: dict[tuple[Any, str, str], list[tuple[int, Value]]] = {}
         for value in self.trace.read().naming.made:
             for scope, local, count, leaf in value.names if value.number is not None else ():
-                assert value.number is not None
-                capture = self.trace.versions.captures[value.number]
                 where = scope if local.isidentifier() else None  # an attribute is bound in other functions, too
-                named.setdefault((where, local, leaf), []).append((count, capture))
-        return [[capture for _, capture in sorted(each, key=itemgetter(0))] for each in named.values()]
+                named.setdefault((where, local, leaf), []).append((count, value))
+        return [[value for _, value in sorted(each, key=itemgetter(0))] for each in named.values()]
 
-    def _is_leaf(self, capture: Any) -> bool:
+    def _capture(self, value: Value) -> Any:
+        assert value.number is not None
+        return self.trace.versions.captures[value.number]
+
+    def _is_leaf(self, value: Value) -> bool:
+        capture = self._capture(value)
         return self.tape.is_differentiated(capture.tensor) and not self.tape.has_history(capture)
 
     def has_taken_gradients(self, differentiator: Differentiator) -> bool:

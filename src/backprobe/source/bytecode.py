@@ -50,7 +50,8 @@ VALUES = {
     "LOAD_ATTR": Does.EXPOSE, "LOAD_METHOD": Does.EXPOSE, "STORE_ATTR": Does.SET_ATTRIBUTE,
     "STORE_SUBSCR": Does.SET_ITEM, "STORE_SLICE": Does.SET_ITEM, "BINARY_OP": Does.AUGMENT,
     "CALL": Does.CALL, "CALL_KW": Does.CALL, "CALL_FUNCTION_EX": Does.CALL,
-    "POP_TOP": Does.END, "PRINT_EXPR": Does.END, "RETURN_VALUE": Does.RETURN, "RETURN_CONST": Does.RETURN,
+    "POP_TOP": Does.END, "PRINT_EXPR": Does.END, "DELETE_SUBSCR": Does.END,
+    "RETURN_VALUE": Does.RETURN, "RETURN_CONST": Does.RETURN,
 }  # fmt: skip
 """Those that may be the work of an expression or statement which a block reports, and what they do then."""
 

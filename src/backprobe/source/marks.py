@@ -150,6 +150,9 @@ class _Marker:
                 self.marks.augmented[_end(node)] = target
             case ast.Expr(value=value):
                 self.marks.ends[_end(value)] = self._site("", Origin(operation(value), names_read(value)))
+            case ast.Delete():
+                for each in node.targets:
+                    self.marks.ends[_end(each)] = self._site("", Origin(reads=names_read(each)))
             case ast.Return(value=ast.expr() as value):
                 self.marks.returns[_end(node)] = self._site("return", Origin.of(value))
             case ast.Attribute(value=owner, attr="data", ctx=ast.Load()):

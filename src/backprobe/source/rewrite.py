@@ -281,7 +281,12 @@ class Rewriter(ExpressionRewriter):
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
         names = [ast.Constant(t.id) for t in node.targets if isinstance(t, ast.Name)]
-        return [node, *([ast.Expr(self._report("forget", *names))] if names else [])]
+        result: list[ast.stmt] = [node, *([ast.Expr(self._report("forget", *names))] if names else [])]
+        if len(names) < len(node.targets):
+            reads = tuple(name for target in node.targets for name in names_read(target))
+            site = ast.Constant(self._site("", Origin(reads=reads)))
+            result.append(ast.Expr(self._report("done", site, ast.Constant(None))))
+        return result
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
         if isinstance(node.value, ast.Constant):

@@ -46,7 +46,8 @@ class Origin:
         >>> origin.at(".0").reads, origin.at(".1").reads
         (('weights',), ('gradients',))
         """
-        return cls(reads=names_read(iterable), elements=tuple(_parts_of_turn(iterable)))
+        given = names_read(_handed_out(iterable))
+        return cls(reads=names_read(iterable), elements=tuple(_parts_of_turn(iterable)), joined=given)
 
     def at(self, leaf: str) -> Origin:
         """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
@@ -54,6 +55,8 @@ class Origin:
         for step in leaf.split(".")[1:]:
             known = dict(part.elements)
             if step not in known:
+                if not self.expression:
+                    return Origin(self.op, self.reads, joined=self.joined)
                 unchanged = self.joined if part is self else ()
                 return Origin(self.op, tuple(name for name in self.reads if name not in unchanged))
             part = known[step]
@@ -76,6 +79,20 @@ def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
     return ()
 
 
+def _handed_out(iterable: ast.expr) -> ast.AST:
+    # What a loop gives the items of as they are: nothing where the text does not show that.
+    match iterable:
+        case ast.Name() | ast.Attribute():
+            return iterable
+        case ast.Subscript(value=ast.Name() | ast.Attribute() as held):
+            return held
+        case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as held, attr="values"), args=[]):
+            return held
+        case ast.Call(func=ast.Name(id="reversed" | "list" | "tuple" | "iter"), args=[held], keywords=[]):
+            return _handed_out(held)
+    return ast.Pass()
+
+
 def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
     # What ``zip``, ``enumerate`` and ``items()`` give in each turn, part by part.
     match iterable:
@@ -84,7 +101,7 @@ def _parts_of_turn(iterable: ast.expr) -> Sequence[tuple[str, Origin]]:
         case ast.Call(func=ast.Name(id="enumerate"), args=[counted, *_]):
             return [("0", Origin()), ("1", Origin.of_turn(counted))]
         case ast.Call(func=ast.Attribute(value=held, attr="items"), args=[], keywords=[]):
-            return [("0", Origin()), ("1", Origin(reads=names_read(held)))]
+            return [("0", Origin()), ("1", Origin(reads=names_read(held), joined=names_read(held)))]
     return ()
 
 

@@ -21,6 +21,7 @@ from backprobe.record.containers import (
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import LOCALS
+from backprobe.tracing.contents import MAPPINGS, Contents
 from backprobe.tracing.log import (
     CARRIED,
     DIFFERENTIATED,
@@ -41,13 +42,16 @@ MOST_TYPES = 4096
 UNHEARD = nullcontext()
 
 
-class Codes:
+class Codes(Contents):
     """The codes of one trace, whose plain numbers go into the log beside them."""
 
-    def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type]) -> None:
+    def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type], events: list[Any]) -> None:
         self.tape, self.versions, self.plain, self.bare = tape, versions, plain, bare
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
         self.usual = tape.ordinary | SIMPLE
+        self.events = events
+        self.inside: dict[int, list[int]] = {}
+        self.holders: dict[int, dict[tuple[int, str], None]] = {}
         self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
 
     def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
@@ -85,6 +89,17 @@ class Codes:
             self.versions.all_live(scope, local + own, numbers)
         if len(numbers) < len(code):
             scope.mixed = {**scope.mixed, local + own: chosen}
+        key, kind = local + own, type(value)
+        if key in scope.held:
+            self.let_go(scope, key)
+        if numbers and (kind is list or kind in MAPPINGS):  # without a call, since this is done for each
+            if not scope.held:
+                scope.held = {}
+            scope.held[key] = value
+            items = [*value] if kind is list else [*value.values()]
+            is_flat = MAPPINGS.isdisjoint(kinds := {*map(type, items)}) and list not in kinds
+            self.inside[id(value)] = [*map(id, items)] if is_flat else self.deeply(value)
+            self.holders.setdefault(id(value), {})[scope.number, key] = None
         return code
 
     def _codes(

@@ -226,6 +226,7 @@ class ObservedFrame:
         value = value_in(frame, event.node)
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
+            self.scope.stored(event.site, None)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
             tape, kept = self.scope.recorder.tape, self.observer.kept
             if kept is not None and isinstance(event.node, ast.Attribute) and event.node.attr == GRADIENT:

@@ -20,13 +20,15 @@ from backprobe.tracing.values import Transcript
 NAMED, DONE = 1 << 20, 1 << 21
 (
     EACH, FORGET, OVER, CALLED, BY_ITSELF, ENTER, AGAIN, LEAVE, MODULE, RESULT, MENTIONED, PARAMETER, ABSENT, HELD,
-    OUTPUT, SWEPT, OVERWRITTEN, STORED, READ, REPLACED,
-) = range(-1, -21, -1)  # fmt: skip
+    OUTPUT, SWEPT, OVERWRITTEN, STORED, READ, REPLACED, CHANGED,
+) = range(-1, -22, -1)  # fmt: skip
 """The other words; ``Reader`` has a method for each."""
 
 PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, -1)
 """A number or None; the very one that the name held; what was not selected, and whether it is differentiated; what
 holds no tensor, and whether it is a container that may be filled later."""
+
+UNKNOWN_ITEM = -1  # the code of a tensor in a container that was not captured when it was put in
 
 NO_SITE_AT = -1  # in the place of a site's number: no statement is known
 

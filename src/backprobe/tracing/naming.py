@@ -18,6 +18,7 @@ from backprobe.tracing.provenance import (
     explain_written,
     fill,
     mentions,
+    put_in,
 )
 from backprobe.tracing.replacing import Marks
 from backprobe.tracing.values import NO_SITE, OF_FORWARD, OWN, RETURNED, ScopeId, ScopeNames, Slot, Value
@@ -72,11 +73,13 @@ class Naming:
             if self.operations or not local.endswith("()"):
                 self.seen[f"{names.id.stripped}:{local}"] = None
             names.slots.pop(local + own, None)
+            names.items.pop(local + own, None)
             names.passed_over[local] = code == DIFFERENTIATED
         else:
             assert code in (CARRIED, FILLED)
             carry(names, local, code == FILLED, site)  # of what the name held until now, perhaps
             names.slots.pop(local + own, None)
+            names.items.pop(local + own, None)
             names.passed_over[local] = False
 
     def _bound(self, names: ScopeNames, local: str, found: Leaves, site: Site, own: str) -> None:
@@ -124,6 +127,32 @@ class Naming:
             held[leaf].original_at, held[leaf].replaced_grad = original_at, is_gradient
 
     # what else a statement does
+
+    def changed(self, names: ScopeNames, key: str, found: Leaves, by: ScopeNames, site: Site) -> None:
+        """A statement of the scope ``by`` has changed what is in the container that a name holds.
+
+        Nothing in it gets a name by that. What was not captured before is computed of what the statement mentions.
+        """
+        held = names.slots.get(key)
+        if held is None or any(not leaf for leaf, _ in held):
+            return
+        known = tuple((leaf, self.by_number[number]) for leaf, number in found if number >= 0)
+        is_known = len(known) == len(found)
+        if any(_came_to_a_callee(value, names.id) for _, value in known):
+            is_known = False
+            names.filled.add(key)  # of what the statement mentions is known when it is over
+        put_in(names, key, by, site, is_known=is_known)
+        names.items[key] = known
+
+    def filled(self, names: ScopeNames, site: Site) -> None:
+        """A statement is over that has called what changed containers of this scope."""
+        for key in names.filled:
+            put_in(names, key, names, site, is_known=False)
+        names.filled.clear()
+
+    def latest_of(self, value: Value, pairs: Mapping[int, int]) -> Value:
+        """The value at the version that a write has made, of what was written."""
+        return self.by_number.get(pairs.get(-1 if value.number is None else value.number, -1), value)
 
     def renew(self, live: ScopeNames, key: str, pairs: Mapping[int, int], names: ScopeNames, site: Site) -> None:
         """What a live name holds was written: it names the tensor at its new version."""

@@ -81,6 +81,8 @@ def explain(
     if names.carried:
         value.passages = through(names, origin.reads)
     mentioned = seen(names, origin.reads) if origin.reads else []
+    if origin.joined and not origin.expression:  # it is a new one among the items of these, and computed of no other
+        mentioned = [(name, held) for name, held in mentioned if name not in origin.joined or not _is_container(held)]
     if parameters.slots:
         known = {name for name, _ in mentioned}
         mentioned += [(name, parameters.of(value.scope, name)) for name in origin.reads if name not in known]
@@ -90,6 +92,10 @@ def explain(
             for spelled, held in [*mentioned, *names.returned] for inside, read in held
             if (before := read.previous if read in renewed else read) is not None and before is not value
         ]  # fmt: skip
+
+
+def _is_container(held: Slot) -> bool:
+    return not held or held[0][0] != ""
 
 
 def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
@@ -147,6 +153,16 @@ def fill(names: ScopeNames, site: Site) -> list[str]:
     return full
 
 
+def put_in(names: ScopeNames, key: str, by: ScopeNames, site: Site, *, is_known: bool) -> None:
+    """A statement has changed what is in a container of tensors: perhaps it has put in what no name was seen for."""
+    if is_known:
+        names.carried.pop(key, None)
+        return
+    before = names.carried.get(key, ()) if key in names.items else ()
+    given = () if site is NO_SITE else _mentioned(by, site, but=key)
+    names.carried[key] = _distinct([*before, *given])
+
+
 @lru_cache(4096)
 def _filled(reads: Sequence[str]) -> tuple[str, ...]:
     # The names that a statement puts something into by one of their methods.
@@ -168,7 +184,8 @@ def hand_over(names: ScopeNames) -> None:
 def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]]:
     """What flows into an expression that mentions these names, besides the values that have one of them."""
     called = [name for name in names.carried if name.endswith("()")]
-    mentioned = [name for name in reads if name in names.carried and name not in names.slots]
+    mentioned = [name for name in reads if name in names.carried
+                 and (name not in names.slots or name in names.items)]  # fmt: skip
     found = [(name, one) for name in (*mentioned, *called) for one in names.carried[name]]
     for name in called:
         del names.carried[name]

@@ -13,7 +13,7 @@ from backprobe.record.patterns import Selection
 from backprobe.source.sites import Site
 from backprobe.tracing import log
 from backprobe.tracing.log import DONE, NAMED, NO_SITE_AT, Code, Log, ScopeKind
-from backprobe.tracing.naming import Naming
+from backprobe.tracing.naming import Leaves, Naming
 from backprobe.tracing.provenance import explain, hand_over, mentions
 from backprobe.tracing.replacing import Marks
 from backprobe.tracing.values import NO_SITE, OF_FORWARD, RETURNED, ScopeId, ScopeNames, Value
@@ -80,6 +80,8 @@ class Reader:
     def _statement(self, scope: int, word: int, said: Any) -> None:
         names = self.scopes[scope]
         site = self.sites[scope][word & (NAMED - 1)]
+        if names.filled:
+            self.naming.filled(names, site)
         if word >= DONE:
             self.naming.done(names, site)
             return
@@ -109,6 +111,10 @@ class Reader:
 
     def _forget(self, scope: int, said: tuple[str, ...]) -> None:
         self.scopes[scope].forget(*said)
+
+    def _changed(self, scope: int, said: tuple[str, int, int, Leaves]) -> None:
+        key, by, at, found = said
+        self.naming.changed(self.scopes[scope], key, found, self.scopes[by], self._site(by, at))
 
     def _over(self, scope: int, own: str) -> None:
         names = self.scopes[scope]
@@ -178,6 +184,7 @@ class Reader:
         names.returned.clear()
         hand_over(names)
         names.slots = {local: slot for local, slot in names.slots.items() if local == "return"}
+        names.items.clear()
         if names.id.path and names.parent is None:
             self.finished.setdefault(names.id.path, []).append(names)
 
@@ -249,7 +256,10 @@ class Reader:
             if any(value.number in pairs for _, value in slot)
         ]  # fmt: skip
         for live, key in written:
+            items = live.items.get(key)
             self.naming.renew(live, key, pairs, names, site)
+            if items is not None:
+                live.items[key] = tuple((leaf, self.naming.latest_of(value, pairs)) for leaf, value in items)
 
     def _overwritten(self, scope: int, said: tuple[int | Site, tuple[int, ...]]) -> None:
         at, numbers = said
@@ -287,5 +297,5 @@ WORDS: dict[int, Callable[[Reader, int, Any], None]] = {
     log.MODULE: Reader._module, log.RESULT: Reader._result, log.MENTIONED: Reader._mentioned,
     log.PARAMETER: Reader._parameter, log.ABSENT: Reader._absent, log.HELD: Reader._held, log.OUTPUT: Reader._output,
     log.SWEPT: Reader._swept, log.OVERWRITTEN: Reader._overwritten, log.STORED: Reader._stored, log.READ: Reader._read,
-    log.REPLACED: Reader._replaced,
+    log.REPLACED: Reader._replaced, log.CHANGED: Reader._changed,
 }  # fmt: skip

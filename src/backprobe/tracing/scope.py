@@ -103,6 +103,9 @@ class Recorder(Protocol):
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
         """Forget these names of a scope."""
 
+    def look(self, scope: Scope, at: int, value: Any) -> None:
+        """A statement is over, and may have changed the containers that it mentions. ``value`` is what it binds."""
+
     def leave(self, scope: Scope) -> None:
         """A scope is left: none of its names is live."""
 
@@ -137,6 +140,7 @@ class Scope(CodeListener):
     dirty = False  # something was called that may have written to a value
     further = 0  # how many places it has among all that is live, from ``base`` on, beyond one for each name
     mixed: Mapping[str, Any] = MappingProxyType({})  # containers of tensors and numbers that a name holds, by leaf
+    held: dict[str, Any] = {}  # noqa: RUF012  # containers that its names hold and a program may change
     comprehensions = 0
 
     def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0, base: int = 0) -> None:
@@ -167,6 +171,8 @@ class Scope(CodeListener):
         else:
             code = recorder.code(self, self.locals[at], at, value)
         recorder.say((self.number, at, code))
+        if self.held and not self.held.keys().isdisjoint(self.sites[at].origin.reads):
+            recorder.look(self, at, value)
         return value
 
     def _looked_after(self, at: int, value: Any) -> Any:
@@ -198,6 +204,8 @@ class Scope(CodeListener):
             self._settle(at)
         if self.recorder.is_recording:
             self.recorder.events += (self.number, at + DONE, None)
+            if self.held:
+                self.recorder.look(self, at, value)
         return value
 
     def writing(self, value: Any) -> None:
@@ -225,6 +233,8 @@ class Scope(CodeListener):
             self.written(owner)
             self._settle(at)
             self._say(STORED, None)
+        elif self.held and self.recorder.is_recording:
+            self.recorder.look(self, at, None)
 
     def expose(self, value: Any) -> Any:
         if self.recorder.is_recording and self.recorder.tape.is_tensor(value):

@@ -81,8 +81,9 @@ class Trace:
         self.log = Log()
         self.events, self.say = self.log.events, self.log.events.extend
         self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
-        self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)))
+        self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)), self.events)
         self.code, self.bound, self.sweep = self.codes.of, self.versions.bound, self.versions.sweep
+        self.look = self.codes.look
         self.plain, self.bare = self.log.plain, self.codes.bare
         self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
@@ -255,12 +256,16 @@ class Trace:
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
         """Forget these names of a scope."""
         self.versions.forget(scope, *keys)
+        if scope.held:
+            self.codes.let_go(scope, *keys)
 
     def leave(self, scope: Scope) -> None:
         if self.is_recording:
             if scope is self.root:
                 self.is_root_open = False
             self.versions.leave(scope)
+            if scope.held:
+                self.codes.let_go(scope, *scope.held)
             if scope.mixed and "return" in scope.mixed and not scope.kind.path.startswith("/"):
                 self.codes.mixed[scope.kind.path] = scope.mixed["return"]
             self.say((scope.number, LEAVE, None))
@@ -284,6 +289,8 @@ class Trace:
         self.reader.release()
         self.versions.release()
         self.codes.mixed.clear()
+        self.codes.inside.clear()
+        self.codes.holders.clear()
         self.log.plain.clear()
         self.log.transcripts.clear()
         self.replaced = None

@@ -110,6 +110,8 @@ class ScopeNames:
     parent: ScopeNames | None = None
     transcripts: Sequence[Transcript] = ()  # where this part of the program is computed again, or will be
     slots: dict[str, Slot] = field(default_factory=dict)
+    items: dict[str, Slot] = field(default_factory=dict)  # what is in a container now, where that has changed
+    filled: set[str] = field(default_factory=set)  # containers that the function has changed which the statement called
     carried: Carrying = field(default_factory=dict)
     passed_over: dict[str, bool] = field(default_factory=dict)  # not selected: is what the name holds differentiated?
     calls: list[str] = field(default_factory=list)
@@ -121,7 +123,7 @@ class ScopeNames:
     def sees(self, name: str) -> Slot | None:
         """What a name holds where this function reads it: a variable of its own, or of a function around it."""
         if name in self.slots or (owner := self._owner(name)) is None:
-            return self.slots.get(name)
+            return self.items.get(name) if name in self.items else self.slots.get(name)
         return owner.sees(name)
 
     def has_passed_over(self, name: str) -> bool:
@@ -144,20 +146,22 @@ class ScopeNames:
         for leaf, value in slot if named is None else named:
             value.names.append((scope, local, count, leaf))
         self.slots[local + own] = slot
+        self.items.pop(local + own, None)
         for transcript in self.transcripts:
             transcript.append((scope.stripped, local, slot))
 
     def forget(self, *keys: str) -> None:
         for key in keys:
             self.slots.pop(key, None)
+            self.items.pop(key, None)
 
     def snapshot(self) -> ScopeNames:
         """The same names as they are now, when the running statement is over."""
         return ScopeNames(
-            self.id, None, (), self.slots, dict(self.carried), {}, [*self.calls], [*self.returned],
-            self.lines, self.own, self.enclosing,
+            self.id, None, (), self.slots, dict(self.items), set(), dict(self.carried), {}, [*self.calls],
+            [*self.returned], self.lines, self.own, self.enclosing,
         )  # fmt: skip
 
     def release(self) -> None:
         """Keep no value any longer."""
-        self.slots, self.carried, self.returned, self.enclosing = {}, {}, [], None
+        self.slots, self.items, self.carried, self.returned, self.enclosing = {}, {}, {}, [], None

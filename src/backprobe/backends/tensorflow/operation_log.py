@@ -80,6 +80,7 @@ class Uses:
     gathered: dict[int, tuple[int, Any]] = field(default_factory=dict)  # by version: when first, and all of it
     is_in_doubt: bool = False  # a compiled function had it, and may have written
     written: dict[int, Written] = field(default_factory=dict)  # by the version that a write made
+    is_read_unseen: bool = False  # while no tape recorded, as for tf.stop_gradient of the Variable itself
 
     def version_at(self, position: int) -> int:
         return bisect_left(self.writes, position)
@@ -311,6 +312,7 @@ class OperationLog:
         if uses is None:
             uses = self.variables[number] = Uses()
         if name in READING:
+            uses.is_read_unseen |= is_stopped()
             if number in self.followed and not is_stopped():
                 uses.reads.append((self.length, outputs[0]))
             dtype = dtype_number(outputs[0])
@@ -425,7 +427,7 @@ class OperationLog:
     def is_read(self, number: int) -> bool:
         """Was a Variable read?"""
         uses = self.variables.get(number)
-        return uses is not None and bool(uses.reads or uses.otherwise)
+        return uses is not None and bool(uses.reads or uses.otherwise or uses.is_read_unseen)
 
     def made_at(self, number: int) -> int:
         """The position of what was computed from values that carry a gradient; 0 for any other."""

@@ -1,0 +1,70 @@
+"""The containers that names hold, and the tensors in them: a program may put some in and take some out.
+
+Where a tensor is now is told by its identity. Nothing here runs where no name holds a container that can be changed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from typing import Any
+
+from backprobe.record.containers import leaves
+from backprobe.tracing.log import CHANGED, NO_SITE_AT, UNKNOWN_ITEM
+from backprobe.tracing.scope import Scope
+from backprobe.tracing.values import OWN
+from backprobe.tracing.versions import Versions
+
+MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+MOST = 256
+"""A container with more values is not followed any further: each look at it takes a time that grows with them."""
+
+
+class Contents:
+    """The containers that the names of one trace hold."""
+
+    versions: Versions
+    events: list[Any]
+    inside: dict[int, list[int]]
+    """By the identity of a container, the identities of what was in it when it was last looked at, as far down as it
+    holds lists and dicts."""
+
+    holders: dict[int, dict[tuple[int, str], None]]
+    """By the identity of a container, the scopes and names that hold it."""
+
+    def look(self, scope: Scope, at: int, value: Any) -> None:
+        """A statement of a scope is over, which may have changed the containers that it mentions."""
+        site = scope.sites[at]
+        for key, held in (*scope.held.items(),):
+            local = key.partition(OWN)[0]
+            if local == site.local and held is not value and local == key:
+                self.let_go(scope, key)
+            elif local in site.origin.reads or site.local.startswith((f"{local}[", f"{local}.")):
+                items, before = [*held] if type(held) is list else [*held.values()], self.inside[id(held)]
+                is_flat = MAPPINGS.isdisjoint(kinds := {*map(type, items)}) and list not in kinds
+                now = [*map(id, items)] if is_flat else self.deeply(held)
+                if now != before and len(before) <= MOST:
+                    self._changed(held, now, scope, at)
+
+    def deeply(self, held: Any) -> list[int]:
+        """The same of a container with others in it."""
+        return [id(item) for _, item in leaves(held)]
+
+    def let_go(self, scope: Scope, *keys: str) -> None:
+        """These names of a scope hold no container any longer."""
+        for key in keys:
+            if key in scope.held:
+                known = id(scope.held.pop(key))
+                holders = self.holders[known]
+                holders.pop((scope.number, key), None)
+                if not holders:
+                    del self.holders[known], self.inside[known]
+
+    def _changed(self, held: Any, now: list[int], scope: Scope, at: int) -> None:
+        is_given = not {*self.inside[id(held)]}.issuperset(now)
+        self.inside[id(held)] = now
+        versions = self.versions
+        tensors = [(leaf, item) for leaf, item in leaves(held) if versions.tape.is_tensor(item)]
+        numbers = [versions.numbers.get(versions.identity(item), UNKNOWN_ITEM) for _, item in tensors]
+        codes = tuple((leaf, number) for (leaf, _), number in zip(tensors, numbers, strict=True))
+        for number, key in self.holders[id(held)]:
+            self.events += (number, CHANGED, (key, scope.number, at if is_given else NO_SITE_AT, codes))
