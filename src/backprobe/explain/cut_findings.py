@@ -19,6 +19,7 @@ from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
 from backprobe.record.brief import path
@@ -79,9 +80,16 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
         plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
         converted=f"`{inside}`", functions=by_hand.get("functions", ""),
-        own=own_name(source.name),
+        own=own_name(source.name), known=_known(kind),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def _known(kind: str) -> Known:
+    # Does the line show how it cuts, or at least that it has used the value?
+    if kind == "unknown":
+        return Known.NOT_HOW | Known.UNSURE
+    return Known.NOT_HOW if kind == "inside" else Known.NOTHING
 
 
 def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:

@@ -24,12 +24,13 @@ from backprobe.explain.census import constants, dropped_beside, trained_leaves, 
 from backprobe.explain.census import heading as heading_of
 from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_line
 from backprobe.explain.loaded import loaded_steps
-from backprobe.explain.missing import not_connected, passing_on_many
+from backprobe.explain.missing import passing_on_many, taken_away
 from backprobe.explain.raised import raised
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import path
@@ -42,17 +43,8 @@ from backprobe.source.user_code import package
 SAMPLING = ("normal", "bernoulli", "poisson")
 """Functions of PyTorch whose samples have edges to what they were drawn with, and zero for a derivative."""
 
-GUESSED = ("inside", "none_behind")
-"""Kinds of findings that say where a gradient is lost, and not by what."""
-
-SEEN_BY_TAPES = ("outside_tape", "own_gradient", "watched_late", "operation_dtype", "no_derivative")
-"""Kinds that say by what, as a tape of the program's own saw it."""
-
 OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
 """The reasons of what the program took as a derivative, or computed from such, and of what it asked no gradient of."""
-
-OPEN = ("unknown",)
-"""Kinds of findings that do not know the line which cuts."""
 
 
 def explain_all(flow: Dataflow) -> Report:
@@ -107,14 +99,15 @@ def _is_lost(entry: Entry) -> bool:
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    # The findings, where what a tape saw takes the place of a guess about the same line; and where numbers that left
-    # TensorFlow are not said again if it is known how.
+    # The findings, where the operation that a tape saw takes the place of one that does not know how the same line
+    # cuts; and of two that do not, that of the recording stays.
     asked = none_given(record)
-    seen = [one for one in asked if one.kind in SEEN_BY_TAPES]
-    told = [one for one in findings if one.kind not in GUESSED or not is_said(one.source, seen)]
+    seen = [one for one in asked if Known.OBSERVED in one.known]
+    told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]
     headlines = {one.headline for one in asked}
-    known = [one for one in told if one.headline not in headlines]
-    kept = [one for one in told if one in known or one.kind != "numpy" or not is_said(one.source, known)]
+    recorded = [one for one in told if one.headline not in headlines]
+    kept = [one for one in told
+            if one in recorded or Known.NOT_HOW not in one.known or not is_said(one.source, recorded)]  # fmt: skip
     return [*kept, *(one for one in seen if not is_said(one.source, kept))]
 
 
@@ -289,13 +282,14 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
     if flow.record.training is not None:
         groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
-    found = [as_one([by_status(flow, entry) for entry in group]) for group in groups]
+    found = [(group[0].status, as_one([by_status(flow, entry) for entry in group])) for group in groups]
     is_functional = any(entry.is_because("func_transform") for entry in opaque)  # gradients come without backward()
     has_gradients = _is_all_trained(flow) or is_functional
     is_known = bool(_has_run(flow, missing) or raised(flow.record) or has_gradients)  # why it did not run
-    harmless = ("opaque", "backward_not_run") if is_known else ("opaque",)
-    notes = ["; ".join([one.headline, *one.facts]) for one in found if one.kind in harmless]
-    return [one for one in found if one.kind not in harmless], notes
+    harmless = [one for status, one in found
+                if Known.STATUS in one.known and (is_known or status is GradStatus.OPAQUE)]  # fmt: skip
+    notes = ["; ".join([one.headline, *one.facts]) for one in harmless]
+    return [one for _, one in found if one not in harmless], notes
 
 
 def _is_trained(record: Record) -> bool:
@@ -312,8 +306,8 @@ def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
             return found.kind, found.chain[-1:]
         return found.kind, None if found.kind == "no_grad" and _is_of_library(found.source) else found.source
 
-    explained = [(at, found) for at in sorted(lost) for found in not_connected(flow, at)]
-    for group in grouped([one for one in explained if one[1].kind != DIFFERENTIATED], cause):
+    explained = [(at, found) for at in sorted(lost) for found in taken_away(flow, at)]
+    for group in grouped(explained, cause):
         names = [found.name for _, found in group]
         yield _inside(group[0][1], names, _names(flow, {at for at, _ in group}) if len(group) > 1 else "")
 
@@ -467,7 +461,7 @@ def _hidden(
 ) -> Iterator[str]:
     # Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``.
     training = flow.record.training
-    is_open = any(one.kind in OPEN for one in findings)
+    is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
     if training is not None and training.untrained and not is_open:  # which says what lacks its gradient
         return
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]

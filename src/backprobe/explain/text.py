@@ -18,6 +18,7 @@ from backprobe.cuts.operation_names import STEPS
 from backprobe.explain.error_text import ERRORS
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import joined, value_at
+from backprobe.findings.known import Known
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
@@ -531,7 +532,7 @@ def instead_of_flat(operation: str, framework: str) -> str:
 
 def finding(
     code: str, name: str, source: Source | None, framework: str, /, *, facts: Sequence[str] = (),
-    chain: tuple[str, ...] = (), **fields: str,
+    chain: tuple[str, ...] = (), known: Known = Known.NOTHING, **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
     text, own = fields.get("text", "").strip("`"), fields.get("own", "")
@@ -547,7 +548,7 @@ def finding(
     facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
     kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))  # which is tried as it is
     named = {field: fields[field] for field in kept}
-    return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)
+    return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named, known=known)
 
 
 @cache

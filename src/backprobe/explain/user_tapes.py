@@ -13,6 +13,7 @@ from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, mer
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import GradStatus, Record
@@ -115,6 +116,7 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=text, target=target, dtype=cut.dtype, instead=flat,
+        known=Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING),
         at_position=value_at(called_in(cut.source.text, SIDES), record.framework),
     )  # fmt: skip
 
@@ -169,8 +171,11 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
             if any(_is_within(cut.source, line) for line in lines) or used & names_bound(cut.source.statement)
             or not (is_known or _is_within(cut.source, one.source))]  # fmt: skip
     facts = [say("none_for", names=names, giver=_giver(one)), say("asked_for", at=location(one.source))]
-    return [finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
-                    record.framework, facts=facts, value=repr(one.name)) for cut in cuts]  # fmt: skip
+    return [
+        finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
+                record.framework, facts=facts, value=repr(one.name), known=Known.NOT_HOW)
+        for cut in cuts
+    ]  # fmt: skip
 
 
 def _giver(one: NoneGiven) -> str:
@@ -197,5 +202,5 @@ def _finding(record: Record, one: NoneGiven) -> Finding:
         facts=facts, value=repr(one.name), plain=as_code(one.name),
         reason=say(SAID[one.why]) if one.why in SAID else "",
         target=targets if one.in_graph else "a part of the way to it" if outside is None else repr(outside.name),
-        dtype=one.dtype, giver=_giver(one),
+        dtype=one.dtype, giver=_giver(one), known=Known.NOTHING if outside is None else Known.OBSERVED,
     )  # fmt: skip

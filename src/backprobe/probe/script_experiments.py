@@ -30,8 +30,8 @@ from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
 from backprobe.backends.side_effects import RUNNING, Stopped, harmless
 from backprobe.backends.silence import silent
-from backprobe.backends.useless import USELESS
 from backprobe.experiments import not_tried
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.bridged_run import BridgedRun, Enough, Plan, Stop, writing_refused
@@ -168,7 +168,7 @@ class ScriptExperiments:
         targets = at_line(self.statements, *place)
         if not targets:
             return one
-        if one.kind == "dropped":  # a bridge at that line leads nowhere
+        if Known.NOWHERE in one.known:  # a bridge at that line leads nowhere
             as_is = self._run(Plan(frozenset()), self._is_over)
             return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
         plan, behind = Plan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
@@ -311,7 +311,7 @@ def _noted(report: Report, note: str) -> Report:
 def _own_place(one: Finding) -> tuple[str, int] | None:
     # The file and line of a finding that a bridge may prove, where they are the program's own. Where gradients are
     # there and useless, others would come over the bridge beside them, and prove nothing.
-    if one.kind in USELESS:
+    if Known.GRADIENT_THERE in one.known:
         return None
     if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
         return None
