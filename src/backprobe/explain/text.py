@@ -277,6 +277,10 @@ CAUSES = {
                          "is 0",
     "own_gradient.zero_next": "return what came in times the derivative, or what came in itself for a straight-through "
                               "estimator",
+    "own_gradient.inside": "a gradient came to what {text} returned, and zeros went on to what it was given, so that "
+                           "of {value} is 0",
+    "own_gradient.inside_next": "call the function itself, with TensorFlow's own operations in it: gradients flow;\n"
+                                "or give it a derivative of its own with tf.custom_gradient",
     "graph_cut": "{value} goes into {outputs} through {operations} alone, and no gradient comes back through that",
     "graph_cut_next": "leave out stop_gradient there; in place of any other operation, use one that has a derivative",
     "graph_cut.by_hand": "{value} goes into {outputs}, and a gradient function on the way there gives none for it",

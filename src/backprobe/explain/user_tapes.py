@@ -41,10 +41,11 @@ MAKING = "Variable"
 PREDICTING = ".predict"
 CASTS = ("Cast", "Bitcast", "SaturateCast")
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
-CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT)
+CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT, CutBy.INSIDE_ZERO)
 CUT_BY = {
     CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned",
-    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", CutBy.LEFT: "numpy.function", **OWN,
+    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", CutBy.LEFT: "numpy.function",
+    CutBy.INSIDE_ZERO: "own_gradient.inside", **OWN,
 }  # fmt: skip
 
 
@@ -116,9 +117,15 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=text, target=target, dtype=cut.dtype, instead=flat,
-        known=Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING),
+        known=_known(one, cut),
         at_position=value_at(called_in(cut.source.text, SIDES), record.framework),
     )  # fmt: skip
+
+
+def _known(one: NoneGiven, cut: CutOperation) -> Known:
+    # Zeros are a gradient; where their cause is out of sight, other numbers may bring others.
+    known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
+    return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 
 
 def _text(cut: CutOperation) -> str:
@@ -128,7 +135,7 @@ def _text(cut: CutOperation) -> str:
         {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation.rpartition(".")[2], cut.operation.lower())
     )
     call = called_in(cut.source.text, names) if is_own or cut.by in CALLED else ""
-    otherwise = cut.operation if cut.by is CutBy.LEFT else f"the operation {cut.operation}"
+    otherwise = cut.operation if cut.by in (CutBy.LEFT, CutBy.INSIDE_ZERO) else f"the operation {cut.operation}"
     return f"`{call}`" if call else "a tf.custom_gradient" if is_own else otherwise
 
 

@@ -38,6 +38,7 @@ class CutBy(StrEnum):
     LEFT = "left"  # its numbers were taken out of the framework, by no operation
     OWN_NONE = "own_none"  # the gradient function that the program wrote for it gave None
     OWN_ZERO = "own_zero"  # and gave zeros, of what was not
+    INSIDE_ZERO = "inside_zero"  # what is differentiated once, as a Python function that it runs, gave zeros
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Cuts:
         self.behind: dict[int, tuple[Severed, ...]] = {}
         self.closed: dict[Edge, Severed] = {}  # edges that tapes follow, and along which None comes back
         self.zero: dict[Edge, Severed] = {}  # or zeros
+        self.once: dict[int, Severed] = {}  # what made these is differentiated once: see ``run_once``
         self.left: dict[Place, Severed] = {}  # lines that took numbers out of TensorFlow
 
     def cut(

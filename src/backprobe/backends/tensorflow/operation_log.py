@@ -19,6 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.tensorflow import run_once
 from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, users_place
 from backprobe.backends.tensorflow.private import (
     OwnGradient,
@@ -166,7 +167,8 @@ class OperationLog:
         if compiled is not None:
             self.compiled[compiled] = None
         self.length += 1
-        if RESOURCE in map(dtype_number, inputs):
+        is_of_variable = RESOURCE in map(dtype_number, inputs)
+        if is_of_variable:
             for given in inputs:
                 if dtype_number(given) == RESOURCE:
                     self._use(name, given, outputs)
@@ -188,6 +190,8 @@ class OperationLog:
             self._cut(name, CutBy.STOPPED, flowing, outputs or ())
         else:
             self._flow(name, flowing, outputs or ())
+            if not is_of_variable and run_once.runs_once(name):
+                run_once.note(self.cuts, name, flowing, self.length, outputs or ())
         if flowing and WRITING.match(name):  # also while a Variable is made, with recording stopped
             self._write(name, flowing, inputs)
 
