@@ -29,17 +29,10 @@ SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 UNSEEN = (*SAID, WhyNone.CONSTANT)
 """Reasons that do not name a line: the program's text may, or what left TensorFlow."""
 
-POSITIONS = ("ArgMax", "ArgMin", "Where", "TopKV2", "InTopKV2")
-COMPARISONS = (
-    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "ApproximateEqual", "IsNan", "IsInf",
-    "IsFinite",
-)  # fmt: skip
-"""What TensorFlow calls operations that give positions, and those that give truth values."""
 SAMPLING = re.compile("Multinomial|Random|Categorical|Bernoulli")
 """Parts of what it calls those that draw samples."""
 MAKING = "Variable"
 PREDICTING = ".predict"
-CASTS = ("Cast", "Bitcast", "SaturateCast")
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
 CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT, CutBy.INSIDE_ZERO)
 CUT_BY = {
@@ -100,10 +93,10 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
     code = CUT_BY.get(cut.by) or (
-        "index" if cut.operation in POSITIONS else "comparison" if cut.operation in COMPARISONS
+        "index" if cut.operation.lower() in SIDES else "comparison" if cut.dtype == "bool"
         else "no_derivative" if cut.by is CutBy.NO_DERIVATIVE
         else "sample.discrete" if SAMPLING.search(cut.operation)
-        else "operation_dtype" if cut.operation in CASTS else "operation_dtype.whole"
+        else "operation_dtype" if cut.by is CutBy.CAST else "operation_dtype.whole"
     )  # fmt: skip
     text = _text(cut)
     code = "parameter" if code == "assigned" and MAKING in text else code

@@ -30,6 +30,7 @@ class CutBy(StrEnum):
     """Why an operation of a framework lets no gradient through."""
 
     DTYPE = "dtype"  # what it makes has a dtype without derivatives
+    CAST = "cast"  # the same, and made with another dtype it would have one
     STOP_GRADIENT = "stop_gradient"
     STOPPED = "stopped"  # the tape did not record when it ran
     ASSIGNED = "assigned"  # it writes into a Variable

@@ -103,6 +103,12 @@ def is_flat(operation: str) -> bool:
     return private.has_no_derivative(operation)
 
 
+@lru_cache(4096)
+def is_cast(operation: str) -> bool:
+    """Has TensorFlow a derivative for this operation, which makes a single value of a dtype that can have none?"""
+    return private.has_derivative(operation) and private.makes_one(operation)
+
+
 def in_checkpoint() -> bool:
     """Does a checkpoint run, which stops all tapes while it does, and goes on with what it will compute again?"""
     return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))

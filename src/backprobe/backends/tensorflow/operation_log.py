@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import run_once
-from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, users_place
+from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, is_cast, users_place
 from backprobe.backends.tensorflow.private import (
     OwnGradient,
     dtype_number,
@@ -285,7 +285,7 @@ class OperationLog:
                 if self.cut:
                     self.cut.pop(number, None)
             else:
-                self._cut(name, CutBy.DTYPE, flowing, [output])
+                self._cut(name, CutBy.CAST if is_cast(name) else CutBy.DTYPE, flowing, [output])
                 if name == "ReadVariableOp":  # an integer Variable is not computed from what is differentiated
                     self.cut.pop(number)
 

@@ -415,6 +415,20 @@ def has_no_derivative(kind: str) -> bool:
         return False
 
 
+def has_derivative(kind: str) -> bool:
+    """Is a function registered that differentiates this kind of operation?"""
+    try:
+        return kind not in FLAT and GRADIENTS.lookup(kind) is not None
+    except LookupError:
+        return False
+
+
+def makes_one(kind: str) -> bool:
+    """Has this kind of operation one output?"""
+    definition = op_def_registry.get(kind)
+    return definition is not None and len(definition.output_arg) == 1
+
+
 def inlined(function: Any) -> Any:
     """The ``GraphDef`` of a concrete function with the calls in it replaced by what they call."""
     return inline(function, lower_control_flow=False, aggressive_inlining=True)
