@@ -180,11 +180,10 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.cut_off_by(group) & lost
         is_silent = any(cut.is_silent for cut in group)
-        is_settled = settled.issuperset(cut.mention.source for cut in group)  # as a mask that is data
-        if not behind and (is_settled or is_silent):
+        if not behind and (is_silent or _are_settled(group, settled)):
             continue
         explained |= behind
-        if _is_assigned(group) and (is_replaced(behind) or _are_of_gradients(flow, group)):
+        if _is_update(flow, group, is_replaced(behind)):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
         elif not behind and _is_all_behind(group):
             continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
@@ -193,19 +192,26 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
         elif behind and not is_silent and _may_be_meant(flow, behind):
             spared += [cut.mention for cut in group]
         else:
-            found = as_one([cut_finding(flow, cut) for cut in group])
-            findings.append(_inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind)))
+            findings.append(_of_group(flow, group, behind))
     if passing_on_many(flow.record):  # what the same line does to others is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
 
 
-def _is_assigned(group: Sequence[Cut]) -> bool:
-    return all(cut.mention.use.kind == "assigned" for cut in group)
+def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding:
+    found = as_one([cut_finding(flow, cut) for cut in group])
+    return _inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind))
 
 
-def _are_of_gradients(flow: Dataflow, group: Sequence[Cut]) -> bool:
-    return all(is_of_gradients(flow, cut.mention.source) for cut in group)
+def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
+    # Do they cut off what is to get no gradient, as a mask that is data?
+    return settled.issuperset(cut.mention.source for cut in group)
+
+
+def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:
+    # Do they write what later values have replaced into a Variable, or what is computed of gradients alone?
+    is_assigned = all(cut.mention.use.kind == "assigned" for cut in group)
+    return is_assigned and (is_replaced or all(is_of_gradients(flow, cut.mention.source) for cut in group))
 
 
 def _is_all_behind(group: Sequence[Cut]) -> bool:

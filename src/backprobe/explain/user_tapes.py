@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import argument_of, called_in, names_bound, names_in
+from backprobe.cuts.in_line import argument_of, called_in, names_bound, names_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged

@@ -85,6 +85,12 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     if entry.status is GradStatus.DETACHED:
         known = Known.STATUS | Known.NOT_HOW
         return about(flow, "unknown", entry, entry.source, value=DIFFERENTIATED, facts=[entry.reason], known=known)
+    return _frozen(flow, at, before)
+
+
+def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
+    # What an entry is computed from requires no gradient.
+    entry = flow.entries[at]
     leaves = [each for each in sorted(before - {at}) if flow.entries[each].status is GradStatus.FROZEN
               and not flow.sources(each)]  # fmt: skip
     facts = [say("from_frozen", at=named(flow.entries[each])) for each in leaves[:MOST]]
