@@ -141,7 +141,8 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
     }  # fmt: skip
     code = f"none_read.{first.code}.because" if remedy and first.code in BECAUSE else f"none_read.{first.code}"
     name = "" if first.entry is None else first.entry.name
-    return finding(code, name, first.one.source, record.framework, facts=[*facts, *why], chain=(), **fields)
+    source, every = first.one.source, [*facts, *why]
+    return finding(code, name, source, record.framework, facts=every, chain=(), known=Known.NOTHING, **fields)
 
 
 def _remedies(read: _Read) -> dict[str, str]:
