@@ -671,7 +671,7 @@ OF_EXPERIMENTS = frozenset({
 
 OF_TAPES = frozenset({
     "outside_tape", "watched_late", "watched_after", "constant_target", "not_watched", "not_watched.variable",
-    "asked_for_nothing", "no_derivative", "zero_derivative.operation", "own_gradient", "own_gradient.zero", "graph_cut",
-    "graph_cut.by_hand", "tape_stopped", "none_in_graph", "none_held", "none_given", "none_for", "zeros_for",
-    "asked_for", "same_of", "own_tape", "no_way",
+    "asked_for_nothing", "no_derivative", "zero_derivative.operation", "own_gradient", "own_gradient.zero",
+    "own_gradient.inside", "graph_cut", "graph_cut.by_hand", "tape_stopped", "none_in_graph", "none_held", "none_given",
+    "none_for", "zeros_for", "asked_for", "same_of", "own_tape", "no_way",
 })  # fmt: skip

@@ -266,6 +266,24 @@ def test_a_second_cut_that_has_no_edit(found):
     assert found.report["findings"][0]["remedy"]
 
 
+TWICE = """\
+class Stem(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 4)
+    def forward(self, x):
+        h = self.inner(x).detach()
+        k = torch.exp(h).data
+        return k + 1
+"""
+
+
+def test_a_second_cut_where_a_library_calls_the_function_of_both(found):
+    head = HEAD.replace("stem, top = nn.Linear(3, 4)", f"{TWICE}stem, top = Stem()")
+    said = cured("h = self.inner(x)` at train.py:9 and `k = torch.exp(h)", "train.py:10")
+    assert [said] in [tried for _, tried in found("loss = (top(stem(x)) - y).square().mean()", head=head)]
+
+
 SEVERAL = """\
 class Net(nn.Module):
     def __init__(self):

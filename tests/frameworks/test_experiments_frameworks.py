@@ -77,6 +77,53 @@ def test_a_rule_that_gives_zeros_is_a_finding_at_its_call():
     )
 
 
+@tf.custom_gradient
+def flattened(x):
+    return tf.tanh(x), tf.zeros_like
+
+
+def within(function):
+    return lambda u: tf.py_function(function, [u], tf.float32)
+
+
+@pytest.mark.parametrize(
+    ("step", "line"),
+    [
+        (flattened, "h = step(u)"),
+        (within(flattened), "py_function"),
+        (within(lambda u: tf.stop_gradient(tf.tanh(u))), "py_function"),
+        (within(lambda u: np.tanh(u)), "py_function"),
+    ],
+    ids=["by hand", "by hand in Python", "stopped in Python", "by NumPy in Python"],
+)
+def test_a_function_that_gives_zeros_is_a_finding_at_its_call(step, line):
+    """What TensorFlow makes of a None in there is a single 0, which it could not add to what comes over the bridge."""
+
+    def program(x, w):
+        u = x * w
+        h = step(u)
+        return tf.reduce_sum(h * h * w)
+
+    (found,) = explained(program, tf.constant)
+    assert line in found.source.text
+    assert found.tried == (
+        "the gradient of 'x' is 0 at 4 other points as well, and the output changes",
+        ARRIVES,
+    )
+
+
+def test_a_value_that_goes_into_a_python_function_and_past_it_has_its_gradient():
+    """By itself, TensorFlow raises an error here or ends the process: what comes back has two shapes."""
+    step = within(lambda u: tf.stop_gradient(tf.tanh(u)))
+
+    def program(x, w):
+        u = x * w
+        return tf.reduce_sum(step(u) + 3.0 * u)
+
+    rec = bp.probe(program)(tf.constant(X), tf.constant(W))
+    np.testing.assert_allclose(rec["u"].grad, [3.0, 3.0])
+
+
 @pytest.mark.parametrize(
     ("program", "of"),
     [

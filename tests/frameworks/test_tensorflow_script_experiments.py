@@ -72,6 +72,56 @@ def test_the_gradient_arrives_over_the_line(lines, said, tmp_path):
     assert said in tried, told
 
 
+BOTH = "`h = (x * gain)` at train.py:9 and `{}` at train.py:{}: the gradient of 'gain' arrives; the loss is the same"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            ["h = tf.stop_gradient(x * gain)", "k = tf.stop_gradient(tf.tanh(h))", "h = k * 2"],
+            BOTH.format("k = tf.tanh(h)", 10),
+        ),
+        (
+            [
+                "h = tf.stop_gradient(x * gain)",
+                "mean = float(tf.reduce_mean(h))",
+                "k = tf.stop_gradient(h)",
+                "h = k + 1",
+            ],
+            BOTH.format("k = h", 11),
+        ),
+        (
+            ["h = tf.stop_gradient(x * gain)", "k = int(tf.reduce_sum(h))", "h = tf.ones([4, 3]) * k"],
+            "with this line and train.py:10 bridged, the gradient of 'gain' arrives",
+        ),
+    ],
+    ids=["stopped twice", "and a number for people", "and an integer"],
+)
+def test_a_second_cut_behind_the_line_is_followed(lines, said, tmp_path):
+    tried, told = tried_of(SCRIPT.format("\n        ".join(lines)), tmp_path)
+    assert said in tried, told
+
+
+def test_a_second_cut_in_a_model_that_keras_trains(tmp_path):
+    text = FIT.replace("return self.head(h)", "k = tf.stop_gradient(tf.nn.elu(h))\n        return self.head(k)")
+    tried, told = tried_of(text, tmp_path, "--patch", "fix.diff")
+    both = "`h = self.enc(x)` at train.py:10 and `k = tf.nn.elu(h)` at train.py:11"
+    assert f"{both}: the gradient of 'net.enc.kernel' arrives; the loss is the same" in tried, told
+    assert "+        k = tf.nn.elu(h)\n" in (tmp_path / "fix.diff").read_text()
+
+
+def test_zeros_that_come_back_through_a_python_function(tmp_path):
+    """TensorFlow differentiates it once: at the pass of the program."""
+    (tmp_path / "train.py").write_text(
+        SCRIPT.format("h = tf.py_function(lambda u: np.tanh(u), [x * gain], tf.float32)")
+    )
+    code, out, err = forked("-m", "backprobe", "explain", "--json", "train.py", imported="tensorflow", cwd=tmp_path)
+    (found,) = json.loads(next(line for line in out.splitlines() if line.startswith('{"ok"')))["findings"]
+    assert (found["kind"], found["source"]["line"]) == ("own_gradient", 9), err
+    assert "py_function" in found["headline"]
+
+
 def test_a_model_that_keras_trains(tmp_path):
     """Its training step is compiled by Keras, and not when it is run for this."""
     tried, told = tried_of(FIT, tmp_path, "--patch", "fix.diff")

@@ -51,6 +51,10 @@ class Bridges(Protocol):
         """The tensors that may have a history in what a program mentions: a tensor, container, object or model."""
 
     @abstractmethod
+    def connected(self, held: Any) -> list[Any]:
+        """Those of its ``sources`` that a gradient would come to now, as they have a history or are differentiated."""
+
+    @abstractmethod
     def is_off(self) -> bool:
         """Would what the program computes now get no history, whatever it is computed from?"""
 

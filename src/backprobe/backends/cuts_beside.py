@@ -12,7 +12,8 @@ from types import CodeType
 from typing import NamedTuple
 
 from backprobe.backends.call_sites import mentions, site_at, source_of
-from backprobe.cuts.cutting_operations import Use, names_bound, names_in, unseen_uses, use_of, uses
+from backprobe.cuts.cutting_operations import Use, unseen_uses, use_of, uses
+from backprobe.cuts.in_line import names_bound, names_in
 from backprobe.cuts.lines import line_of
 from backprobe.record.source import Source
 from backprobe.source.by_code import by_code

@@ -264,17 +264,12 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
     is_argument = isinstance(above.get(node), ast.Call)
     while node in above:
         child, node = node, above[node]
-        if steps and isinstance(node, ast.Subscript) and child is node.value:
-            if not isinstance(node.slice, ast.Constant):
-                is_conditional = True
-            elif str(node.slice.value) != steps[0]:
-                return None  # another leaf
-            steps = steps[1:]
-            continue
-        if steps and isinstance(node, ast.Attribute) and node.attr not in OF_CONTAINERS | SHAPES:
-            if node.attr != steps[0]:
-                return None  # another leaf, or a method, whose lines are its own
-            steps = steps[1:]
+        left = _left_of_leaf(node, child, steps) if steps else steps
+        if left is None:
+            return None
+        if len(left) < len(steps):
+            is_conditional |= isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Constant)
+            steps = left
             continue
         is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
         if is_taken and last_name(node.func) in followed:  # type: ignore[attr-defined]  # of a call
@@ -287,12 +282,34 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             steps = [] if is_taken and _root(node.func) in MODULES else steps  # a library makes one value of all of it
         flat = flat or (ast.unparse(node) if flat_operation(node) else "")
         if kind:
-            whole = above.get(node)
-            text = whole if isinstance(whole, ast.Call) and whole.func is node else node
-            found = Use(kind, ast.unparse(text), call, is_argument, is_conditional)
-            return (_cut_again(text, above, followed) if kind in WITHOUT_HISTORY else None) or found
-        is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
+            return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
+        is_conditional |= _may_pass_by(node, child)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
+
+
+def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
+    # May an expression be done without this part of it?
+    return isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
+
+
+def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use:
+    # The use by a part that cuts, with its text; or by what cuts again what that gives.
+    whole = above.get(node)
+    text = whole if isinstance(whole, ast.Call) and whole.func is node else node
+    again = _cut_again(text, above, followed) if use.kind in WITHOUT_HISTORY else None
+    return again or replace(use, text=ast.unparse(text))
+
+
+def _left_of_leaf(node: ast.AST, child: ast.AST, steps: list[str]) -> list[str] | None:
+    # The steps of a leaf's name that are left behind a part of an expression; None where that goes to another leaf, or
+    # is a method, whose lines are its own.
+    if isinstance(node, ast.Subscript) and child is node.value:
+        is_it = not isinstance(node.slice, ast.Constant) or str(node.slice.value) == steps[0]
+    elif isinstance(node, ast.Attribute) and node.attr not in OF_CONTAINERS | SHAPES:
+        is_it = node.attr == steps[0]
+    else:
+        return steps
+    return steps[1:] if is_it else None
 
 
 def _joins(node: ast.AST, child: ast.AST, is_item: bool) -> bool:
@@ -329,11 +346,7 @@ def _of_items(
     over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool
 ) -> Use:
     # What a comprehension does with each item of a value, where all of its uses do the same.
-    whole = above[over]
-    items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
-    named = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
-    each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
-    found = [use for use in each if use is not None and use.kind != "shape"]
+    whole, found = above[over], _uses_of_items(over, target, above)
     firm = [use for use in found if not use.is_conditional]  # beside one of two that may be taken
     kinds = {use.kind for use in found if use.kind or use in firm}
     flats = {use.flat for use in firm}
@@ -343,6 +356,14 @@ def _of_items(
     around = cutters.pop() if len(cutters) == 1 else ""  # a cutter that is given what the comprehension makes
     text = around if text in around else text
     return Use(kind, text if kind else "", call, False, is_conditional, "" if kind else flat)
+
+
+def _uses_of_items(over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST]) -> list[Use]:
+    # What is done with the items in the expressions and conditions of a comprehension, beside what has no number.
+    whole, named = above[over], {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
+    each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
+    return [use for use in each if use is not None and use.kind != "shape"]
 
 
 def is_method(node: ast.AST, name: str) -> bool:
@@ -364,26 +385,8 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
     match node:
         case ast.Attribute(attr=name):
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
-        case ast.Call(args=given, keywords=named) if child is not node.func or last_name(node.func) in CASTS:
-            function = applied(node, child)
-            name = last_name(function)
-            if _is_like_argument(function, child, given):
-                return "shape"
-            of_numpy = "numpy" if _root(function) in NUMPY and child is not function else ""
-            if name in CASTS:
-                dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
-                return "integer" if any(map(INTEGER.search, dtypes)) else of_numpy
-            if any(word.arg == "create_graph" and ast.unparse(word.value) != "False" for word in named):
-                return "differentiated"
-            if name == "grad":  # the function; the attribute is among those that have no number of the value
-                return "derivative"
-            if _root(function) in ("math", "cmath"):
-                return "number"
-            if name in OWN_METHODS and isinstance(function, ast.Attribute) and _root(function) not in MODULES:
-                return ""
-            if name in ASSIGNING:
-                return "assigned"
-            return "shape" if name in SHAPES else CUTTERS.get(name, of_numpy)
+        case ast.Call() if child is not node.func or last_name(node.func) in CASTS:
+            return _kind_of_call(node, child)
         case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=1)) if (
             last_name(function) in POSITIONS
         ):
@@ -393,6 +396,33 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
         case ast.UnaryOp(op=ast.Not()):
             return "comparison"
     return ""
+
+
+def _kind_of_call(call: ast.Call, child: ast.AST) -> str:
+    function = applied(call, child)
+    name, root = last_name(function), _root(function)
+    of_numpy = "numpy" if root in NUMPY and child is not function else ""
+    if _is_like_argument(function, child, call.args):
+        return "shape"
+    if name in CASTS:
+        return "integer" if _makes_integers(call, child) else of_numpy
+    if any(word.arg == "create_graph" and ast.unparse(word.value) != "False" for word in call.keywords):
+        return "differentiated"
+    if name == "grad":  # the function; the attribute is among those that have no number of the value
+        return "derivative"
+    if root in ("math", "cmath"):
+        return "number"
+    if name in OWN_METHODS and isinstance(function, ast.Attribute) and root not in MODULES:
+        return ""
+    if name in ASSIGNING:
+        return "assigned"
+    return "shape" if name in SHAPES else CUTTERS.get(name, of_numpy)
+
+
+def _makes_integers(call: ast.Call, child: ast.AST) -> bool:
+    # Is a dtype of integers among the other arguments of a call?
+    given = (*call.args, *(word.value for word in call.keywords))
+    return any(INTEGER.search(ast.unparse(one)) for one in given if one is not child)
 
 
 def applied(call: ast.Call, child: ast.AST) -> ast.expr:
@@ -443,52 +473,6 @@ def flat_operation(node: ast.AST | None) -> str:
         case ast.Call(func=ast.Attribute(attr=name)) if name in STEPS:
             return name
     return ""
-
-
-def calls_in(line: str) -> list[ast.Call]:
-    """The calls on a line."""
-    tree = parsed(line)
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-
-
-def called_in(line: str, names: Collection[str]) -> str:
-    """The text of the only call of one of these functions on a line; empty where there is none, or several.
-
-    >>> called_in("kept = net.state.assign(out) * 2", {"assign"})
-    'net.state.assign(out)'
-    """
-    found = [ast.unparse(call) for call in calls_in(line) if last_name(call.func) in names]
-    return found[0] if len(found) == 1 else ""
-
-
-def argument_of(call: str) -> str:
-    """The text of the first argument of a call; empty where it has none.
-
-    >>> argument_of("tf.Variable(model(x), trainable=False)")
-    'model(x)'
-    """
-    calls = calls_in(call)
-    return ast.unparse(calls[0].args[0]) if calls and calls[0].args else ""
-
-
-def names_in(statement: str) -> set[str]:
-    """The names that a statement reads."""
-    return _named(statement, ast.Load)
-
-
-def names_bound(statement: str) -> set[str]:
-    """The names that a statement binds.
-
-    >>> sorted(names_bound("w, b = layer.get_weights()"))
-    ['b', 'w']
-    """
-    return _named(statement, ast.Store)
-
-
-def _named(statement: str, context: type[ast.expr_context]) -> set[str]:
-    tree = parsed(statement)
-    nodes = () if tree is None else ast.walk(tree)
-    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
 def has_part(text: str, part: str) -> bool:

@@ -57,10 +57,21 @@ def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
     cut = next((source for source in used if source.status in CUT_OFF), None)
     if cut is not None:
         return _but(entry, cut.status, Reason("inherited", {"status": str(cut.status)}))
+    return _frozen_of_whole(entry, mentions, record, found) or _frozen_unrecorded(entry, used)
+
+
+def _frozen_of_whole(
+    entry: Entry, mentions: Iterable[Mention], record: Record, found: Mapping[int, Entry]
+) -> Entry | None:  # fmt: skip
+    # Was it computed of whole numbers that come from a value with a history?
     whole = [mention.source for mention in mentions if record.entries[mention.source].status is GradStatus.NOT_FLOAT
              and not mention.use.is_conditional]  # fmt: skip
-    if _are_of_differentiated(whole, record, found):
-        return _but(entry, GradStatus.DETACHED, Reason("no_history"))
+    is_cut = _are_of_differentiated(whole, record, found)
+    return _but(entry, GradStatus.DETACHED, Reason("no_history")) if is_cut else None
+
+
+def _frozen_unrecorded(entry: Entry, used: Iterable[Entry]) -> Entry | None:
+    # Was it, or what it was computed of, cut off from what is not recorded?
     hidden = hidden_cuts(entry)
     if hidden:
         return _but(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.text import finding, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus
@@ -19,16 +20,17 @@ COUNT = re.compile(r"#\d+")
 
 def about(
     flow: Dataflow, code: str, entry: Entry, source: Source | None, /, *, facts: Sequence[str] = (),
-    chain: tuple[str, ...] = (), **fields: str,
+    chain: tuple[str, ...] = (), known: Known = Known.NOTHING, **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
-    known = {
+    words = {
         "value": repr(entry.name), "target": repr(entry.name), "plain": as_code(entry.name),
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
         "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
         "text": "the checkpoint" if entry.cause is None else f"`{uncommented(entry.cause)}`",
     }  # fmt: skip
-    return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, **{**known, **fields})
+    every = {**words, **fields}
+    return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, known=known, **every)
 
 
 def by_status(flow: Dataflow, entry: Entry) -> Finding:
@@ -47,7 +49,9 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     code = "backward_not_run.model" if entry.is_because("backward_not_called") and entry.source is None else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     instead = "" if entry.why is None else entry.why.fields.get("next", "")
-    return about(flow, code, entry, line or entry.source, facts=facts, instead=instead)
+    is_at_fault = is_overwritten or entry.is_because("reentrant_checkpoint", "nothing_given")  # a line of the program
+    known = Known.NOTHING if is_at_fault else Known.STATUS
+    return about(flow, code, entry, line or entry.source, facts=facts, instead=instead, known=known)
 
 
 def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:

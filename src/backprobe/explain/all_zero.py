@@ -11,15 +11,19 @@ from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import line_in
 from backprobe.explain.operands import look_at
 from backprobe.explain.text import finding, say
+from backprobe.findings.known import Known
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Note
+
+KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     """The report, with the gradients that are all 0 before all else, or the single ones that are."""
     behind = tuple(finding(BEHIND, one.fields["name"], line_in(one.fields), flow.record.framework,
-                           value=repr(one.fields["name"]), operations=one.fields["operations"])
+                           value=repr(one.fields["name"]), operations=one.fields["operations"],
+                           known=Known.GRADIENT_THERE)
                    for one in flow.record.notes if one.code == BEHIND)  # fmt: skip
     if behind:  # the others have numbers: the first line says so of these
         zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
@@ -49,9 +53,9 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     gradients = note.fields["gradients"]
     if at is None or at.source is None:
         return finding(CODE, "", line_in(note.fields), record.framework, facts=facts, gradients=gradients,
-                       look=look_at(flow, None))  # fmt: skip
+                       look=look_at(flow, None), known=KNOWN)  # fmt: skip
     return finding(CODE, at.name, at.source, record.framework, facts=facts, gradients=gradients,
-                   look=look_at(flow, at.source))  # fmt: skip
+                   look=look_at(flow, at.source), known=KNOWN)  # fmt: skip
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:

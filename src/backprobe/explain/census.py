@@ -11,24 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.cuts.lines import line_of
-from backprobe.cuts.mentions import DIFFERENTIATED
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import about, by_status
 from backprobe.explain.cut_findings import with_hooks
-from backprobe.explain.missing import not_connected
+from backprobe.explain.missing import taken_away
 from backprobe.explain.module_calls import of_call, said
 from backprobe.explain.text import finding, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.brief import path
 from backprobe.record.entries import GradStatus
 from backprobe.record.training import Ran, Stray, Training, Unregistered, Untrained
 
-UNUSED = ("unused", "unknown", "other_call", "written_since")
-LEFT = (*UNUSED, "made_again")
-"""Kinds that hold for values of an earlier iteration as well: beside one that cuts, they are not the cause."""
-NO_CUTS = (*UNUSED, "not_executed", "silent", DIFFERENTIATED)
 NAMED_ALONE = (Stray.PARAMETER, Stray.CONSTANT, Stray.BUFFER)
 MOST = 12  # names of parameters
 
@@ -122,17 +118,21 @@ def _causes(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Findi
     yield from dropped_results(flow, one)
     if _is_entry_alone(one):
         return
-    own = [] if one.own is None else [cause for cause in not_connected(flow, one.own) if cause.kind not in NO_CUTS]
-    if own:  # it was given to a function of the program by itself
-        yield from own
-    elif one.ran is Ran.RETURNED_NONE:
+    own = [] if one.own is None else _cutting(taken_away(flow, one.own))
+    if one.ran is Ran.RETURNED_NONE:
         yield from (said(flow, "silent.parameters", one.name, call) for call in one.calls)
+    elif own:  # it was given to a function of the program by itself
+        yield from own
     elif one.carriers and flow.record.outputs:
         causes = [cause for at in one.carriers for cause in _of_carrier(flow, at)]
-        cutting = [cause for cause in causes if cause.kind not in LEFT]
-        yield from cutting or (causes if one.ran is not Ran.ASKED else ())
+        yield from _cutting(causes) or (causes if one.ran is not Ran.ASKED else ())
     elif not (one.carriers or one.ran is Ran.ASKED):
         yield from _by_facts(flow, one, are_several)
+
+
+def _cutting(causes: Sequence[Finding]) -> list[Finding]:
+    # Those with a line that cuts: beside one, what holds of values of an earlier iteration as well is not the cause.
+    return [cause for cause in causes if not cause.known & Known.NO_CUT]
 
 
 def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def _by_facts(flow: Dataflow, one: Untrained, are_several: bool) -> Iterator[Fin
 
 
 def _unknown(flow: Dataflow, name: str, facts: Sequence[str] = ()) -> Finding:
-    return with_hooks(flow, said(flow, "unknown.parameters", name, None, facts))
+    return with_hooks(flow, said(flow, "unknown.parameters", name, None, facts, known=Known.STATUS))
 
 
 def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
@@ -175,7 +175,7 @@ def _by_others(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
 
 def dropped_results(flow: Dataflow, one: Untrained) -> list[Finding]:
     """The calls that something of a parameter went into, and whose results nothing uses."""
-    return [said(flow, "dropped", one.name, call) for call in one.dropped]
+    return [said(flow, "dropped", one.name, call, known=Known.NOWHERE) for call in one.dropped]
 
 
 def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
@@ -195,13 +195,12 @@ def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
         yield by_status(flow, entry)
         return
     if entry.status is GradStatus.OK:
-        yield about(flow, "none_behind", entry, entry.source)
+        yield about(flow, "none_behind", entry, entry.source, known=Known.NOT_HOW)
         return
-    for found in not_connected(flow, at):
-        if found.kind == DIFFERENTIATED:
-            continue
-        if found.kind in UNUSED and found.name == entry.name and found.source == entry.source:
-            yield about(flow, "unused.value", entry, entry.source, facts=found.facts, chain=found.chain)
+    for found in taken_away(flow, at):
+        if found.known & Known.NO_CUT and found.name == entry.name and found.source == entry.source:
+            yield about(flow, "unused.value", entry, entry.source, facts=found.facts, chain=found.chain,
+                        known=found.known)  # fmt: skip
         else:
             yield found
 

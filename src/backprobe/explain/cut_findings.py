@@ -19,6 +19,7 @@ from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
 from backprobe.record.brief import path
@@ -31,57 +32,101 @@ NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
 
+RECORDED = ("inside.recorded", "inside.handed")
+"""Of functions whose lines are recorded: one that is called, and one that is given to what calls it."""
+
+OF_OTHER_LINES = ("checkpoint", "limited", "nothing_given")
+"""Kinds of cuts that are not part of the line which computes the value."""
+
+
 def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     """What a cut does, at its line."""
     source, target, use = flow.entries[cut.mention.source], flow.entries[cut.target], cut.mention.use
-    kind = cause = _kind(cut, source, target, flow.record.framework)
+    kind = _kind(cut, source, target, flow.record.framework)
     whole = target.name if target.source is None else target.source.expression or uncommented(target.source)
-    call, text = use.call or whole, use.text or whole
+    call, line = use.call or whole, line_of_cut(flow, cut)
+    text = use.flat if kind == "no_derivative" else use.text or whole
     flat = instead_of_flat(_flat(use.flat) or _called(call), flow.record.framework)
-    function, line = call.partition("(")[0] or "f", line_of_cut(flow, cut)
-    facts = [*_facts(kind, cut, source, target), *(_switched(flow, cut) if kind == "no_grad" else ())]
-    if kind == "no_derivative":
-        text = use.flat
-    if kind == "inside" and (recorded := _followed(flow, call)):
-        cause = "inside.recorded" if f"{recorded}(" in call else "inside.handed"
-        function = recorded
-        if target.source is not None and target.source != cut.mention.line:
-            facts.append(say("made_in", function=recorded, at=named(target)))
-    elif kind == "inside" and _is_partial(target):
-        cause = "inside.partial"
-    elif kind == "inside" and _is_of_library(function, target):
-        own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
-        cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
-        function = own or function
-    if kind == "index" and not use.kind:
-        cause = "index.beside"
-    if kind == "number" and gives_list(text):
-        cause = "number.list"
-    inside = converted(text) if kind == cause == "number" else ""
-    if inside and inside != own_name(source.name):
-        cause = "number.of"
-    elif cause == "number" and math.prod(source.shape or ()) > 1:
-        cause = "number.several"
-    if kind == "unknown" and any(one.at == cut.target and one.uses[0].mode == HOOK for one in flow.record.used_at):
-        cause, facts = "unknown.hook", [facts[0], hooks(flow)]
-    if kind == "no_grad" and _is_update(source, target):
-        cause = "no_grad.update"
-    if kind == "sample" and (is_of_whole_numbers(target) or draws_whole_numbers(text)):
-        cause = "sample.discrete"
-    by_hand = source.why.fields if kind == "silent" and source.why is not None else {}
-    if "functions" in by_hand:
-        cause = "silent.custom"
-        defined = line_in(by_hand)
-        facts += [] if defined is None else [say("backward_at", at=location(defined))]
-    if kind in ("checkpoint", "limited", "nothing_given"):  # which are not part of the line that computes the value
+    function, inside = call.partition("(")[0] or "f", _converted(kind, text)
+    if kind == "inside":
+        cause, function = _inside(flow, call, function, target)
+    else:
+        cause = _of_numbers(source, text, inside) if kind == "number" else _special(flow, kind, cut, text)
+    by_hand = source.why.fields if cause == "silent.custom" and source.why is not None else {}
+    if kind in OF_OTHER_LINES:
         text = "the checkpoint" if line is None else uncommented(line)
     found = about(
-        flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
-        plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
-        converted=f"`{inside}`", functions=by_hand.get("functions", ""),
-        own=own_name(source.name),
+        flow, cause, target, line, facts=_all_facts(flow, cut, kind, cause, function), chain=chain,
+        value=repr(source.name), function=function, plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`",
+        instead=flat, converted=f"`{inside}`", functions=by_hand.get("functions", ""), own=own_name(source.name),
+        known=_known(kind),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def _all_facts(flow: Dataflow, cut: Cut, kind: str, cause: str, function: str) -> list[str]:
+    # What is said of a cut beside its headline.
+    source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
+    facts = _facts(kind, cut, source, target)
+    if kind == "no_grad":
+        facts += _switched(flow, cut)
+    if cause in RECORDED and target.source is not None and target.source != cut.mention.line:
+        facts.append(say("made_in", function=function, at=named(target)))
+    if cause == "unknown.hook":
+        return [facts[0], hooks(flow)]
+    defined = line_in(source.why.fields) if cause == "silent.custom" and source.why is not None else None
+    return facts if defined is None else [*facts, say("backward_at", at=location(defined))]
+
+
+def _converted(kind: str, text: str) -> str:
+    # What is converted into a number; of what gives a list of numbers that is all of it.
+    return converted(text) if kind == "number" and not gives_list(text) else ""
+
+
+def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
+    # Which function a value is lost in: one whose lines are recorded, a partial, one of a library, or another.
+    if recorded := _followed(flow, call):
+        return RECORDED[f"{recorded}(" not in call], recorded
+    if _is_partial(target):
+        return "inside.partial", function
+    if not _is_of_library(function, target):
+        return "inside", function
+    own = handed_to(call, {re.split(r"[.\[]", read.spelled)[0] for read in target.reads})
+    cause = "inside.library" if not own else "inside.lambda" if own == "<lambda>" else "inside"
+    return cause, own or function
+
+
+def _of_numbers(source: Entry, text: str, inside: str) -> str:
+    # Are the numbers those of the value, or of what contains it, and how many are they?
+    if gives_list(text):
+        return "number.list"
+    if inside and inside != own_name(source.name):
+        return "number.of"
+    return "number.several" if math.prod(source.shape or ()) > 1 else "number"
+
+
+def _special(flow: Dataflow, kind: str, cut: Cut, text: str) -> str:
+    # The code of a special case of a kind, if it is one.
+    source, target = flow.entries[cut.mention.source], flow.entries[cut.target]
+    is_special = {
+        "index.beside": kind == "index" and not cut.mention.use.kind,
+        "no_grad.update": kind == "no_grad" and _is_update(source, target),
+        "sample.discrete": kind == "sample" and (is_of_whole_numbers(target) or draws_whole_numbers(text)),
+        "unknown.hook": kind == "unknown" and _is_hooked(flow, cut),
+        "silent.custom": kind == "silent" and source.why is not None and "functions" in source.why.fields,
+    }
+    return next((code for code, is_so in is_special.items() if is_so), kind)
+
+
+def _is_hooked(flow: Dataflow, cut: Cut) -> bool:
+    return any(one.at == cut.target and one.uses[0].mode == HOOK for one in flow.record.used_at)
+
+
+def _known(kind: str) -> Known:
+    # Does the line show how it cuts, or at least that it has used the value?
+    if kind == "unknown":
+        return Known.NOT_HOW | Known.UNSURE
+    return Known.NOT_HOW if kind == "inside" else Known.NOTHING
 
 
 def line_of_cut(flow: Dataflow, cut: Cut) -> Source | None:
@@ -210,6 +255,11 @@ def _followed(flow: Dataflow, call: str) -> str:
 
 
 def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
+    return _by_edge(cut, source, target) or cut.mention.use.kind or _by_outcome(cut, target, framework)
+
+
+def _by_edge(cut: Cut, source: Entry, target: Entry) -> str:
+    # The kind of a cut whatever the line does, as the graph and the mode in which it ran show it.
     use = cut.mention.use
     if cut.is_silent:
         return "limited" if cut.is_limited else "silent"
@@ -221,10 +271,13 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "checkpoint"
     if target.is_because("nothing_given"):
         return "nothing_given"
-    if target.status is GradStatus.NO_GRAD and use.kind != "number" and not target.is_because("inherited"):
-        return "no_grad"
-    if use.kind:
-        return use.kind
+    is_off = target.status is GradStatus.NO_GRAD and not target.is_because("inherited")
+    return "no_grad" if is_off and use.kind != "number" else ""
+
+
+def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
+    # The kind of a cut by what the line has made, where its text does not show one.
+    use = cut.mention.use
     if target.status is GradStatus.NOT_FLOAT:
         return "index" if target.op in POSITIONS else "not_float"
     if target.status is GradStatus.NOT_TENSOR:

@@ -209,10 +209,7 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
     # What to do instead of the write.
     sources = [entry.source for entry in context.writers if entry.source is not None]
     is_update = any(value.source is None or value.is_leaf for value in context.values[:1])
-    carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
-    using = [user for entry in carried for user in users_of(context.record, entry)]
-    detach = detaching(context.record, carried, using) if context.failure.lines and carried else ""
-    if detach:
+    if detach := _detaching_carried(context):
         return context.say("write_of_carried", detach=detach)
     if modules:
         code = "write_of_modules" if set(modules) <= {*context.in_place} else "write_in_modules"
@@ -222,6 +219,18 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
     if not sources:
         is_module = any(entry.source is None for entry in (*context.writers, *(saver for saver, _ in context.savers)))
         return context.say("write_unseen" if is_module else "write_unknown")
+    return _without_write_at(context, sources)
+
+
+def _detaching_carried(context: FailureContext) -> str:
+    # What detaches values that one step carries into the next, where there are any.
+    carried = [entry for entry in context.carried if is_bound_again(context.record, entry)]
+    using = [user for entry in carried for user in users_of(context.record, entry)]
+    return detaching(context.record, carried, using) if context.failure.lines and carried else ""
+
+
+def _without_write_at(context: FailureContext, sources: Sequence[Source]) -> str:
+    # The same for the program's own lines that write.
     if not any(WRITES.search(source.statement) for source in sources):
         return context.say("write_in_call")
     names = [name for entry in (*context.writers, *context.values) if (name := spelling(context.record, entry))]
@@ -313,12 +322,16 @@ def _once_more(context: FailureContext) -> tuple[str, dict[str, str]]:
     filled = filled_lists(context.users, values) if is_before else []
     if filled:
         return "freed_filled", {"detach": "; ".join(f"{name} = [part.detach() for part in {name}]" for name in filled)}
-    names = [spelling(record, value) for value in values]
+    is_loop = is_before or failure.earlier in failure.lines
+    return _of_values("freed_in_loop" if is_loop else "freed_shared" if context.users else "", context)
+
+
+def _of_values(code: str, context: FailureContext) -> tuple[str, dict[str, str]]:
+    # The fields of a remedy that detaches all values, if each can be spelled.
+    names = [spelling(context.record, value) for value in context.values]
     if not names or not all(names):
         return "", {}
-    is_loop = is_before or failure.earlier in failure.lines
-    fields = {"names": " and ".join(names), "detach": " and ".join(f"{name}.detach()" for name in names)}
-    return ("freed_in_loop" if is_loop else "freed_shared" if context.users else ""), fields
+    return code, {"names": " and ".join(names), "detach": " and ".join(f"{name}.detach()" for name in names)}
 
 
 def _grad_none(context: FailureContext) -> str:
@@ -392,13 +405,18 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
               if each not in at and not (texts or flow.sources(each) or is_returned(flow, each))]  # fmt: skip
     parts = [("frozen", f"`{text}`" + (f" ({location(line)})" if line else "")) for text, line in calls.items()]
     parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
+    return [*parts, ("next", _requiring(context, leaves, list(calls)))]
+
+
+def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence[str]) -> str:
+    # How these leaves, or what these calls give, would require a gradient.
     names = " or ".join(as_written(context.record, own_name(entry.name)) for entry in leaves[:3])
-    remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in list(calls)[:3])})["require_inside"]
+    remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in calls[:3])})["require_inside"]
     remedy = remedy if calls else context.say("frozen_leaves", names=names) if names else ""
     drawn = next(filter(None, (drawn_smoothly(entry.source.expression) for entry in leaves if entry.source)), None)
     if drawn is not None and not calls:
-        remedy = context.say("frozen_drawn", drawn_from=drawn[0], smooth=drawn[1], otherwise=remedy)
-    return [*parts, ("next", remedy)]
+        return context.say("frozen_drawn", drawn_from=drawn[0], smooth=drawn[1], otherwise=remedy)
+    return remedy
 
 
 def cut_note(record: Record) -> str | None:

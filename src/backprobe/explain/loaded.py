@@ -10,7 +10,7 @@ import linecache
 import re
 from collections.abc import Iterable, Iterator
 
-from backprobe.cuts.cutting_operations import calls_in
+from backprobe.cuts.in_line import calls_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import about, as_one, own_name
 from backprobe.findings.report import Finding, grouped

@@ -30,6 +30,7 @@ from backprobe.explain.text import say
 from backprobe.explain.undifferentiated import CODE, last_cut
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, made_leaves, without_history
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, named, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
@@ -69,6 +70,11 @@ def not_connected(flow: Dataflow, at: int) -> list[Finding]:
     return next(found for explain in EXPLANATIONS if (found := list(explain(flow, at, after))))
 
 
+def taken_away(flow: Dataflow, at: int) -> list[Finding]:
+    """The same, but for a derivative that was used in place of the value: by that nothing is lost."""
+    return [one for one in not_connected(flow, at) if Known.NOTHING_LOST not in one.known]
+
+
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
     # Every cut on a way to an output, and each value on one that took the place of another.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
@@ -103,7 +109,7 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     value, target = repr(flow.entries[first.source].name), flow.entries[first.target]
     chain = (*flow.chain(after, first.source), target.name)
     yield about(flow, "differentiated", target, first.line or target.source, chain=chain, value=value,
-                text=f"`{first.use.text}`")  # fmt: skip
+                text=f"`{first.use.text}`", known=Known.NOTHING_LOST)  # fmt: skip
 
 
 def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -112,7 +118,8 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
         facts = [say("unseen_run")] if flow.record.framework == "torch" else []
-        yield about(flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name))
+        yield about(flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name),
+                    known=Known.STATUS)  # fmt: skip
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -134,7 +141,7 @@ def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     # The output may be computed from a later version, as in the steps of training after the first.
     entry = flow.entries[at]
     if entry.is_because(*WRITTEN_SINCE):
-        yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after))
+        yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after), known=Known.ANOTHER)
 
 
 def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
@@ -222,7 +229,7 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
             chain = (*dict.fromkeys(read.values()), entry.name)
             yield about(flow, "made_again", entry, line_of(other.source, text), chain=chain, text=f"`{text}`",
-                        again=repr(other.name), facts=[named(entry)])  # fmt: skip
+                        again=repr(other.name), facts=[named(entry)], known=Known.ANOTHER)  # fmt: skip
             return
 
 
@@ -235,7 +242,7 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     ]  # fmt: skip
     if others:
         yield about(flow, "other_call", entry, entry.source, facts=_ends(flow, at, after),
-                    others=listed([f"rec[{name!r}]" for name in others]))  # fmt: skip
+                    others=listed([f"rec[{name!r}]" for name in others]), known=Known.ANOTHER)  # fmt: skip
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -255,9 +262,10 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     facts = [*_ends(flow, at, after), *lost[:1], *_replaced(flow)]
     chain = flow.chain(after, end) if end != at else ()
     if end != at and is_returned(flow, end) and not any(entry.source for entry in flow.entries):
-        yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
+        facts.append(say("callers"))
+        yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=facts, known=Known.STATUS)
     else:
-        yield _leading_nowhere(flow, at, end, chain, facts)
+        yield replace(_leading_nowhere(flow, at, end, chain, facts), known=Known.STATUS)
 
 
 def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], facts: Sequence[str]) -> Finding:

@@ -11,6 +11,7 @@ from backprobe.cuts.mentions import DIFFERENTIATED, NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.cut_findings import converted, cut_finding, draws_whole_numbers, gives_list
 from backprobe.explain.text import finding, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
 from backprobe.record.source import Source
@@ -30,9 +31,9 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
         return said(flow, "no_grad.call", name, call, facts, mode=f"under {call.mode}")
     use = None if call.is_unread else use_of(call.source.statement, call.text)
     if use is None:
-        return said(flow, "dropped", name, call)
+        return said(flow, "dropped", name, call, known=Known.NOWHERE)
     if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
-        return _cut_of_result(flow, call) or said(flow, "unknown.call", name, call)
+        return _cut_of_result(flow, call) or said(flow, "unknown.call", name, call, known=Known.NOT_HOW | Known.UNSURE)
     inside = converted(use.text) if use.kind == "number" else ""
     is_list = use.kind == "number" and gives_list(use.text)
     if use.kind == "sample" and draws_whole_numbers(use.text):
@@ -54,7 +55,7 @@ def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
 
 def said(
     flow: Dataflow, code: str, name: str, call: ModuleCall | None, facts: Sequence[str] = (),
-    use: Use | None = None, **fields: str,
+    use: Use | None = None, known: Known = Known.NOTHING, **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause at the line of a call, if one is known."""
     text = "" if call is None else call.text
@@ -65,7 +66,7 @@ def said(
         "name": repr(name), "value": f"`{text}`", "plain": text, "text": f"`{cutting}`", "call": f"`{text}`",
         "target": "the result" if call is None else _bound(call), "outputs": outputs, **fields,
     }  # fmt: skip
-    return finding(code, name, line, flow.record.framework, facts=facts, chain=(), **words)
+    return finding(code, name, line, flow.record.framework, facts=facts, chain=(), known=known, **words)
 
 
 def _bound(call: ModuleCall) -> str:

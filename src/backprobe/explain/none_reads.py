@@ -15,6 +15,7 @@ from backprobe.explain.made_in_one_line import leaf_in, made_a_leaf
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.text import finding, say
 from backprobe.explain.without_history import without_history
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location
 from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.brief import SMALL, brief
@@ -34,9 +35,8 @@ THERE = (WhyEmpty.COMPUTED, WhyEmpty.ITEM, WhyEmpty.CLEARED, WhyEmpty.RETAINED_L
 BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GIVEN)
 """Those of which the recording may show why, and what to write."""
 
-UNUSED = ("unused",)
-SAID = {WhyEmpty.FROZEN: ("frozen_leaf", "unknown"), WhyEmpty.NOT_REACHED: UNUSED, WhyEmpty.GIVEN: UNUSED}
-"""Kinds of findings that say no more than the reason itself, or know no more."""
+SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
+"""Beside these, findings that say no more than the reason itself, or know no more."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 """Those beside which it may have come later."""
@@ -141,7 +141,8 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
     }  # fmt: skip
     code = f"none_read.{first.code}.because" if remedy and first.code in BECAUSE else f"none_read.{first.code}"
     name = "" if first.entry is None else first.entry.name
-    return finding(code, name, first.one.source, record.framework, facts=[*facts, *why], chain=(), **fields)
+    source, every = first.one.source, [*facts, *why]
+    return finding(code, name, source, record.framework, facts=every, chain=(), known=Known.NOTHING, **fields)
 
 
 def _remedies(read: _Read) -> dict[str, str]:
@@ -247,7 +248,8 @@ def _why(record: Record, read: _Read, known: Sequence[Finding]) -> tuple[list[st
         lost = () if training is None else training.untrained
         found = [*explain_missing(flow, entry).findings]
         dropped = [each for one in lost if one.own == flow.position[entry.name] for each in dropped_results(flow, one)]
-    return _as_reasons([*dropped, *(one for one in found if one.kind not in SAID.get(read.one.why, ()))])
+    said = SAID.get(read.one.why, Known.NOTHING)
+    return _as_reasons([*dropped, *(one for one in found if not one.known & said)])
 
 
 def _as_reasons(found: Sequence[Finding]) -> tuple[list[str], str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
 
@@ -23,36 +22,32 @@ from backprobe.explain.about_entries import (
 from backprobe.explain.census import constants, dropped_beside, trained_leaves, with_parameters
 from backprobe.explain.census import heading as heading_of
 from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_line
+from backprobe.explain.faultless import (
+    NOT_ASKED,
+    OF_GRADIENTS,
+    is_of_gradients,
+    is_of_update,
+    replaced_leaves,
+    without_fault,
+)
 from backprobe.explain.loaded import loaded_steps
-from backprobe.explain.missing import not_connected, passing_on_many
+from backprobe.explain.missing import passing_on_many, taken_away
 from backprobe.explain.raised import raised
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
-from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import partition, split, strip
-from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
+from backprobe.record.reasons import WRITTEN_SINCE
 from backprobe.record.source import Source, expression_of
 from backprobe.source.user_code import package
 
 SAMPLING = ("normal", "bernoulli", "poisson")
 """Functions of PyTorch whose samples have edges to what they were drawn with, and zero for a derivative."""
-
-GUESSED = ("inside", "none_behind")
-"""Kinds of findings that say where a gradient is lost, and not by what."""
-
-SEEN_BY_TAPES = ("outside_tape", "own_gradient", "watched_late", "operation_dtype", "no_derivative")
-"""Kinds that say by what, as a tape of the program's own saw it."""
-
-OF_GRADIENTS, NOT_ASKED = "no_path_of_gradient", ("beside_inputs", "beside_sources")
-"""The reasons of what the program took as a derivative, or computed from such, and of what it asked no gradient of."""
-
-OPEN = ("unknown",)
-"""Kinds of findings that do not know the line which cuts."""
 
 
 def explain_all(flow: Dataflow) -> Report:
@@ -73,21 +68,30 @@ def explain_all(flow: Dataflow) -> Report:
     failed = raised(flow.record)
     missed = undifferentiated(flow, [*findings, *asked, *failed])
     is_trained = _is_trained(flow.record)  # by tapes of the program's own, whatever becomes of the probe's
-    findings += [*asked, *(() if is_trained else missed)]
-    beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
-    if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
-        beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
-    findings = with_parameters(flow, findings)
+    findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
-    told = "\n".join(fact for one in failed for fact in one.facts)
-    beside = [mention for mention in beside if not is_said(mention.place, findings)
-              and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
+    beside = _unsaid(_beside(flow, missing, spared), findings, failed)
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
              *(one.headline for one in missed if is_trained), *_sampled(flow), *_noted(flow.record), *unfelt,
-             *_without(flow, missing, rest - leaves), *constants(flow.record.training),
+             *without_fault(flow, missing, rest - leaves), *constants(flow.record.training),
              *dropped_beside(flow.record.training),
              *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
+
+
+def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -> list[Mention]:
+    # The lines that take nothing away, as gradients flow past them.
+    beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
+    if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
+        beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
+    return beside
+
+
+def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Mention]:
+    # Those of these lines that no finding names, nor an error.
+    told = "\n".join(fact for one in failed for fact in one.facts)
+    return [mention for mention in beside if not is_said(mention.place, findings)
+            and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
 
 
 def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
@@ -107,14 +111,15 @@ def _is_lost(entry: Entry) -> bool:
 
 
 def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    # The findings, where what a tape saw takes the place of a guess about the same line; and where numbers that left
-    # TensorFlow are not said again if it is known how.
+    # The findings, where the operation that a tape saw takes the place of one that does not know how the same line
+    # cuts; and of two that do not, that of the recording stays.
     asked = none_given(record)
-    seen = [one for one in asked if one.kind in SEEN_BY_TAPES]
-    told = [one for one in findings if one.kind not in GUESSED or not is_said(one.source, seen)]
+    seen = [one for one in asked if Known.OBSERVED in one.known]
+    told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]
     headlines = {one.headline for one in asked}
-    known = [one for one in told if one.headline not in headlines]
-    kept = [one for one in told if one in known or one.kind != "numpy" or not is_said(one.source, known)]
+    recorded = [one for one in told if one.headline not in headlines]
+    kept = [one for one in told
+            if one in recorded or Known.NOT_HOW not in one.known or not is_said(one.source, recorded)]  # fmt: skip
     return [*kept, *(one for one in seen if not is_said(one.source, kept))]
 
 
@@ -150,7 +155,7 @@ def _counted(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
     if training is not None:
         return heading_of(training)
     there = len(flow.entries) - len(missing)
-    replaced = _replaced_leaves(flow)
+    replaced = replaced_leaves(flow)
     others = sum(_may_have_one(flow.entries[at], there > 0) for at in missing if at not in replaced)
     heading = say("overview" if there + others else "overview.none", there=there, all=there + others)
     lost = {at for at in lost - replaced if not flow.entries[at].is_because(OF_GRADIENTS)}
@@ -174,30 +179,43 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     is_replaced, meant, settled = _replaced(flow), set[int](), trained_leaves(flow)
     for group in _by_line(flow, _without_outer(flow, flow.severing(flow.leading))):
         behind = flow.cut_off_by(group) & lost
-        is_settled = settled.issuperset(cut.mention.source for cut in group)  # as a mask that is data
-        if not behind and (is_settled or any(cut.is_silent for cut in group)):
+        is_silent = any(cut.is_silent for cut in group)
+        if not behind and (is_silent or _are_settled(group, settled)):
             continue
         explained |= behind
-        is_update = is_replaced(behind) or all(_is_of_gradients(flow, cut.mention.source) for cut in group)
-        if all(cut.mention.use.kind == "assigned" for cut in group) and is_update:
+        if _is_update(flow, group, is_replaced(behind)):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
-        elif not behind and all(cut.is_behind for cut in group):
+        elif not behind and _is_all_behind(group):
             continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
         elif (behind and behind <= meant) or _are_taken_for_themselves(flow, group):
             meant |= behind
-        elif behind and _may_be_meant(flow, group, behind) and not any(cut.is_silent for cut in group):
+        elif behind and not is_silent and _may_be_meant(flow, behind):
             spared += [cut.mention for cut in group]
         else:
-            found = as_one([cut_finding(flow, cut) for cut in group])
-            findings.append(_inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind)))
+            findings.append(_of_group(flow, group, behind))
     if passing_on_many(flow.record):  # what the same line does to others is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
 
 
-def _is_of_gradients(flow: Dataflow, at: int) -> bool:
-    # Is it a derivative that the program took itself, or computed from such alone, as what an update is given?
-    return flow.entries[at].is_because(OF_GRADIENTS)
+def _of_group(flow: Dataflow, group: Sequence[Cut], behind: set[int]) -> Finding:
+    found = as_one([cut_finding(flow, cut) for cut in group])
+    return _inside(found, [flow.entries[cut.target].name for cut in group], _names(flow, behind))
+
+
+def _are_settled(group: Sequence[Cut], settled: set[int]) -> bool:
+    # Do they cut off what is to get no gradient, as a mask that is data?
+    return settled.issuperset(cut.mention.source for cut in group)
+
+
+def _is_update(flow: Dataflow, group: Sequence[Cut], is_replaced: bool) -> bool:
+    # Do they write what later values have replaced into a Variable, or what is computed of gradients alone?
+    is_assigned = all(cut.mention.use.kind == "assigned" for cut in group)
+    return is_assigned and (is_replaced or all(is_of_gradients(flow, cut.mention.source) for cut in group))
+
+
+def _is_all_behind(group: Sequence[Cut]) -> bool:
+    return all(cut.is_behind for cut in group)
 
 
 def _is_all_trained(flow: Dataflow) -> bool:
@@ -259,7 +277,7 @@ def _scope(flow: Dataflow, at: int) -> str:
     return "" if local is None else scope  # of a bare name
 
 
-def _may_be_meant(flow: Dataflow, group: Sequence[Cut], lost: set[int]) -> bool:
+def _may_be_meant(flow: Dataflow, lost: set[int]) -> bool:
     # Does nothing go untrained for it, or is it what a training does on purpose that trains all of its parameters?
     return _are_leaves_reached(flow, lost) or _is_all_trained(flow)
 
@@ -289,13 +307,18 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
     if flow.record.training is not None:
         groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
-    found = [as_one([by_status(flow, entry) for entry in group]) for group in groups]
+    found = [(group[0].status, as_one([by_status(flow, entry) for entry in group])) for group in groups]
+    is_known = _is_known_not_to_run(flow, missing, opaque)
+    harmless = [one for status, one in found
+                if Known.STATUS in one.known and (is_known or status is GradStatus.OPAQUE)]  # fmt: skip
+    notes = ["; ".join([one.headline, *one.facts]) for one in harmless]
+    return [one for _, one in found if one not in harmless], notes
+
+
+def _is_known_not_to_run(flow: Dataflow, missing: Sequence[int], opaque: Sequence[Entry]) -> bool:
+    # Did some backward pass run, or is it known why none did?
     is_functional = any(entry.is_because("func_transform") for entry in opaque)  # gradients come without backward()
-    has_gradients = _is_all_trained(flow) or is_functional
-    is_known = bool(_has_run(flow, missing) or raised(flow.record) or has_gradients)  # why it did not run
-    harmless = ("opaque", "backward_not_run") if is_known else ("opaque",)
-    notes = ["; ".join([one.headline, *one.facts]) for one in found if one.kind in harmless]
-    return [one for one in found if one.kind not in harmless], notes
+    return _has_run(flow, missing) or bool(raised(flow.record)) or _is_all_trained(flow) or is_functional
 
 
 def _is_trained(record: Record) -> bool:
@@ -312,8 +335,8 @@ def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
             return found.kind, found.chain[-1:]
         return found.kind, None if found.kind == "no_grad" and _is_of_library(found.source) else found.source
 
-    explained = [(at, found) for at in sorted(lost) for found in not_connected(flow, at)]
-    for group in grouped([one for one in explained if one[1].kind != DIFFERENTIATED], cause):
+    explained = [(at, found) for at in sorted(lost) for found in taken_away(flow, at)]
+    for group in grouped(explained, cause):
         names = [found.name for _, found in group]
         yield _inside(group[0][1], names, _names(flow, {at for at, _ in group}) if len(group) > 1 else "")
 
@@ -348,77 +371,6 @@ def _returned_beside(flow: Dataflow) -> set[int]:
     return returned - set(flow.record.outputs)
 
 
-def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
-    # What has no gradient without a fault of its own: it is not used, or can have none. What is computed from nothing
-    # that requires a gradient, as a mask, has its status and is not worth a line.
-    #
-    # Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used.
-    untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
-    asked = {one.at for one in flow.record.none_given}  # these are named to be differentiated, and not used by that
-    derived = {at for at in lost if at in flow.derived and at not in asked}
-    status = {at: flow.entries[at].status for at in missing}
-    in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
-    unused = lost - in_graph - flow.before(derived) - _replaced_leaves(flow)
-    groups: dict[str, Collection[int]] = {
-        "only_derivative": derived,
-        "cut_in_graph": in_graph,
-        "not_asked": [at for at in missing if flow.entries[at].is_because(*NOT_ASKED)],
-        "not_used" if _are_outputs_read(flow) else "not_seen_used": [
-            at for at in unused if not (_is_item(flow.entries[at]) or _is_of_gradients(flow, at))
-        ],
-    }
-    idle = [at for at in missing if status[at] is GradStatus.NOT_EXECUTED]
-    if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
-        groups |= {
-            "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
-            "model_states": [at for at in missing if flow.entries[at].is_because("state_no_path")],
-            "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
-            "never_computed": [at for at in idle if not flow.entries[at].is_because("module_not_run")],
-            "no_call_seen": [at for at in idle if flow.entries[at].is_because("module_not_run")],
-        }
-    versions = _versions(flow.record)
-    for code, positions in groups.items():
-        told = [
-            at for at in sorted(positions) if not _is_of_update(flow, at) and flow.entries[at].name not in untrained
-        ]
-        among = set(positions)
-        spelled = [_spelled(flow.entries[at].name, versions, among) + _made_at(flow, at) for at in told]
-        if spelled:
-            counts = Counter(spelled).items()
-            yield say(code, names=listed([name + (f" ({count} times)" if count > 1 else "") for name, count in counts]))
-
-
-def _made_at(flow: Dataflow, at: int) -> str:
-    # The line of a single number that is differentiated and leads nowhere: perhaps it was to be part of the loss.
-    entry = flow.entries[at]
-    is_number = entry.status is GradStatus.NOT_CONNECTED and entry.shape == ()
-    return f" ({path(entry.source.file, entry.source.line)})" if is_number and entry.source is not None else ""
-
-
-def _versions(record: Record) -> Mapping[str, Sequence[int]]:
-    # The values of each name without its count.
-    found: dict[str, list[int]] = {}
-    for name, at in record.names.items():
-        found.setdefault(strip(record.printed.get(name, name)).removeprefix(":"), []).append(at)
-    return found
-
-
-def _spelled(full: str, versions: Mapping[str, Sequence[int]], among: Set[int]) -> str:
-    # A name without its count, unless another version of it is not among these.
-    name = strip(full).removeprefix(":")
-    return name if all(other in among for other in versions.get(name, ())) else full.removeprefix(":")
-
-
-def _are_outputs_read(flow: Dataflow) -> bool:
-    # Is it known of each output what its line mentions? It is not of what has no name, nor of a module.
-    return all(flow.entries[at].reads for at in flow.record.outputs)
-
-
-def _is_item(entry: Entry) -> bool:
-    # Is it what a loop or a comprehension goes through, and not computed?
-    return entry.source is not None and not entry.source.expression and not entry.op
-
-
 def _by_line(flow: Dataflow, cuts: Sequence[Cut]) -> list[list[Cut]]:
     # Cuts of the same line. Where the program's own line is not known, cuts of the same value are one group, and all
     # under ``no_grad``: that may be one line.
@@ -442,20 +394,8 @@ def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
     return lambda lost: all(at in later for at in lost if not lost & flow.sources(at).keys())
 
 
-def _replaced_leaves(flow: Dataflow) -> set[int]:
-    # Leaves as they were before, or are after, the version that was used: all of them are one parameter.
-    trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
-    return {at for at, e in enumerate(flow.entries)
-            if e.is_leaf and (strip(e.name) in trained or e.is_because(*WRITTEN_SINCE))}  # fmt: skip
-
-
 def _names(flow: Dataflow, positions: Collection[int]) -> str:
-    return listed([flow.entries[at].name for at in sorted(positions) if not _is_of_update(flow, at)])
-
-
-def _is_of_update(flow: Dataflow, at: int) -> bool:
-    # Is it what a step of training names after its loss: gradients, and the parameters beside them?
-    return flow.record.training is not None and at > max(flow.record.outputs, default=at)
+    return listed([flow.entries[at].name for at in sorted(positions) if not is_of_update(flow, at)])
 
 
 def _line(place: Source | None) -> tuple[str, int] | None:
@@ -467,7 +407,7 @@ def _hidden(
 ) -> Iterator[str]:
     # Lines on the way to an output that would cut off what is not recorded, each once, but those that are ``said``.
     training = flow.record.training
-    is_open = any(one.kind in OPEN for one in findings)
+    is_open = any(one.known & (Known.STATUS | Known.NOT_HOW) for one in findings)
     if training is not None and training.untrained and not is_open:  # which says what lacks its gradient
         return
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]

@@ -18,6 +18,7 @@ from backprobe.cuts.operation_names import STEPS
 from backprobe.explain.error_text import ERRORS
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.instead import joined, value_at
+from backprobe.findings.known import Known
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
@@ -281,6 +282,10 @@ CAUSES = {
                          "is 0",
     "own_gradient.zero_next": "return what came in times the derivative, or what came in itself for a straight-through "
                               "estimator",
+    "own_gradient.inside": "a gradient came to what {text} returned, and zeros went on to what it was given, so that "
+                           "of {value} is 0",
+    "own_gradient.inside_next": "call the function itself, with TensorFlow's own operations in it: gradients flow;\n"
+                                "or give it a derivative of its own with tf.custom_gradient",
     "graph_cut": "{value} goes into {outputs} through {operations} alone, and no gradient comes back through that",
     "graph_cut_next": "leave out stop_gradient there; in place of any other operation, use one that has a derivative",
     "graph_cut.by_hand": "{value} goes into {outputs}, and a gradient function on the way there gives none for it",
@@ -537,7 +542,7 @@ def instead_of_flat(operation: str, framework: str) -> str:
 
 def finding(
     code: str, name: str, source: Source | None, framework: str, /, *, facts: Sequence[str] = (),
-    chain: tuple[str, ...] = (), **fields: str,
+    chain: tuple[str, ...] = (), known: Known = Known.NOTHING, **fields: str,
 ) -> Finding:  # fmt: skip
     """The finding of a cause: its headline and remedy filled in with these fields."""
     text, own = fields.get("text", "").strip("`"), fields.get("own", "")
@@ -553,7 +558,7 @@ def finding(
     facts = (*((reasons.render(why, SENTENCES[why], words),) if SENTENCES.get(why) else ()), *facts)
     kept = (*_fields(SENTENCES[code]), *(field for field in ("join",) if field in fields))  # which is tried as it is
     named = {field: fields[field] for field in kept}
-    return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named)
+    return Finding(code.partition(".")[0], name, headline, source, tuple(facts), chain, remedy, named, known=known)
 
 
 @cache

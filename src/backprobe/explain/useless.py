@@ -12,6 +12,7 @@ from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.all_zero import gradients_of, is_zero
 from backprobe.explain.operands import look_at
 from backprobe.explain.text import finding, instead_of_flat, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location, plural, uncommented
 from backprobe.findings.report import Finding, Report
 from backprobe.record.brief import place
@@ -173,7 +174,7 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     if code == UNNORMALISED and "share" in fields:
         code = f"{code}.clipped"
     fields.pop("at", None)
-    return finding(code, name, at, framework, facts=facts, chain=(), **fields)
+    return finding(code, name, at, framework, facts=facts, chain=(), known=Known.GRADIENT_THERE, **fields)
 
 
 def _zero_operands(flow: Dataflow, at: Source | None, arrays: Arrays) -> Iterator[str]:

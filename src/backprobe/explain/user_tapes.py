@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import argument_of, called_in, names_bound, names_in
+from backprobe.cuts.in_line import argument_of, called_in, names_bound, names_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.operation_names import ASSIGNING
 from backprobe.explain.about_entries import COUNT, as_code, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.instead import SIDES, value_at
 from backprobe.explain.text import finding, instead_of_flat, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import GradStatus, Record
@@ -28,22 +29,16 @@ SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 UNSEEN = (*SAID, WhyNone.CONSTANT)
 """Reasons that do not name a line: the program's text may, or what left TensorFlow."""
 
-POSITIONS = ("ArgMax", "ArgMin", "Where", "TopKV2", "InTopKV2")
-COMPARISONS = (
-    "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual", "ApproximateEqual", "IsNan", "IsInf",
-    "IsFinite",
-)  # fmt: skip
-"""What TensorFlow calls operations that give positions, and those that give truth values."""
 SAMPLING = re.compile("Multinomial|Random|Categorical|Bernoulli")
 """Parts of what it calls those that draw samples."""
 MAKING = "Variable"
 PREDICTING = ".predict"
-CASTS = ("Cast", "Bitcast", "SaturateCast")
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
-CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT)
+CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT, CutBy.INSIDE_ZERO)
 CUT_BY = {
     CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned",
-    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", CutBy.LEFT: "numpy.function", **OWN,
+    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", CutBy.LEFT: "numpy.function",
+    CutBy.INSIDE_ZERO: "own_gradient.inside", **OWN,
 }  # fmt: skip
 
 
@@ -98,10 +93,10 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
     code = CUT_BY.get(cut.by) or (
-        "index" if cut.operation in POSITIONS else "comparison" if cut.operation in COMPARISONS
+        "index" if cut.operation.lower() in SIDES else "comparison" if cut.dtype == "bool"
         else "no_derivative" if cut.by is CutBy.NO_DERIVATIVE
         else "sample.discrete" if SAMPLING.search(cut.operation)
-        else "operation_dtype" if cut.operation in CASTS else "operation_dtype.whole"
+        else "operation_dtype" if cut.by is CutBy.CAST else "operation_dtype.whole"
     )  # fmt: skip
     text = _text(cut)
     code = "parameter" if code == "assigned" and MAKING in text else code
@@ -115,8 +110,15 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     return finding(
         code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
         text=text, target=target, dtype=cut.dtype, instead=flat,
+        known=_known(one, cut),
         at_position=value_at(called_in(cut.source.text, SIDES), record.framework),
     )  # fmt: skip
+
+
+def _known(one: NoneGiven, cut: CutOperation) -> Known:
+    # Zeros are a gradient; where their cause is out of sight, other numbers may bring others.
+    known = Known.OBSERVED | (Known.GRADIENT_THERE if one.why is WhyNone.ZERO else Known.NOTHING)
+    return known | (Known.MOMENTARY if cut.by is CutBy.INSIDE_ZERO else Known.NOTHING)
 
 
 def _text(cut: CutOperation) -> str:
@@ -126,7 +128,7 @@ def _text(cut: CutOperation) -> str:
         {*ASSIGNING, MAKING} if cut.by is CutBy.ASSIGNED else (cut.operation.rpartition(".")[2], cut.operation.lower())
     )
     call = called_in(cut.source.text, names) if is_own or cut.by in CALLED else ""
-    otherwise = cut.operation if cut.by is CutBy.LEFT else f"the operation {cut.operation}"
+    otherwise = cut.operation if cut.by in (CutBy.LEFT, CutBy.INSIDE_ZERO) else f"the operation {cut.operation}"
     return f"`{call}`" if call else "a tf.custom_gradient" if is_own else otherwise
 
 
@@ -169,8 +171,11 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
             if any(_is_within(cut.source, line) for line in lines) or used & names_bound(cut.source.statement)
             or not (is_known or _is_within(cut.source, one.source))]  # fmt: skip
     facts = [say("none_for", names=names, giver=_giver(one)), say("asked_for", at=location(one.source))]
-    return [finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
-                    record.framework, facts=facts, value=repr(one.name)) for cut in cuts]  # fmt: skip
+    return [
+        finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
+                record.framework, facts=facts, value=repr(one.name), known=Known.NOT_HOW)
+        for cut in cuts
+    ]  # fmt: skip
 
 
 def _giver(one: NoneGiven) -> str:
@@ -197,5 +202,5 @@ def _finding(record: Record, one: NoneGiven) -> Finding:
         facts=facts, value=repr(one.name), plain=as_code(one.name),
         reason=say(SAID[one.why]) if one.why in SAID else "",
         target=targets if one.in_graph else "a part of the way to it" if outside is None else repr(outside.name),
-        dtype=one.dtype, giver=_giver(one),
+        dtype=one.dtype, giver=_giver(one), known=Known.NOTHING if outside is None else Known.OBSERVED,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from backprobe.explain.about_entries import about, by_status, is_none, is_return
 from backprobe.explain.cut_findings import cut_finding, hooks
 from backprobe.explain.instead import drawn_smoothly
 from backprobe.explain.text import say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
@@ -80,9 +81,16 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
         return by_status(flow, entry)
     if entry.is_because("shape_only") or (entry.status is GradStatus.DETACHED and _uses_no_number(entry)):
         facts = [say("shape_only", names=quoted([read.name for read in entry.reads]))]
-        return about(flow, "frozen_leaf", entry, entry.source, facts=facts)
+        return about(flow, "frozen_leaf", entry, entry.source, facts=facts, known=Known.STATUS)
     if entry.status is GradStatus.DETACHED:
-        return about(flow, "unknown", entry, entry.source, value=DIFFERENTIATED, facts=[entry.reason])
+        known = Known.STATUS | Known.NOT_HOW
+        return about(flow, "unknown", entry, entry.source, value=DIFFERENTIATED, facts=[entry.reason], known=known)
+    return _frozen(flow, at, before)
+
+
+def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
+    # What an entry is computed from requires no gradient.
+    entry = flow.entries[at]
     leaves = [each for each in sorted(before - {at}) if flow.entries[each].status is GradStatus.FROZEN
               and not flow.sources(each)]  # fmt: skip
     facts = [say("from_frozen", at=named(flow.entries[each])) for each in leaves[:MOST]]
@@ -93,7 +101,8 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     if text:
         return about(flow, "frozen.call", entry, entry.source, facts=facts, chain=chain, text=text)
     code = "frozen" if flow.sources(at) or is_returned(flow, at) else "frozen_leaf"
-    found = about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain)
+    known = Known.NOTHING if facts else Known.STATUS
+    found = about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain, known=known)
     return _drawn(found, [entry, *(flow.entries[each] for each in leaves)])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from backprobe.backends.facts import GraphFacts
 from backprobe.explain.text import finding, say
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Report
 
@@ -32,7 +33,8 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
         code, seen = next(((code, seen) for holds, code, seen in rules if holds), ("", []))
         if code:
             seen = [say(fact, **words) for fact in seen]
-            findings.append(finding(code, about, None, "torch", facts=seen, chain=(), **words))
+            found = finding(code, about, None, "torch", facts=seen, chain=(), known=Known.NOTHING, **words)
+            findings.append(found)
     is_filled = all(one.kind == "not_retained" for one in findings) and not (facts.own or facts.is_freed)
     heading = "path_filled" if is_filled else "path"
     if not facts.is_reached:

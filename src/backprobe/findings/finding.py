@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 from backprobe.errors import labelled
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import Where, location, mid_sentence, placed, short, shorten
 from backprobe.findings.wrapping import fitted
 from backprobe.markup import Html, facts, shown
@@ -30,7 +31,8 @@ class Finding:
     behind the headline. ``lines`` are the lines of the entries in
     ``chain``, one for each, None where an entry has none; they are there in reports on a recording. ``tried`` says what
     an experiment has shown, a sentence each: the program ran again with something changed. It is empty where none did.
-    ``edits`` are the changes of the program's text with which gradients arrive and outputs stay as they are.
+    ``edits`` are the changes of the program's text with which gradients arrive and outputs stay as they are. ``known``
+    are facts about the cause that no sentence has.
 
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
@@ -52,6 +54,7 @@ class Finding:
     tried: tuple[str, ...] = ()
     lines: tuple[Source | None, ...] = field(default=(), repr=False, compare=False)
     edits: tuple[Edit, ...] = field(default=(), repr=False, compare=False)
+    known: Known = field(default=Known.NOTHING, repr=False, compare=False)
 
     level: ClassVar[str] = "warning"
     """How grave it is, as SARIF says it."""

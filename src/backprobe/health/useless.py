@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backprobe.backends.useless import USELESS, is_lasting, line_of
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
+from backprobe.findings.known import Known
 from backprobe.findings.report import Finding
 
 if TYPE_CHECKING:  # it imports NumPy
@@ -19,4 +20,4 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
     is_all_zero = any(one.code == ALL_ZERO for one in notes)
     for code in USELESS:
         for note in (one for one in notes if one.code == code and (is_all_zero or is_lasting(one))):
-            yield Finding(code, note.fields.get("first", ""), str(note), line_of(note))
+            yield Finding(code, note.fields.get("first", ""), str(note), line_of(note), known=Known.GRADIENT_THERE)

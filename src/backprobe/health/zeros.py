@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from backprobe.backends.zero_gradients import CODE as ALL_ZERO
+from backprobe.findings.known import Known
 from backprobe.findings.report import Finding
 from backprobe.health.precision import is_flushed
 from backprobe.health.record_arrays import RecordArrays
@@ -14,6 +15,7 @@ from backprobe.record.names import strip
 
 ZERO = "zero means: every number of the gradient is exactly 0, whatever the scale"
 DERIVATIVE = "zero means: every number of the local partial is exactly 0"
+KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
@@ -21,7 +23,7 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
     for note in (one for one in arrays.record.notes if one.code == ALL_ZERO):
         line = next((arrays.entries[at].source for at in arrays.record.outputs), None)
         headline = f"{note.fields['gradients']} exactly 0"
-        yield Finding("zero_gradient", "", headline, line, (ZERO, f"those of {note.fields['names']}"))
+        yield Finding("zero_gradient", "", headline, line, (ZERO, f"those of {note.fields['names']}"), known=KNOWN)
     yield from _gradients(arrays)
     yield from _partials(arrays)
 
@@ -50,7 +52,7 @@ def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
         entry = arrays.entries[at]
         source = arrays.entries[consumers[0]].source if consumers else entry.source
         headline = f"the gradient of {entry.name!r} is zero everywhere"
-        yield Finding("zero_gradient", entry.name, headline, source, tuple(facts))
+        yield Finding("zero_gradient", entry.name, headline, source, tuple(facts), known=KNOWN)
 
 
 def _is_of_few_calls(calls: Sequence[int], zero: set[int], together: set[int]) -> bool:

@@ -90,6 +90,7 @@ class BridgedRun:
         self.callers: set[int] = set()  # statements that come to a target by way of a library
         self.carrying: dict[int, Any] = {}  # by identity, tensors that have come by a bridge
         self.ends: dict[int, None] = {}  # statements that read such a tensor, and made something without a history
+        self.differentiating: set[int] = set()  # statements that run backward: what they make are gradients
         self.count = 0  # of targets that have run
         self.resolved: dict[str, Any] = {}
 
@@ -156,9 +157,10 @@ class BridgedRun:
         seen = (each for held in one.seen for each in self._of(held))
         if not is_target and all(id(each) not in self.carrying for each in seen):
             return
-        made = self.bridges.sources(value)
+        made = self.bridges.connected(value)
         self.carrying.update({id(each): each for each in made})
-        if not made and not is_target and not self.statements[one.number].is_call:
+        is_end = not made and not is_target and not self.statements[one.number].is_call
+        if is_end and one.number not in self.differentiating:
             self.ends[one.number] = None
 
     def _sources(self, one: Running, is_target: bool) -> list[Any]:
@@ -248,6 +250,7 @@ class BridgedRun:
     def passed(self, one: Pass) -> None:
         """The program has run backward. Raises Enough where that was the last time of interest."""
         self.losses.append(one.loss)
+        self.differentiating.update(running.number for running in self.running)
         for tensor, arrived, lacking in zip(one.sources, one.arrived, one.lacking, strict=True):
             known = self.arrivals.setdefault(id(tensor), Arrival(tensor))
             known.arrived, known.lacked = known.arrived or arrived, known.lacked and lacking

@@ -17,9 +17,9 @@ from typing import Any
 from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.protocol import Backend
 from backprobe.backends.useless import UselessGradients
-from backprobe.backends.zero_gradients import CODE as ALL_ZERO
 from backprobe.errors import BackprobeError
 from backprobe.explain import explain
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.probe.request import Request
@@ -36,7 +36,6 @@ STOPPED = "this is iteration {} of those that {}; the script was stopped after i
 ENDED = "all {} iterations of the script that {} were looked at, and this is the last"
 RUN_BACKWARD, TAKE_GRADIENTS = "run backward()", "take gradients"
 LATER = ", and later ones were not looked at: {} looks at ten"
-ZERO = (ALL_ZERO, "zero_gradient")  # the kinds of explain and of health
 USUAL = 2  # iterations: the second shows what the first has left it
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
@@ -237,7 +236,7 @@ class Script:
         assert self.answer is not None
         lacking = () if record.training is None else record.training.untrained
         again = self.uncalled is not None
-        if report.of_kind(*ZERO) and self.iterations < self.steps:  # the next batch may bring others
+        if any(Known.MOMENTARY in one.known for one in report) and self.iterations < self.steps:
             return True
         if self.useless is not None and self.useless.is_undecided and self.iterations == self.steps:
             return True
@@ -258,7 +257,8 @@ class Script:
 
     def _taken(self, report: Report, is_instead: bool) -> bool:
         # A gradient of a function was explained. Is enough known?
-        if self.answer is None or not report.ok or self.answer.of_kind(ALL_ZERO) or is_instead:
+        is_open = self.answer is None or any(Known.MOMENTARY in one.known for one in self.answer)
+        if is_open or not report.ok or is_instead:
             self.answer = report
         return not report.ok
 

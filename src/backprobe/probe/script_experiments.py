@@ -30,8 +30,8 @@ from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
 from backprobe.backends.side_effects import RUNNING, Stopped, harmless
 from backprobe.backends.silence import silent
-from backprobe.backends.useless import USELESS
 from backprobe.experiments import not_tried
+from backprobe.findings.known import Known
 from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.bridged_run import BridgedRun, Enough, Plan, Stop, writing_refused
@@ -168,34 +168,37 @@ class ScriptExperiments:
         targets = at_line(self.statements, *place)
         if not targets:
             return one
-        if one.kind == "dropped":  # a bridge at that line leads nowhere
+        if Known.NOWHERE in one.known:  # a bridge at that line leads nowhere
             as_is = self._run(Plan(frozenset()), self._is_over)
             return one if as_is is None or not as_is.losses else self.remedies.with_result_kept(one, as_is)
         plan, behind = Plan(frozenset(targets), one.lost or _named(one), is_followed=True), frozenset[int]()
         run = self._bridged(plan)
         if run is not None and not run.arrived:
-            callers, behind = frozenset(run.callers), frozenset([*run.ends][:MOST_BEHIND])
-            if callers:
-                plan, behind = replace(plan, targets=callers, is_around=True), frozenset()
-            elif behind:
-                plan = replace(plan, targets=plan.targets | behind)
-            else:
-                plan = replace(plan, is_wide=True)
-            run = self._bridged(plan)
-            if run is not None and run.arrived and len(behind) > 1:
-                run, behind = self._fewer(run, plan, behind)
-        if run is None or not run.arrived or not self._depends(run, replace(plan, targets=plan.targets - behind)):
+            run, plan, behind = self._further(run, plan)
+        if run is None or not run.arrived or not self._depends(run, plan):
             return one
         others = [self.statements[at] for at in sorted(behind)]
         said = _said(one, run, [self.statements[at] for at in plan.targets] if plan.is_around else (), others)
         return self.remedies.with_remedy(replace(one, tried=(*one.tried, said)), run, others) if said else one
 
-    def _fewer(
-        self, run: BridgedRun, plan: Plan, behind: frozenset[int]
-    ) -> tuple[BridgedRun, frozenset[int]]:  # fmt: skip
-        # Of several lines behind the one that is tried, one with which the gradients arrive too, and that run.
-        for each in sorted(behind):
-            smaller = self._bridged(replace(plan, targets=plan.targets - behind | {each}))
+    def _further(self, first: BridgedRun, plan: Plan) -> tuple[BridgedRun | None, Plan, frozenset[int]]:
+        # Another run where a bridge at one line brings nothing: at lines behind it as well, at the statements that come
+        # to it by way of a library, or at all that it writes into. With its plan but for lines behind, and these.
+        behind = frozenset([*first.ends][:MOST_BEHIND])
+        run, behind = self._with_behind(plan, behind) if behind else (None, behind)
+        if run is not None:
+            return run, plan, behind
+        around = replace(plan, targets=frozenset(first.callers), is_around=True)
+        plan = around if first.callers else replace(plan, is_wide=True)
+        return self._bridged(plan), plan, frozenset()
+
+    def _with_behind(self, plan: Plan, behind: frozenset[int]) -> tuple[BridgedRun | None, frozenset[int]]:
+        # A run with bridges at these lines as well, if gradients arrive then; of several lines one, if it suffices.
+        run = self._bridged(replace(plan, targets=plan.targets | behind))
+        if run is None or not run.arrived:
+            return None, behind
+        for each in sorted(behind) if len(behind) > 1 else ():
+            smaller = self._bridged(replace(plan, targets=plan.targets | {each}))
             if smaller is not None and len(smaller.arrived) >= len(run.arrived):
                 return smaller, frozenset([each])
         return run, behind
@@ -311,7 +314,7 @@ def _noted(report: Report, note: str) -> Report:
 def _own_place(one: Finding) -> tuple[str, int] | None:
     # The file and line of a finding that a bridge may prove, where they are the program's own. Where gradients are
     # there and useless, others would come over the bridge beside them, and prove nothing.
-    if one.kind in USELESS:
+    if Known.GRADIENT_THERE in one.known:
         return None
     if one.source is None or package(one.source.file) is not None or not one.source.file.endswith(".py"):
         return None

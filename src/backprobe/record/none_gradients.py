@@ -30,6 +30,7 @@ class CutBy(StrEnum):
     """Why an operation of a framework lets no gradient through."""
 
     DTYPE = "dtype"  # what it makes has a dtype without derivatives
+    CAST = "cast"  # the same, and made with another dtype it would have one
     STOP_GRADIENT = "stop_gradient"
     STOPPED = "stopped"  # the tape did not record when it ran
     ASSIGNED = "assigned"  # it writes into a Variable
@@ -38,6 +39,7 @@ class CutBy(StrEnum):
     LEFT = "left"  # its numbers were taken out of the framework, by no operation
     OWN_NONE = "own_none"  # the gradient function that the program wrote for it gave None
     OWN_ZERO = "own_zero"  # and gave zeros, of what was not
+    INSIDE_ZERO = "inside_zero"  # what is differentiated once, as a Python function that it runs, gave zeros
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root, Written
-from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow import private, run_once
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Severed
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
@@ -112,7 +113,8 @@ def _gradients(
     several = {key: _sources(captures[at], log, leading) for key, at in recorded.items()}
     sources = {key: own for key, own in several.items() if own is not None}
     flat = [one for own in sources.values() for one in own]  # a list: nests are flattened in Python
-    given = iter(_given(tape, root, flat))
+    with run_once.heard(run_once.whole) if log.cuts.once else nullcontext():
+        given = iter(_given(tape, root, flat))
     return {key: MIXED if own is None else _sum([next(given) for _ in own]) for key, own in several.items()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import CodeType, FrameType
@@ -17,7 +17,7 @@ from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.facts import Around, Backward, Options, OwnPass, Ran, Root
 from backprobe.backends.patching import listening
 from backprobe.backends.protocol import BlockTape
-from backprobe.backends.tensorflow import layers, private
+from backprobe.backends.tensorflow import layers, private, run_once
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.parameter_updates import Updates
@@ -159,7 +159,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         start, compiled = self.log.length + 1, dict(self.log.compiled)
         was_giving, self.is_giving = self.is_giving, True
         try:
-            with nullcontext() if self.useless is None else self.useless.backward():
+            with nullcontext() if self.useless is None else self.useless.backward(), self._hearing():
                 gradients = following(tape, *args, **kwargs)
             if was_giving and _asks_itself(sys._getframe(1)):
                 pass  # as tf.py_function does for its own backward pass
@@ -181,6 +181,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         if self.heard is not None and is_whole and is_any and not isinstance(tape, ProbeTape):
             self.heard(self.taken.given[-1].targets, gradients)
         return gradients
+
+    def _hearing(self) -> AbstractContextManager[None]:
+        # What comes back through operations that are differentiated once, where there are any.
+        cuts = self.log.cuts
+        return run_once.heard(partial(run_once.zeros_of, cuts)) if cuts.once else nullcontext()
 
     def targets(self) -> Sequence[Any]:
         return self.graphs.outputs() if self.graphs.runs else self.taken.targets()

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from backprobe.backends.bridging import Bridges, Gates, Pass, filled, opened
 from backprobe.backends.patching import listening, patched
-from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow import private, run_once
 from backprobe.backends.tensorflow.layers import is_layer
 from backprobe.backends.tensorflow.state import variables_in
 from backprobe.backends.tensorflow.tensors import DIFFERENTIABLE, is_tensor, variable_of
@@ -64,6 +64,9 @@ class TensorflowBridges(Bridges):
             one for each in found for one in ([each] if is_tensor(each) else variables_in(each) if of_models else ())
         ]
         return [one for one in every if _is_differentiable(one)]
+
+    def connected(self, held: Any) -> list[Any]:
+        return [one for one in self.sources(held) if _is_connected(one)]
 
     def is_off(self) -> bool:
         return not private.could_record()
@@ -129,8 +132,14 @@ class TensorflowBridges(Bridges):
             return given
 
         wraps = [(tf.GradientTape, "__init__", lambda following: partial(lasting, following))]
-        with patched(wraps), listening(tf.GradientTape, "gradient", asked):
+        hears = run_once.heard(run_once.whole)  # a bridge adds to what comes to a value
+        with patched(wraps), hears, listening(tf.GradientTape, "gradient", asked):
             yield
+
+
+def _is_connected(tensor: Any) -> bool:
+    variable = variable_of(tensor)
+    return private.is_followed_by_a_tape(tensor) if variable is None else bool(variable.trainable)
 
 
 def _assign(variable: Any, value: Any) -> None:

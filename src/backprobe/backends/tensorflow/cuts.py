@@ -54,6 +54,7 @@ class Cuts:
         self.behind: dict[int, tuple[Severed, ...]] = {}
         self.closed: dict[Edge, Severed] = {}  # edges that tapes follow, and along which None comes back
         self.zero: dict[Edge, Severed] = {}  # or zeros
+        self.once: dict[int, Severed] = {}  # what made these is differentiated once: see ``run_once``
         self.left: dict[Place, Severed] = {}  # lines that took numbers out of TensorFlow
 
     def cut(
@@ -100,6 +101,12 @@ class Cuts:
 def is_flat(operation: str) -> bool:
     """Does TensorFlow follow this operation, and have no derivative for it?"""
     return private.has_no_derivative(operation)
+
+
+@lru_cache(4096)
+def is_cast(operation: str) -> bool:
+    """Has TensorFlow a derivative for this operation, which makes a single value of a dtype that can have none?"""
+    return private.has_derivative(operation) and private.makes_one(operation)
 
 
 def in_checkpoint() -> bool:

@@ -19,7 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, users_place
+from backprobe.backends.tensorflow import run_once
+from backprobe.backends.tensorflow.cuts import Cuts, Edge, Place, Severed, in_checkpoint, is_cast, users_place
 from backprobe.backends.tensorflow.private import (
     OwnGradient,
     dtype_number,
@@ -167,7 +168,8 @@ class OperationLog:
         if compiled is not None:
             self.compiled[compiled] = None
         self.length += 1
-        if RESOURCE in map(dtype_number, inputs):
+        is_of_variable = RESOURCE in map(dtype_number, inputs)
+        if is_of_variable:
             for given in inputs:
                 if dtype_number(given) == RESOURCE:
                     self._use(name, given, outputs)
@@ -189,6 +191,8 @@ class OperationLog:
             self._cut(name, CutBy.STOPPED, flowing, outputs or ())
         else:
             self._flow(name, flowing, outputs or ())
+            if not is_of_variable and run_once.runs_once(name):
+                run_once.note(self.cuts, name, flowing, self.length, outputs or ())
         if flowing and WRITING.match(name):  # also while a Variable is made, with recording stopped
             self._write(name, flowing, inputs)
 
@@ -282,7 +286,7 @@ class OperationLog:
                 if self.cut:
                     self.cut.pop(number, None)
             else:
-                self._cut(name, CutBy.DTYPE, flowing, [output])
+                self._cut(name, CutBy.CAST if is_cast(name) else CutBy.DTYPE, flowing, [output])
                 if name == "ReadVariableOp":  # an integer Variable is not computed from what is differentiated
                     self.cut.pop(number)
 

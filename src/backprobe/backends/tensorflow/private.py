@@ -46,7 +46,7 @@ try:
     stop, restart = pywrap_tfe.TFE_Py_TapeSetStopOnThread, pywrap_tfe.TFE_Py_TapeSetRestartOnThread
     is_stopped, could_record = pywrap_tfe.TFE_Py_TapeSetIsStopped, record.could_possibly_record
     EagerTensor, SymbolicTensor = ops.EagerTensor, ops.SymbolicTensor
-    _ = ops.gradient_registry.lookup
+    GRADIENTS = ops.gradient_registry
     shape_of, dtype_number = EagerTensor._shape_tuple, EagerTensor._datatype_enum
     UNREAD = frozenset({EagerTensor, str, int, bool, float, type(None), tf.DType})
     CONVERTING, OWN_GRADIENTS = CodeOf(api, "converted_call"), custom_gradient.__file__
@@ -62,7 +62,7 @@ try:
     _ = ops._EagerTensorBase._numpy
     _ = ops.uid
     TAKING, AGGREGATING = (gradients_util, "_GradientsHelper"), (gradients_util, "_AggregatedGrads")
-    RUNNING = BaseSession, "run"
+    RUNNING, LOOKING_UP = (BaseSession, "run"), (type(ops.gradient_registry), "lookup")
     WRITING = [
         (kind, one) for kind in (ResourceVariable, BaseResourceVariable) for one in vars(kind)
         if ("assign" in one or "scatter" in one) and "depend" not in one
@@ -413,6 +413,20 @@ def has_no_derivative(kind: str) -> bool:
         return kind in FLAT or ops.gradient_registry.lookup(kind) is None
     except LookupError:  # tapes raise that themselves
         return False
+
+
+def has_derivative(kind: str) -> bool:
+    """Is a function registered that differentiates this kind of operation?"""
+    try:
+        return kind not in FLAT and GRADIENTS.lookup(kind) is not None
+    except LookupError:
+        return False
+
+
+def makes_one(kind: str) -> bool:
+    """Has this kind of operation one output?"""
+    definition = op_def_registry.get(kind)
+    return definition is not None and len(definition.output_arg) == 1
 
 
 def inlined(function: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.cuts import is_cast
 from backprobe.backends.tensorflow.graph_lines import user_line
 from backprobe.backends.tensorflow.graph_values import WRITING
 from backprobe.backends.tensorflow.graph_walk import Upstream, carries
@@ -75,7 +76,9 @@ def _by(operation: Any) -> CutBy:
         return CutBy.STOP_GRADIENT
     if WRITING.match(operation.type):
         return CutBy.ASSIGNED
-    return CutBy.NO_DERIVATIVE if any(map(carries, operation.outputs)) else CutBy.DTYPE
+    if any(map(carries, operation.outputs)):
+        return CutBy.NO_DERIVATIVE
+    return CutBy.CAST if is_cast(operation.type) else CutBy.DTYPE
 
 
 def training(passes: Sequence[GraphPass], captures: Sequence[Capture]) -> Training | None:

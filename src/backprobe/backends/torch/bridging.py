@@ -86,6 +86,9 @@ class TorchBridges(Bridges):
             if one.requires_grad
         ]  # fmt: skip
 
+    def connected(self, held: Any) -> list[Any]:
+        return self.sources(held)
+
     def is_off(self) -> bool:
         return not torch.is_grad_enabled()
 
