@@ -252,7 +252,7 @@ def wider(numbers: Any, moved: float = 0.0) -> Any:
     if not isinstance(numbers, numpy.ndarray | numpy.generic) or numbers.dtype.kind != "f":
         return numbers
     wide: Array = numpy.asarray(numbers, numpy.longdouble if numbers.dtype == numpy.float64 else numpy.float64)
-    return wide + moved * (1 + wide)
+    return wide + moved * (1 + abs(wide))
 
 
 def is_bad(numbers: Array) -> Array:
