@@ -55,6 +55,11 @@ def test_the_reason_of_a_function(program, said, explained):
     assert said in explained(program, X).of_kind("born")[0].headline
 
 
+def test_a_pole_at_minus_one_is_no_overflow():
+    birth = in_function(lambda x: torch.special.xlog1py(x + 2, x - 1).sum(), X).of_kind("born")[0]
+    assert "overflow" not in birth.headline
+
+
 SINGULAR = tensor([[1.0, 2.0], [2.0, 4.0]])
 MIRROR = tensor([[0.0, 1.0], [1.0, 0.0]])
 

@@ -1,5 +1,6 @@
 """Births within calls are heard in a second run; what that shows, and that the verbs agree."""
 
+import json
 import sys
 
 import pytest
@@ -98,6 +99,34 @@ def test_a_step_of_an_optimizer_shows_its_operands(script):
     script(optimizer="RMSprop([w], eps=0.0)", loss="(w * torch.tensor([1.0, 0.0])).sum()")
     _, said, _ = invoked("explain", "--nonfinite", "train.py")
     assert "addcdiv_ at [1]: `self` is 2.0, `tensor1` is 0.0, `tensor2` is 0.0" in said
+
+
+CURED = {
+    "torch.log(torch.softmax(w * 200, 0)).mean()": "in 1 iteration no operation makes NaN or Inf then",
+    "torch.sqrt(w - torch.tensor([1.0, 0.0])).sum()":
+        "in 1 iteration no operation makes NaN or Inf then, and losses that were finite are the same",
+    "torch.log(w - 1).sum() + torch.log(w - 2).sum()": "in 1 iteration nothing is born here then, but elsewhere",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", CURED)
+def test_a_remedy_of_a_script_says_what_it_cured(loss, script):
+    first, plus, second = loss.partition(" + ")
+    script(optimizer="SGD([w], lr=0.1)", loss=f"{first}\n    loss = loss + {second}" if plus else loss)
+    report = json.loads(invoked("explain", "--nonfinite", "--json", "train.py")[1])
+    assert report["findings"][0]["tried"] == [CURED[loss]]
+
+
+def softmax_by_hand(x):
+    e = torch.exp(x)
+    p = e / e.sum()
+    return (p * p).sum()
+
+
+def test_a_remedy_of_another_line_is_tried():
+    first = bp.explain(bp.probe(softmax_by_hand, nonfinite=True)(tensor([100.0, 1.0]))).findings[0]
+    assert first.name == "e" and first.remedy.startswith("`torch.softmax(x, dim=0)` instead of `e / e.sum()`")
+    assert first.tried and first.edits[0].line == first.source.line + 1
 
 
 # an index beyond a table

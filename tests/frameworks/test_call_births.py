@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import backprobe as bp
-from backprobe.backends.discover import load_arrays
+from backprobe.backends.discover import load_arrays, load_backend
 
 
 def of_jax(program):
@@ -109,3 +109,52 @@ def test_a_graph_that_is_being_built_stays_as_it_is():
     with graph.as_default():
         load_arrays("tensorflow").evaluate("lgamma", [numpy.ones(1)], {})
     assert not graph.get_operations()
+
+
+# a second run, in which operations are heard
+
+
+@jax.custom_jvp
+def shares(x):
+    total = x.sum()
+    return jnp.sin(x) / total
+
+
+shares.defjvp(lambda given, tangents: (shares(*given), shares(*given) * tangents[0]))
+
+
+@tf.custom_gradient
+def shares_of_tensorflow(x):
+    total = tf.reduce_sum(x)
+    shared = tf.sin(x) / total
+    return shared, lambda gradient: gradient * shared
+
+
+def of_custom_jvp(x):
+    p = shares(x)
+    return p.sum()
+
+
+def of_custom_gradient(x):
+    p = shares_of_tensorflow(x)
+    return tf.reduce_sum(p)
+
+
+@pytest.mark.parametrize(("program", "x", "said"), [
+    (of_custom_jvp, jnp.array([1.0, -1.0]), "div at [0]: 0.841471 / 0.0, in `return jnp.sin(x) / total`"),
+    (of_custom_gradient, tf.constant([1.0, -1.0]), "RealDiv at [0]: 0.841471 / 0.0, in `shared = tf.sin(x) / total`"),
+])  # fmt: skip
+def test_a_birth_in_a_function_with_a_rule_of_its_own_is_heard(program, x, said):
+    birth = bp.explain(bp.probe(program, nonfinite=True)(x)).findings[0]
+    assert birth.facts[0].startswith(f"run again with its operations heard, {said} (test_call_births.py:")
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_healthy_operations_and_those_of_what_is_bad_already_are_not_heard(framework):
+    heard = []
+    lib = tf if framework == "tensorflow" else jnp
+    with load_backend(framework).hear_births(heard.append):
+        y = lib.exp(lib.sin(lib.ones(3)) / lib.zeros(3))
+        y = lib.where(lib.ones(3) > 0, y - y, y)
+    kinds = [one.operation.lower().removeprefix("real") for one in heard]
+    assert kinds == ["div", "sub"]

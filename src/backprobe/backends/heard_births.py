@@ -12,13 +12,15 @@ from typing import Any
 class HeardBirth:
     """What the framework calls the operation, its operands by name and its result, as NumPy arrays.
 
-    ``lines`` are the files and lines that called it, the innermost first.
+    ``lines`` are the files and lines that called it, the innermost first. ``is_backward`` says that the framework ran
+    it to compute gradients.
     """
 
     operation: str
     operands: Sequence[tuple[str, Any]]
     result: Any
     lines: Sequence[tuple[str, int]]
+    is_backward: bool = False
 
 
 HearBirths = Callable[[Callable[[HeardBirth], None]], AbstractContextManager[Any]]

@@ -100,7 +100,7 @@ class ScriptExperiments:
         self.codes: dict[str, CodeType] = {}
         self.names: dict[str, Mapping[str, Any]] = {}  # the global ones of the main module, by its file
         self.left = MOST
-        self.remedies = ScriptRemedies(self._run, self._names_of, backend.edits)
+        self.remedies = ScriptRemedies(self._run, self.names_of, backend.edits)
 
     def with_tried(self, report: Report) -> Report:
         """The report, whose findings say what was shown of them. It is the same otherwise, but for a note."""
@@ -134,11 +134,21 @@ class ScriptExperiments:
         except Exception as error:  # noqa: BLE001  what is known stays known, whatever an experiment comes to
             return not_tried(report, error)
 
-    def hearing(self, heard: Callable[[HeardBirth], None]) -> None:
-        """The script runs again, and each operation that makes NaN or Inf of less is told, if its framework can."""
-        if self.backend.hear_births is not None:
-            plan, within = Plan(frozenset()), self.backend.hear_births(heard)
-            self._run(plan, lambda losses: len(losses) > self.passes, within=within)
+    def hearing(
+        self, edits: Sequence[Edit] = (), passes: int | None = None
+    ) -> tuple[Sequence[float | None], Sequence[HeardBirth]] | None:
+        """The losses of another run of the script with these edits, and the operations that made NaN or Inf of less.
+
+        It ends after so many backward passes, or else with the step after the last that the script had run. None where
+        it cannot run again, or its framework tells of no operations.
+        """
+        if self.backend.hear_births is None:
+            return None
+        heard: list[HeardBirth] = []
+        most = self.passes + 1 if passes is None else passes
+        within = self.backend.hear_births(heard.append)
+        run = self._run(Plan(frozenset()), lambda losses: len(losses) >= most, edits, within)
+        return None if run is None else (run.losses, heard)
 
     def may_try(self) -> bool:
         """May the script run again?"""
@@ -303,7 +313,8 @@ class ScriptExperiments:
         own = [one for one in edits if os.path.abspath(one.file) == file]
         return with_hooks(edited(own[0].text, own), file, self.statements) if own else self._code(file)
 
-    def _names_of(self, file: str) -> Mapping[str, Any]:
+    def names_of(self, file: str) -> Mapping[str, Any]:
+        """The global names of a file of the script."""
         return self.names.get(file) or names_of(file)
 
 

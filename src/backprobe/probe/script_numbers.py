@@ -1,31 +1,87 @@
-"""NaN and Inf of a whole script: it runs again with its operations heard."""
+"""NaN and Inf of a whole script: it runs again with its operations heard, as it is and with remedies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from backprobe.backends.heard_births import HeardBirth
-from backprobe.findings.report import Report
-from backprobe.probe.bridged_run import Enough
+from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Finding, Report
 from backprobe.probe.script_experiments import ScriptExperiments
+from backprobe.source.edits import Edit
+
+if TYPE_CHECKING:
+    from backprobe.remedies.numerics import Cure
+
+RUNS = 8  # with remedies
 
 
 def with_numbers(report: Report, again: ScriptExperiments) -> Report:
-    """The report, with the numbers at births inside of what a line calls."""
-    from backprobe.explain.nonfinite.second_look import lacking  # which imports NumPy
+    """The report, with the numbers at births inside of what a line calls, and with what remedies have cured."""
+    from backprobe.explain.nonfinite.second_look import lacking  # these import NumPy
+    from backprobe.remedies.numerics import is_curable
 
-    return again.safely(report, lambda report: bool(lacking(report)), lambda report: _heard(report, again))
+    return again.safely(
+        report,
+        lambda report: bool(lacking(report)) or any(map(is_curable, report)),
+        lambda report: _heard(report, again),
+    )
 
 
 def _heard(report: Report, again: ScriptExperiments) -> Iterator[Report]:
-    from backprobe.explain.nonfinite.second_look import is_of, lacking, with_heard  # which import NumPy
+    from backprobe.explain.nonfinite.second_look import with_heard  # these import NumPy
+    from backprobe.remedies.numerics import with_cures
 
-    wanted, heard = lacking(report), list[HeardBirth]()
+    as_it_is = again.hearing()
+    if as_it_is is None:
+        return
+    losses, heard = as_it_is
+    shown = with_heard(report, heard)
+    yield shown
+    yield with_cures(shown, _Trials(again, losses, heard), again.backend.name, again.names_of)
 
-    def hear(one: HeardBirth) -> None:
-        heard.append(one)
-        if all(any(is_of(finding, each) for each in heard) for finding in wanted):
-            raise Enough
 
-    again.hearing(hear)
-    yield with_heard(report, heard)
+@dataclass
+class _Trials:
+    # Runs with remedies, beside one as it is, of which the losses and the births are known.
+    again: ScriptExperiments
+    losses: Sequence[float | None]
+    heard: Sequence[HeardBirth]
+    left: int = RUNS
+
+    def __call__(self, finding: Finding, edit: Edit) -> Cure | str:
+        """What a remedy has cured of a birth, by what is heard up to where the script was stopped."""
+        from backprobe.explain.nonfinite.second_look import is_at  # these import NumPy
+        from backprobe.explain.nonfinite.text import say
+        from backprobe.remedies.numerics import CLOSE, FAILED, Cure
+
+        count = self.again.passes
+        made = self.again.hearing([edit], count) if self.left else None
+        self.left -= 1
+        if made is None or len(made[0]) < count:
+            return ""
+        losses, heard = made
+        if finding.kind == "born":
+            if any(is_at(finding, one.lines) for one in heard):
+                return FAILED
+        elif not _in_backward(heard) < _in_backward(self.heard):
+            return ""  # the same operations of another line, perhaps
+        is_whole = not heard and all(map(_is_finite, losses))
+        pairs = list(zip(self.losses, losses, strict=False))
+        finite = [(was, now) for was, now in pairs if was is not None and now is not None and math.isfinite(was)]
+        is_equal = all(math.isclose(was, now, rel_tol=CLOSE, abs_tol=1e-12) for was, now in finite)
+        equal = say("losses_equal" if is_equal else "losses_changed") if finite else ""
+        code, iterations = "cured_script" if is_whole else "cured_script_here", plural(count, "iteration")
+        return Cure(say(code, iterations=iterations, equal=equal), is_whole, is_equal and bool(finite))
+
+
+def _in_backward(heard: Sequence[HeardBirth]) -> set[str]:
+    # The operations that made NaN or Inf in backward, where none has a line.
+    return {one.operation for one in heard if one.is_backward}
+
+
+def _is_finite(loss: float | None) -> bool:
+    return loss is None or math.isfinite(loss)

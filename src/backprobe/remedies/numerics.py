@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy
@@ -45,16 +46,15 @@ def tried_on_births(
     """
     trials = Trials(backend, again, explains, min(RUNS, runs - 1))
     before = _arrays(trials.baseline.record, backend)
-    found = [_tried(one, trials, before, framework) if one.kind in BORN and not one.cause else one for one in report]
-    return replace(report, findings=tuple(found))
+    return with_cures(report, partial(_outcome, trials=trials, before=before), framework)
 
 
 @dataclass(frozen=True)
 class Cure:
     """What a trial has shown, where nothing is born at the line any more.
 
-    ``is_whole`` says that all outputs and gradients are finite, ``is_equal`` that they are as they were where they were
-    finite before.
+    ``is_whole`` says that all that was looked at is finite, ``is_equal`` that something of it was finite before, and is
+    as it was.
     """
 
     said: str
@@ -62,22 +62,32 @@ class Cure:
     is_equal: bool
 
 
-def _tried(finding: Finding, trials: Trials, before: Mapping[str, Any], framework: str) -> Finding:
+Tried = Callable[[Finding, Edit], Cure | str]
+"""What a trial of an edit has cured of a birth; FAILED where the program ran and nothing was cured, and empty where no
+trial could be made."""
+
+
+def with_cures(
+    report: Report, tried: Tried, framework: str, names: Callable[[str], Mapping[str, Any]] = names_of
+) -> Report:  # fmt: skip
+    """The report, with what trials of its remedies have cured. ``names`` gives the global names of a file."""
+    one_with = partial(_with_cure, tried=tried, framework=framework, names=names)
+    return replace(report, findings=tuple(one_with(one) if is_curable(one) else one for one in report))
+
+
+def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[str], Mapping[str, Any]]) -> Finding:
     formula, instead = (finding.fields.get(name, "") for name in ("formula", "instead"))
-    outcomes = {edit: _outcome(finding, edit, trials, before) for edit in edits_for(finding, formula, instead)}
+    outcomes = {edit: tried(finding, edit) for edit in edits_for(finding, formula, instead, names)}
     for edit, outcome in outcomes.items():
         if isinstance(outcome, Cure):
             return replace(finding, tried=(outcome.said,), edits=(edit,) if outcome.is_whole else ())
     if FAILED in outcomes.values():
         finding = replace(finding, remedy="")
-    return finding if finding.remedy else _by_any(finding, trials, before, framework)
-
-
-def _by_any(finding: Finding, trials: Trials, before: Mapping[str, Any], framework: str) -> Finding:
-    # With the first of the remedies that fit any operation which cures all.
+    if finding.remedy:
+        return finding
     for part, other in ways(finding.fields.get("part", ""), framework, finding.fields.get("dtype", "")):
-        for edit in edits_for(finding, part, other):
-            outcome = _outcome(finding, edit, trials, before)
+        for edit in edits_for(finding, part, other, names):
+            outcome = tried(finding, edit)
             if isinstance(outcome, Cure) and outcome.is_whole and outcome.is_equal:
                 remedy = say("tried_instead", instead=other, formula=part)
                 return replace(finding, remedy=remedy, tried=(outcome.said,), edits=(edit,))
@@ -85,7 +95,6 @@ def _by_any(finding: Finding, trials: Trials, before: Mapping[str, Any], framewo
 
 
 def _outcome(finding: Finding, edit: Edit, trials: Trials, before: Mapping[str, Any]) -> Cure | str:
-    # What a trial has cured; FAILED where it ran and cured nothing, and empty where it could not be made.
     trial = trials.run(edit)
     if trial is None or trial.recording is None:
         return ""
@@ -95,11 +104,12 @@ def _outcome(finding: Finding, edit: Edit, trials: Trials, before: Mapping[str, 
 
 def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
     """What became of outputs and gradients; FAILED where what was finite is not, or has another shape."""
-    shared, is_equal = [name for name in before if name in after], True
+    shared, is_equal, was_finite = [name for name in before if name in after], True, False
     for was, now in ((before[name], after[name]) for name in shared):
         if was.shape != now.shape or (numpy.isfinite(was) & ~numpy.isfinite(now)).any():
             return FAILED
         kept = numpy.isfinite(was)
+        was_finite |= bool(kept.any())
         scale = float(abs(was[kept]).max()) if kept.any() else 0.0
         is_equal &= not kept.any() or float(abs(was[kept] - now[kept]).max()) <= CLOSE * scale
     if not shared:
@@ -107,7 +117,8 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> Cure | str:
     finite = sum(bool(numpy.isfinite(after[name]).all()) for name in shared)
     code = "cured" if finite == len(shared) else "cured_here"
     equal = say("cured_equal" if is_equal else "cured_changed")
-    return Cure(say(code, finite=finite, count=len(shared), equal=equal), code == "cured", is_equal)
+    said = say(code, finite=finite, count=len(shared), equal=equal)
+    return Cure(said, code == "cured", is_equal and was_finite)
 
 
 def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
@@ -123,8 +134,10 @@ def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
     return found
 
 
-def edits_for(finding: Finding, formula: str, instead: str) -> Iterator[Edit]:
-    """A formula at the line of a finding, with another in its place."""
+def edits_for(
+    finding: Finding, formula: str, instead: str, names: Callable[[str], Mapping[str, Any]] = names_of
+) -> Iterator[Edit]:  # fmt: skip
+    """A formula at the line of a finding, or the only one in its file, with another in its place."""
     source = finding.source
     if source is None or package(source.file) is not None:
         return
@@ -132,18 +145,19 @@ def edits_for(finding: Finding, formula: str, instead: str) -> Iterator[Edit]:
     text = "".join(linecache.getlines(source.file))
     try:
         tree = ast.parse(text)
-        names = {node.id for node in ast.walk(ast.parse(instead)) if isinstance(node, ast.Name)}
+        written = {node.id for node in ast.walk(ast.parse(instead)) if isinstance(node, ast.Name)}
     except SyntaxError:
         return
-    known = names_of(source.file)
+    known = names(source.file)
     spelled = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name | ast.arg) for node in [_named(node)]}
-    if not text or not names <= {*known, *spelled}:
+    if not text or not written <= {*known, *spelled}:
         return
     own = Text(source.file, text, known, {})
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and ast.unparse(node) == formula and _is_at(node, source.line):
-            put = instead if _is_whole(tree, node) else f"({instead})"
-            yield Edit(source.file, node.lineno, text, ((own.start(node), own.end(node), put),), formula)
+    every = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == formula]
+    here = [node for node in every if _is_at(node, source.line)]
+    for node in here or (every if len(every) == 1 else []):
+        put = instead if _is_whole(tree, node) else f"({instead})"
+        yield Edit(source.file, node.lineno, text, ((own.start(node), own.end(node), put),), formula)
 
 
 def _named(node: ast.Name | ast.arg) -> ast.Name:

@@ -10,6 +10,7 @@ from backprobe.backends.jax.arrays import JaxArrays
 from backprobe.backends.jax.bridging import bridged
 from backprobe.backends.jax.edits import EDITS
 from backprobe.backends.jax.guarding import JaxGuards
+from backprobe.backends.jax.heard_births import hearing_births
 from backprobe.backends.jax.models import JaxModels
 from backprobe.backends.jax.recheck import JaxRecheck
 from backprobe.backends.jax.state import JaxState
@@ -38,6 +39,7 @@ class JaxBackend(Backend):
     models = JaxModels()
     guards = JaxGuards()
     function_watches = JaxWatches()
+    hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(jax.disable_jit)
     recheck = JaxRecheck
     state = JaxState

@@ -19,6 +19,7 @@ from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.bridging import TensorflowBridges, bridged
 from backprobe.backends.tensorflow.edits import EDITS
+from backprobe.backends.tensorflow.heard_births import hearing_births
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.state import TensorflowState
 from backprobe.backends.tensorflow.tape import TensorflowTape
@@ -102,6 +103,7 @@ class TensorflowBackend(Backend):
     blocks = TensorflowBlocks()
     graphs = staticmethod(graph_targets.program)
     guards = TensorflowGuards()
+    hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(uncompiled)
     recheck = TensorflowRecheck
     state = TensorflowState

@@ -169,6 +169,13 @@ def all_stopped() -> Iterator[None]:
         restart()
 
 
+def argument_names(kind: str, count: int) -> list[str]:
+    """What an operation of this kind calls so many inputs, where each of its arguments is one."""
+    definition = op_def_registry.get(kind)
+    named = [one.name for one in definition.input_arg] if definition is not None else []
+    return named if len(named) == count else [f"input {nth}" for nth in range(1, count + 1)]
+
+
 def is_stateful(kind: str) -> bool:
     """Does this kind of operation change something, or read what may change, as a generator of random numbers?"""
     definition = op_def_registry.get(kind)

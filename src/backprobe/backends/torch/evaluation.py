@@ -35,7 +35,8 @@ KNOWN = frozenset({
     "std", "amax", "amin", "logsumexp", "softmax", "log_softmax", "sum", "mean", "prod", "trapezoid",
     # linear algebra
     "einsum", "tensordot", "outer", "inner", "dot", "kron", "cross", "addmm", "baddbmm", "addmv", "linear", "bilinear",
-    "matmul", "bmm", "det", "logdet", "slogdet", "inv", "inverse", "pinv", "solve", "trace", "vander",
+    "matmul", "bmm", "conv1d", "conv2d", "conv3d", "det", "logdet", "slogdet", "inv", "inverse", "pinv", "solve",
+    "trace", "vander",
     # shape
     "diag", "diagonal", "diag_embed", "tril", "triu", "roll", "flip", "repeat_interleave", "narrow", "swapaxes",
     "movedim", "unflatten", "meshgrid", "hstack", "vstack", "ravel", "masked_select", "take", "sort", "topk",

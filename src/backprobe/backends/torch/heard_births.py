@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprobe.backends.heard_births import HeardBirth
+from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
 
 MOST = 10**7  # numbers of a tensor that is looked at
@@ -94,7 +95,7 @@ def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
         lines.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
     return HeardBirth(func._schema.name.rpartition("::")[2], [(name, _numbers(one)) for name, one in given],
-                      _numbers(made), lines)  # fmt: skip
+                      _numbers(made), lines, current_pass() != -1)  # fmt: skip
 
 
 def _numbers(tensor: Tensor) -> Any:

@@ -52,7 +52,7 @@ def _asked(node: Node, came: Tensor, grad: Tensor, place: int) -> LocalDerivativ
     made = answer[place] if isinstance(answer, tuple) else answer
     if made is None or made.shape != grad.shape:
         return None
-    product = made[at] * came[into]
+    product = (made[at] * came[into]).to(grad.dtype)
     is_it = bool(product.isnan() == grad[at].isnan()) and bool(product.isinf() == grad[at].isinf())
     return LocalDerivative(at, float(made[at]), float(came[into])) if is_it else None
 

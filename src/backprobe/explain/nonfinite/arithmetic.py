@@ -243,6 +243,18 @@ def typed(numbers: Array, dtype: str | None) -> Array:
         return numbers
 
 
+def wider(numbers: Any, moved: float = 0.0) -> Any:
+    """Floating numbers in a type that ends later, each moved by a part of itself and as much; others as they are.
+
+    >>> wider(numpy.array([0.0, 2.0], "float32"), 0.5), wider([1.0])
+    (array([0.5, 3.5]), [1.0])
+    """
+    if not isinstance(numbers, numpy.ndarray | numpy.generic) or numbers.dtype.kind != "f":
+        return numbers
+    wide: Array = numpy.asarray(numbers, numpy.longdouble if numbers.dtype == numpy.float64 else numpy.float64)
+    return wide + moved * (1 + abs(wide))
+
+
 def is_bad(numbers: Array) -> Array:
     """Where it is NaN or Inf; of what holds no floating numbers, nowhere."""
     array = numpy.asarray(numbers)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 import numpy
 
 from backprobe.explain.nonfinite import local_derivatives, loops, mechanism, operands
-from backprobe.explain.nonfinite.computation import Computation
-from backprobe.explain.nonfinite.evidence import first_bad
+from backprobe.explain.nonfinite.backward_reasons import BackwardReasons, Birth, Why, is_pole
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.local_derivatives import Factors
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
-from backprobe.explain.nonfinite.terms import Term, known_as
+from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
 from backprobe.explain.own_rules import rules_in
 from backprobe.findings.phrasing import shorten
@@ -24,38 +22,9 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import Graph, reached
 from backprobe.record.names import split, strip
-from backprobe.record.nonfinite import LocalDerivative
 from backprobe.source.sites import operation as operation_of
 
-WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmoid",)}
-"""How programs write operations that autograd has another name for."""
 REENTRANT = "CheckpointFunction"
-
-
-@dataclass(frozen=True)
-class Birth:
-    """An operation in the backward of the entry ``owner`` that made something worse of what came to it.
-
-    ``operation`` is empty where it is not known which of a line's, or of a module's, it was. ``wrt`` is the entry whose
-    gradient it made.
-    """
-
-    owner: int
-    operation: str
-    wrt: int | None
-    given: State
-    made: State
-    others: tuple[int, ...] = ()  # the entries whose backward it may be as well
-    local: LocalDerivative | None = field(default=None, compare=False)  # what the framework multiplies by
-
-
-@dataclass(frozen=True)
-class Why:
-    """What happened in a birth, and in which part of its line, where that is known."""
-
-    mechanism: Mechanism | None = None
-    part: Term | None = None
-    hidden: Term | None = None  # a part that is NaN or Inf, which the whole does not show
 
 
 class BackwardPass:
@@ -63,7 +32,7 @@ class BackwardPass:
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
-        self._whys: dict[Birth, Why] = {}
+        self.reasons = BackwardReasons(forward)
 
     @cached_property
     def made(self) -> Sequence[Birth]:
@@ -153,17 +122,17 @@ class BackwardPass:
     def _has_pole(self, owner: int, at: int) -> bool:
         # Has the operation of an entry an infinite derivative where a value lies?
         birth = Birth(owner, self._operation(owner, at), at, State.FINITE, self.known.grads[at])
-        return _is_pole(self._why(birth).mechanism)
+        return is_pole(self.reasons.why(birth).mechanism)
 
     def _multiplies_by_inf(self, owner: int, at: int) -> bool:
         # Does its backward multiply by what is not finite: an exponential by itself, a product by the other factor?
-        computed, operands = self._computation(owner, at), self.known.term(owner).args
+        computed, operands = self.reasons.computation(owner, at), self.known.term(owner).args
         nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
         if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
             return False
         if computed.term.op != "mul":
             return self.known.values[owner].is_bad
-        grad = self.known.taken(self.known.grad_numbers(at), at, owner, self._example(owner, at))
+        grad = self.known.taken(self.known.grad_numbers(at), at, owner, self.reasons.example(owner, at))
         factor = computed.value(operands[1 - nth])
         if factor is None or grad is None or grad.shape != numpy.shape(computed.result):
             return False
@@ -185,10 +154,10 @@ class BackwardPass:
 
     def _meets_bad_part(self, birth: Birth) -> bool:
         # Does a zero gradient meet a part of the line that is not finite, which the value shows, too?
-        why = self._why(birth).mechanism
+        why = self.reasons.why(birth).mechanism
         if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
             return False
-        computed = self._computation(birth.owner, birth.wrt)
+        computed = self.reasons.computation(birth.owner, birth.wrt)
         return any(part.op and computed.is_bad(part) for part in computed.term.inputs)
 
     def spread(self, starts: Set[int]) -> set[int]:
@@ -216,7 +185,7 @@ class BackwardPass:
 
     def _is_of_masked_row(self, birth: Birth) -> bool:
         # Is it of a row of −Inf alone, whose logarithm of a sum is −Inf rightly, and has no derivative?
-        why = self._why(birth).mechanism if birth.given is State.FINITE else None
+        why = self.reasons.why(birth).mechanism if birth.given is State.FINITE else None
         return why is not None and why.code == "pole_of_result"
 
     @cached_property
@@ -243,9 +212,9 @@ class BackwardPass:
             near = {birth.owner, *self.known.direct[birth.owner]}
             origin = next((at for at, spread in origins if spread & near), None)
             is_by_value = birth.made is State.NAN and birth.given is State.FINITE and not birth.others
-            if origin is None or not is_by_value or _is_pole(self._why(birth).mechanism):
+            if origin is None or not is_by_value or is_pole(self.reasons.why(birth).mechanism):
                 continue
-            if not self._masked(birth, self._why(birth).part or self.known.term(birth.owner)):
+            if not self._masked(birth, self.reasons.why(birth).part or self.known.term(birth.owner)):
                 found[birth] = origin
         return found
 
@@ -265,14 +234,14 @@ class BackwardPass:
         for birth in self._kept:
             if birth in self.overflowed:
                 continue
-            if self._why(birth).hidden is not None:
+            if self.reasons.why(birth).hidden is not None:
                 yield (birth.owner, False), self._birth(birth)
                 continue
             yield (self.known.began[birth.owner], True), self._unclear(birth) if birth.others else self._birth(birth)
         yield from (((self.known.began[at], True), self._appeared(at)) for at in self._come_in())
 
     def _birth(self, birth: Birth) -> Finding:
-        known, owner, why = self.known, birth.owner, self._why(birth)
+        known, owner, why = self.known, birth.owner, self.reasons.why(birth)
         made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
         facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
         arrival = None if birth.wrt is None else self._arrivals.get(birth.wrt)
@@ -288,7 +257,7 @@ class BackwardPass:
         is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
         masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
         facts += masked
-        is_scaled = birth.made is State.INF and not _is_pole(why.mechanism) and bool(scaled(known.record.scales))
+        is_scaled = birth.made is State.INF and not is_pole(why.mechanism) and bool(scaled(known.record.scales))
         if is_scaled:
             facts += scaled(known.record.scales)
         facts += self.forward.use(owner)
@@ -297,7 +266,7 @@ class BackwardPass:
             return self._hidden(birth, why, facts)
         because = why.mechanism if why.hidden is None else self._left_out(owner, why)
         if factors is not None and (because is None or because.code == "zero_gradient"):
-            because = factors.mechanism() or because
+            because = factors.mechanism(known.entries[owner if birth.wrt is None else birth.wrt].dtype or "") or because
         if masked and because is not None and because.code == "pole_nan":
             because = Mechanism("pole_zero", because.fields)
         entry = self.entries[owner]
@@ -305,7 +274,7 @@ class BackwardPass:
         code = "see_kept" if is_lost else "see_operation"
         look = see_inside(split(entry.name)[0]) if entry.source is None else say(code)
         is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
-        found = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
+        found = self.forward.remedies.remedy(owner, part, why.mechanism or because, masked=bool(masked))
         remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else look)
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         spelled = "" if part is None or part.at == owner else part.text
@@ -315,7 +284,7 @@ class BackwardPass:
         # The numbers at the first place of a gradient that is not finite.
         if birth.wrt is None:
             return []
-        return operands.of_gradient(self.known, birth.wrt, birth.owner, self._example(birth.owner, birth.wrt))
+        return operands.of_gradient(self.known, birth.wrt, birth.owner, self.reasons.example(birth.owner, birth.wrt))
 
     def _factors(self, birth: Birth) -> Factors | None:
         # What the first bad element is the product of, as the framework says.
@@ -328,7 +297,7 @@ class BackwardPass:
     def _left_out(self, owner: int, why: Why) -> Mechanism:
         # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.
         assert why.hidden is not None
-        word = WORDS[self._computation(owner, None).state(why.hidden)]
+        word = WORDS[self.reasons.computation(owner, None).state(why.hidden)]
         if why.mechanism is None:
             return Mechanism("zero_gradient_nan" if word == WORDS[State.NAN] else "zero_gradient_inf")
         fields = {"word": word, "part": shorten(why.hidden.text), "why": str(why.mechanism)}
@@ -338,7 +307,7 @@ class BackwardPass:
         # Inf in a part of a line, whose value is finite again.
         known, owner, part = self.known, birth.owner, why.hidden
         assert part is not None
-        word = WORDS[self._computation(owner, None).state(part)]
+        word = WORDS[self.reasons.computation(owner, None).state(part)]
         facts = [say("part", text=shorten(part.text), word=word), known.value(owner), *facts]
         made = say("is_born", word=word)
         return known.finding(
@@ -358,85 +327,6 @@ class BackwardPass:
             "born_backward_of_one", self.entries[birth.wrt].name, None, facts=facts, suspects=names,
             remedy="" if has_flows else say("see_which"), born=born(birth.made, birth.given), wrt=known.name(birth.wrt),
         )  # fmt: skip
-
-    def _why(self, birth: Birth) -> Why:
-        # What happened, by the numbers that the parts of the line were computed from.
-        if birth not in self._whys:
-            self._whys[birth] = self._found_out(birth)
-        return self._whys[birth]
-
-    def _computation(self, owner: int, wrt: int | None) -> Computation:
-        # What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf.
-        known, example = self.known, self._example(owner, wrt)
-        return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
-
-    def _example(self, owner: int, wrt: int | None) -> tuple[int, ...] | None:
-        # None outside of a vmap; and in loops, whose steps hand on what they are given.
-        known, axes = self.known, self.entries[owner].axes
-        if not axes or loops.STEP in axes:
-            return None
-        is_inside = wrt is not None and self.entries[wrt].axes == axes
-        grad = known.grad_numbers(wrt) if wrt is not None and is_inside else None
-        return first_bad(grad, len(axes), known.grad_numbers(owner)) or known.example_of(owner)
-
-    def _found_out(self, birth: Birth) -> Why:
-        computed = self._computation(birth.owner, birth.wrt)
-        parts = [one for one in computed.term if self._may_be(birth, one)]
-        for part in reversed(parts):  # the outermost first: backward comes to it before the others
-            found = self._received(birth, computed, part)
-            if mechanism.poles(found) is not None:
-                return Why(mechanism.backward(found), part)
-        hidden = next(computed.hidden(), None) if birth.made is State.NAN else None
-        if hidden is not None and birth.owner not in self.known.bad_values:
-            return Why(self.forward.mechanism(computed, hidden, birth.owner), hidden=hidden)
-        if birth.operation and len(parts) == 1:
-            return Why(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
-        held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
-        is_direct = len(held) == 1 and held[0] in computed.term.args
-        reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)  # the outermost, so the first
-        is_outermost = not birth.operation and (is_direct or reads_bad)
-        return Why(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
-
-    def _may_be(self, birth: Birth, part: Term) -> bool:
-        # May a part of a line be the operation of a birth?
-        if birth.operation:
-            return part.op == known_as(birth.operation) or part.op in WRITTEN_AS.get(known_as(birth.operation), ())
-        return part.op in mechanism.POLES and (birth.wrt is None or birth.wrt in part.leaves())
-
-    def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
-        # What is known of the operation of a birth, where it is this part of the line.
-        known, wrt, owner = self.known, birth.wrt, birth.owner
-        known_about: dict[str, Any] = {
-            "whole": computed.result,
-            "made": birth.made,
-            "given": birth.given,
-            "is_seen": known.sees_operations,
-        }
-        if part is not None:
-            operands = list(map(computed.value, part.args))
-            result = computed.result if part is computed.term else computed.value(part)
-            known_about |= {"operands": () if any(one is None for one in operands) else operands, "result": result}
-        example = self._example(owner, wrt)
-        grad = None if wrt is None else known.taken(known.grad_numbers(wrt), wrt, owner, example)
-        if wrt is not None and grad is not None:
-            came = known.taken(known.grad_numbers(owner), owner, owner, example)
-            known_about |= {"bad": ~numpy.isfinite(grad), "dtype": self.entries[wrt].dtype or ""}
-            is_alone = part is None or (part is computed.term and any(one.at == wrt for one in part.args))
-            if is_alone:
-                known_about |= {"value": known.taken(known.numbers(wrt), wrt, owner, example), "came": came}
-                if part is not None and len(part.args) == 2 and part.args[0].at != part.args[1].at:
-                    known_about["wrt"] = next(nth for nth, one in enumerate(part.args) if one.at == wrt)
-            elif part is computed.term and part.op in mechanism.PRODUCTS:
-                known_about |= self._at_bad_operand(known_about["operands"], came)
-        operation = birth.operation if part is None else part.op
-        return mechanism.Received(operation, **known_about)
-
-    def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
-        # What came to the outermost operation of a line where a part that it was applied to is not finite.
-        for one in map(numpy.asarray, operands):
-            if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
-                return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}
-        return {}
 
     def _masked(self, birth: Birth, part: Term | None) -> list[str]:
         # For a birth behind a ``where``: the branch that it lies in, which the condition did not select there.
@@ -504,7 +394,3 @@ class BackwardPass:
             return appeared("came_in_backward")
         facts += scaled(known.record.scales)  # the hooks of a block are there when backward comes to what is recorded
         return appeared("came_on_the_way", start=known.name(starts[0]), remedy=say("see_lines"))
-
-
-def _is_pole(why: Mechanism | None) -> bool:
-    return why is not None and why.code in mechanism.POLE

@@ -58,24 +58,34 @@ class Computation:
         if term.op == "chosen":
             taken = self._taken(term)
             return None if taken is None else self.value(taken)
-        function = arithmetic.function(term.op, self._framework)
         args = [self.value(one) for one in term.args]
         words = {word: self.value(one) for word, one in term.keywords.items()}
         unknown = [one for one in term.inputs if self.value(one) is None and not one.is_constant]
         large = [one for one in args if getattr(one, "size", 0) > arithmetic.MOST]
-        if unknown or large:
-            return None
+        return None if unknown or large else self._applied(term.op, args, words)
+
+    def _applied(self, op: str, args: Sequence[Any], words: Mapping[str, Any]) -> Array:
+        function = arithmetic.function(op, self._framework)
         is_called_otherwise = isinstance(function, numpy.ufunc) and (words or len(args) != function.nin)
         with numpy.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if function is None or is_called_otherwise:
-                return self._others(term.op, args, words)
+                return self._others(op, args, words)
             try:
                 made = function(*args, **words)
             except (TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError):
-                return self._others(term.op, args, words)  # not as NumPy calls it
+                return self._others(op, args, words)  # not as NumPy calls it
         is_plain = all(isinstance(one, int | float) for one in args)  # computed before any array: in Python's precision
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
+
+    def widened(self, term: Term, moved: float) -> Array:
+        """What a part would be in a wider type, of operands that are moved by so much; None where that is not known."""
+        args = [self.value(one) for one in term.args]
+        if any(one is None for one in args):
+            return None
+        words = {word: self.value(one) for word, one in term.keywords.items()}
+        made = self._applied(term.op, [arithmetic.wider(one, moved) for one in args], words)
+        return numpy.asarray(made) if isinstance(made, numpy.ndarray | numpy.generic | float) else None
 
     def _taken(self, term: Term) -> Term | None:
         # What ``one if test else other`` is; None where the test is not known. The other was never computed.

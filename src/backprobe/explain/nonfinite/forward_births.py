@@ -29,12 +29,6 @@ from backprobe.record.graph import reached
 from backprobe.record.names import split, strip
 from backprobe.source.user_code import package
 
-HEALING = frozenset({
-    "where", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "clamp", "clamp_", "clip", "clip_by_value",
-    "maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin", "relu", "relu6", "nansum", "nanmean", "softmax",
-    "sigmoid", "tanh", "exp", "atan", "arctan", "getitem", "reciprocal", "div", "erf", "logsumexp", "select", "gather",
-    "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
-})  # fmt: skip
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 START = "backward()"  # what a block calls that which the program ran backward from
 
@@ -148,8 +142,7 @@ class ForwardPass:
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             if self.known.values[at] is State.FINITE and is_float:
                 flowing = {edge.at for edge in entry.inputs} | {way.at for way in entry.indirect}
-                bad = self.known.bad_values.intersection(self.known.direct[at])
-                found |= {source: at for source in bad if source in flowing or entry.op in HEALING}
+                found |= dict.fromkeys(flowing & self.known.bad_values.intersection(self.known.direct[at]), at)
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
@@ -368,7 +361,7 @@ class ForwardPass:
         given = [None if one is None or one.dtype.kind not in "fciub" else one for one in given]
         with numpy.errstate(all="ignore"):
             dtype = (entry.dtype or "") if is_whole else str(result.dtype)
-            why = mechanism.forward(term.op or entry.op, given, result, dtype)
+            why = mechanism.forward(term.op or entry.op, given, result, dtype, partial(computed.widened, term))
         is_guess = why is None or why.code in mechanism.OVERFLOW  # of the numbers that went in, and not of the line
         source = entry.source if is_whole else None
         is_written = writes_nonfinite(source) if source is not None else NONFINITE.search(term.text) is not None

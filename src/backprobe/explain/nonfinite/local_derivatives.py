@@ -13,6 +13,7 @@ from typing import Any
 import numpy
 
 from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.mechanism import overflow
 from backprobe.explain.nonfinite.operands import first_bad, shown, where
 from backprobe.explain.nonfinite.text import Mechanism, say
 from backprobe.record.elements import result_of
@@ -33,10 +34,12 @@ class Factors:
         is_zero = self.came == 0 and not math.isfinite(self.derivative)
         return say("factors_zero" if is_zero else "factors", **words)
 
-    def mechanism(self) -> Mechanism | None:
-        """What happened; None where both are finite, and their product is not."""
-        if math.isfinite(self.derivative):
+    def mechanism(self, dtype: str) -> Mechanism | None:
+        """What happened, to a gradient of this type; None where the gradient that came in is not finite."""
+        if not math.isfinite(self.came):
             return None
+        if math.isfinite(self.derivative):
+            return overflow(dtype)
         words = {"of": self.of, "derivative": _shown(self.derivative)}
         return Mechanism("derivative_zero" if self.came == 0 else "derivative_bad", words)
 

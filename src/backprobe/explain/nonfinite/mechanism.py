@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE
 from backprobe.explain.nonfinite.states import State
 from backprobe.explain.nonfinite.terms import known_as
 from backprobe.explain.nonfinite.text import Mechanism
@@ -63,24 +63,31 @@ SUMMING = ADDING | {
     "matmul", "addmm", "baddbmm", "einsum", "linear", "conv1d", "conv2d", "prod", "cumprod",
     "tensordot", "inner", "outer", "var", "std", "norm",
 }  # fmt: skip
-GROWING = SUMMING | {
-    "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "mul", "add", "sub", "half", "to", "bfloat16", "float",
-    "type", "astype", "cast", "tocopy", "logsumexp", "convolution", "expand", "neg", "div", "reciprocal", "rsqrt",
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "mean_squared_error", "squared_difference", "dist", "cdist",
-    "pairwise_distance", "addcmul", "addr", "cross", "kron", "ldexp", "lerp",
-}  # fmt: skip
-"""Operations by which finite numbers leave the range of their dtype, where they are at no pole."""
-
 LOGARITHMS_OF_MATRICES = frozenset({"logdet", "slogdet"})
 OF_MATRICES = LOGARITHMS_OF_MATRICES | {"cholesky", "inv", "inverse", "matrix_inverse", "solve"}
 
+ENDS = {"float16": 65504.0, "bfloat16": 3.389e38, "float32": 3.4028234e38}
 LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
 
 
-def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> Mechanism | None:
+Wide = Callable[[float], Array | None]
+"""The result in a wider type, of operands that are moved by so much; None where that is not known."""
+BESIDE = 1e-3
+
+
+def unknown(moved: float) -> Array | None:
+    """Nothing is known of a wider type."""
+    return None
+
+
+def forward(
+    op: str, operands: Sequence[Array | None], result: Array, dtype: str,
+    wide: Wide = unknown,
+) -> Mechanism | None:  # fmt: skip
     """What happened; None where the numbers do not show it.
 
-    ``operands`` are in the order in which the operation takes them, None where one is not known.
+    ``operands`` are in the order in which the operation takes them, None where one is not known. ``wide`` gives the
+    result in a wider type.
 
     >>> str(forward("div", [numpy.array([0.0]), numpy.array([0.0])], numpy.array([numpy.nan]), "float32"))
     '0/0'
@@ -92,7 +99,7 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
             if happened(*given).any():
                 return Mechanism(code, {"op": op, "limit": limit})
     known = [one for one in operands if one is not None]
-    return _of_all(op, known, result) or _beyond(op, operands, result, dtype) or _by_result(op, operands, result)
+    return _of_all(op, known, result) or _beyond(operands, result, dtype, wide) or _by_result(op, operands, result)
 
 
 def _at(operand: Array | None, bad: Array) -> Array | None:
@@ -121,21 +128,27 @@ def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | No
     return None
 
 
-def _beyond(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> Mechanism | None:
-    # A finite operation of finite numbers, all of them known, that gives Inf.
-    #
-    # One that goes number by number may do so at some places, and be given Inf at others.
-    known = [one for one in operands if one is not None]
-    if op not in GROWING or not known or len(known) < len(operands):
+def _beyond(operands: Sequence[Array | None], result: Array, dtype: str, wide: Wide) -> Mechanism | None:
+    # Inf of finite numbers: of those that the type of the result can't hold, or whose result a wider type holds. What
+    # is Inf in that as well, as exp(1e14), is no pole if it is Inf beside these numbers, too.
+    infinite = numpy.isinf(result) & _are_finite_there(operands, result.shape)
+    if not infinite.any():
         return None
-    bad = ~numpy.isfinite(result)
-    made = result[bad]
-    if any(numpy.isinf(one).any() for one in known):
-        given = [one for one in (_at(one, bad) for one in known) if one is not None]
-        if op not in ELEMENTWISE or len(given) < len(operands):
-            return None
-        made = made[numpy.isfinite(numpy.stack(given)).all(0)]
-    return _overflow(dtype) if made.size and numpy.isinf(made).all() else None
+    given = [one for one in (_at(one, infinite) for one in operands) if one is not None and one.dtype.kind == "f"]
+    if any((abs(one) > ENDS.get(dtype, numpy.inf)).any() for one in given):
+        return overflow(dtype)
+    exact, beside = wide(0.0), wide(BESIDE)
+    if exact is None or beside is None or not exact.shape == beside.shape == result.shape:
+        return None
+    return overflow(dtype) if (infinite & (numpy.isfinite(exact) | numpy.isinf(beside))).any() else None
+
+
+def _are_finite_there(operands: Sequence[Array | None], shape: tuple[int, ...]) -> Array:
+    # Where all operands are finite: element by element where their shapes go into this one, else all or none.
+    finite = [numpy.isfinite(one) for one in operands if one is not None and one.dtype.kind in "fc"]
+    with suppress(ValueError):
+        return numpy.all([numpy.broadcast_to(one, shape) for one in finite], axis=0)
+    return numpy.full(shape, all(one.all() for one in finite))
 
 
 def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
@@ -172,7 +185,8 @@ def _is_one_label(labels: Array) -> bool:
     return bool(labels.size) and labels.dtype.kind == "i" and bool((labels == labels.min()).all() and labels.min() < 0)
 
 
-def _overflow(dtype: str) -> Mechanism:
+def overflow(dtype: str) -> Mechanism:
+    """A number beyond the range of its type."""
     limit = LARGEST.get(dtype)
     return Mechanism("overflow") if limit is None else Mechanism("overflow_of", {"dtype": dtype, "limit": limit})
 
@@ -221,9 +235,6 @@ POLES: Mapping[str, Pole] = {
 """Where derivatives are not finite. They are looked for at the numbers that were recorded, and nowhere else."""
 SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
 """Those of them whose result has another shape than what they are applied to."""
-
-STEADY = GROWING - POLES.keys()
-"""Operations whose derivative is finite wherever they are."""
 
 EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
 """Operations whose derivative is not finite wherever they are not."""
@@ -304,9 +315,8 @@ def backward(one: Received) -> Mechanism | None:
             return Mechanism("infinite_gradient")
     if fields:
         return Mechanism("pole" if one.made is State.INF else "pole_nan", fields)
-    at_poles = _at_poles(one) if one.is_seen and one.given is State.FINITE else None
-    is_steady = op in STEADY or (at_poles is not None and not at_poles.size)  # as 1/x is near 0, and not at it
-    return _overflow(one.dtype) if one.made is State.INF and is_steady else None
+    at_poles = _at_poles(one) if one.is_seen and one.given is State.FINITE and one.made is State.INF else None
+    return overflow(one.dtype) if at_poles is not None and not at_poles.size else None  # as 1/x near 0, not at it
 
 
 def _has_negative(base: Array, bad: Array | None) -> bool:

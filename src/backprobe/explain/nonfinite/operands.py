@@ -15,7 +15,7 @@ from backprobe.explain.nonfinite.arithmetic import ELEMENTWISE, FAILING
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.matrices import condition, equal
-from backprobe.explain.nonfinite.terms import Term
+from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import MOST, Mechanism, say
 from backprobe.findings.phrasing import shorten
 from backprobe.record.elements import result_of
@@ -103,7 +103,10 @@ def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> 
     index = first_bad(result, [numbers for _, numbers in given])
     if index is None or not given:
         return ""
-    sign, fits = OPERATORS.get(op), all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given)
+    sign, fits = (
+        OPERATORS.get(known_as(op)),
+        all(_goes_into(numpy.shape(numbers), result.shape) for _, numbers in given),
+    )
     if sign is not None and fits and len(given) == 2:
         said = f" {sign} ".join(shown(_at(numbers, index, result.shape)) for _, numbers in given)
     else:

@@ -21,11 +21,10 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
-from backprobe.explain.nonfinite.signs import Signs, clamps_divisor
 from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Instead, Mechanism, say
 from backprobe.findings.phrasing import shorten
-from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.entries import Entry
 from backprobe.record.quoted_errors import first_line
 from backprobe.source.sites import operation as operation_of
 from backprobe.source.user_code import package
@@ -133,19 +132,15 @@ class Remedies:
         return False
 
     def _is_for_divisor(self, row: Remedy, found: Match, computed: Computation) -> bool:
-        # Does a remedy of a division suit what it divides by? A constant stays what it is, a count is never negative,
-        # and ``where`` takes no number of Python's.
+        # Does a remedy of a division suit what it divides by? A constant stays what it is, and ``where`` takes no
+        # number of Python's. Only a count is clamped from below: others may lie on the other side of 0 the next time.
         if row.because != "division_by_zero":
             return True
         divisor = [*found.letters.values()][-1]
         value = computed.value(divisor)
-        if divisor.is_constant or not clamps_divisor(formula(row.instead)):
-            return not divisor.is_constant and not isinstance(value, int | float)
         is_count = value is not None and numpy.asarray(value).dtype.kind in "iub"
-        return is_count or Signs(self.known.term, computed.value, self._is_trained).is_never_negative(divisor)
-
-    def _is_trained(self, at: int) -> bool:
-        return self.known.entries[at].status is GradStatus.OK
+        is_clamped = "maximum" in row.instead
+        return not divisor.is_constant and (is_count if is_clamped else not isinstance(value, int | float))
 
     def _dimension(self, row: Remedy, found: Match, computed: Computation) -> str | None:
         # Over which dimension a function goes that goes over one alone, where the program does not write it.

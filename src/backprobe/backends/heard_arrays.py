@@ -1,0 +1,50 @@
+"""Births that are judged by NumPy, where a framework tells of all its operations and not of births."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import numpy
+
+from backprobe.backends.heard_births import HeardBirth
+
+MOST = 10**7  # numbers of an array that is looked at
+
+
+def birth(
+    operation: str, operands: Sequence[tuple[str, Any]], result: Any, is_backward: bool = False
+) -> HeardBirth | None:
+    """What an operation made, if that is NaN or Inf of less, told from where this is called; None if it is not.
+
+    >>> made = birth("div", [("x", numpy.ones(2)), ("y", numpy.zeros(2))], numpy.array([numpy.inf, numpy.inf]))
+    >>> made.operation, birth("neg", [("x", made.result)], -made.result)
+    ('div', None)
+    """
+    if result.size > MOST or any(one.size > MOST for _, one in operands):
+        return None
+    if badness(result) <= max((badness(one) for _, one in operands), default=0):
+        return None
+    return HeardBirth(operation, operands, result, lines_above(sys._getframe(1)), is_backward)
+
+
+def badness(array: Any) -> int:
+    """0 where all numbers are finite, 1 where one is infinite, and 2 where one is NaN.
+
+    >>> badness(numpy.array([1.0, numpy.inf])), badness(numpy.array([1, 2]))
+    (1, 0)
+    """
+    if array.dtype.kind not in "fc" or numpy.isfinite(array).all():
+        return 0
+    return 2 if numpy.isnan(array).any() else 1
+
+
+def lines_above(frame: FrameType | None) -> list[tuple[str, int]]:
+    """The files and lines of a frame and of all that called it, the innermost first."""
+    found: list[tuple[str, int]] = []
+    while frame is not None:
+        found.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return found

@@ -1,0 +1,49 @@
+"""Operations that make NaN or Inf of less, each as TensorFlow runs it eagerly: also within its own functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.heard_arrays import birth
+from backprobe.backends.heard_births import HeardBirth
+from backprobe.backends.tensorflow.private import BACKWARD, argument_names, hearing_operations
+
+
+@contextmanager
+def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
+    """Tells a function of each of them within this context."""
+
+    def told(kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Sequence[Any], *rest: Any, **named: Any) -> None:
+        name = kind.decode() if isinstance(kind, bytes) else str(kind)
+        numbers = [_numbers(one) for one in (*inputs, *outputs[:1])]
+        if not outputs or any(one is None for one in numbers):
+            return
+        *operands, result = numbers
+        names = argument_names(name, len(operands))
+        one = birth(name, list(zip(names, operands, strict=True)), result, _is_backward(sys._getframe(1)))
+        if one is not None:
+            heard(one)
+
+    with hearing_operations(told, lambda *flow: None):
+        yield
+
+
+def _numbers(tensor: Any) -> Any:
+    # None of what holds no numbers, as a Variable's resource, or none yet, as in a graph that is built.
+    if not hasattr(tensor, "numpy") or tensor.dtype in (tf.resource, tf.variant, tf.string):
+        return None
+    numbers = tensor.numpy()
+    return numbers.astype("float32") if tensor.dtype == tf.bfloat16 else numbers
+
+
+def _is_backward(frame: FrameType | None) -> bool:
+    # Does a tape compute gradients here?
+    while frame is not None and frame.f_code not in BACKWARD:
+        frame = frame.f_back
+    return frame is not None

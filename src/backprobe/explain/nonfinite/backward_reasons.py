@@ -1,0 +1,134 @@
+"""Reasons of births in backward, by the numbers that the parts of their lines were computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from backprobe.explain.nonfinite import loops, mechanism
+from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.evidence import first_bad
+from backprobe.explain.nonfinite.forward_births import ForwardPass
+from backprobe.explain.nonfinite.states import State
+from backprobe.explain.nonfinite.terms import Term, known_as
+from backprobe.explain.nonfinite.text import Mechanism
+from backprobe.record.nonfinite import LocalDerivative
+
+WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmoid",)}
+"""How programs write operations that autograd has another name for."""
+
+
+@dataclass(frozen=True)
+class Birth:
+    """An operation in the backward of the entry ``owner`` that made something worse of what came to it.
+
+    ``operation`` is empty where it is not known which of a line's, or of a module's, it was. ``wrt`` is the entry whose
+    gradient it made.
+    """
+
+    owner: int
+    operation: str
+    wrt: int | None
+    given: State
+    made: State
+    others: tuple[int, ...] = ()  # the entries whose backward it may be as well
+    local: LocalDerivative | None = field(default=None, compare=False)  # what the framework multiplies by
+
+
+@dataclass(frozen=True)
+class Why:
+    """What happened in a birth, and in which part of its line, where that is known."""
+
+    mechanism: Mechanism | None = None
+    part: Term | None = None
+    hidden: Term | None = None  # a part that is NaN or Inf, which the whole does not show
+
+
+class BackwardReasons:
+    """The reasons of the births in the backward of one record, given those in its values."""
+
+    def __init__(self, forward: ForwardPass) -> None:
+        self.forward, self.known, self.entries = forward, forward.known, forward.entries
+        self._whys: dict[Birth, Why] = {}
+
+    def why(self, birth: Birth) -> Why:
+        """What happened, by the numbers that the parts of the line were computed from."""
+        if birth not in self._whys:
+            self._whys[birth] = self._found_out(birth)
+        return self._whys[birth]
+
+    def computation(self, owner: int, wrt: int | None) -> Computation:
+        """What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf."""
+        known, example = self.known, self.example(owner, wrt)
+        return known.computation(owner, lambda one: known.taken(known.numbers(one), one, owner, example))
+
+    def example(self, owner: int, wrt: int | None) -> tuple[int, ...] | None:
+        """That example; None outside of a vmap, and in loops, whose steps hand on what they are given."""
+        known, axes = self.known, self.entries[owner].axes
+        if not axes or loops.STEP in axes:
+            return None
+        is_inside = wrt is not None and self.entries[wrt].axes == axes
+        grad = known.grad_numbers(wrt) if wrt is not None and is_inside else None
+        return first_bad(grad, len(axes), known.grad_numbers(owner)) or known.example_of(owner)
+
+    def _found_out(self, birth: Birth) -> Why:
+        computed = self.computation(birth.owner, birth.wrt)
+        parts = [one for one in computed.term if self._may_be(birth, one)]
+        for part in reversed(parts):  # the outermost first: backward comes to it before the others
+            found = self._received(birth, computed, part)
+            if mechanism.poles(found) is not None:
+                return Why(mechanism.backward(found), part)
+        hidden = next(computed.hidden(), None) if birth.made is State.NAN else None
+        if hidden is not None and birth.owner not in self.known.bad_values:
+            return Why(self.forward.mechanism(computed, hidden, birth.owner), hidden=hidden)
+        if birth.operation and len(parts) == 1:
+            return Why(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
+        held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
+        is_direct = len(held) == 1 and held[0] in computed.term.args
+        reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)  # the outermost, so the first
+        is_outermost = not birth.operation and (is_direct or reads_bad)
+        return Why(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
+
+    def _may_be(self, birth: Birth, part: Term) -> bool:
+        # May a part of a line be the operation of a birth?
+        if birth.operation:
+            return part.op == known_as(birth.operation) or part.op in WRITTEN_AS.get(known_as(birth.operation), ())
+        return part.op in mechanism.POLES and (birth.wrt is None or birth.wrt in part.leaves())
+
+    def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
+        # What is known of the operation of a birth, where it is this part of the line.
+        known, wrt, owner = self.known, birth.wrt, birth.owner
+        known_about: dict[str, Any] = {"whole": computed.result, "made": birth.made, "given": birth.given}
+        if part is not None:
+            operands = list(map(computed.value, part.args))
+            result = computed.result if part is computed.term else computed.value(part)
+            known_about |= {"operands": () if any(one is None for one in operands) else operands, "result": result}
+        example = self.example(owner, wrt)
+        grad = None if wrt is None else known.taken(known.grad_numbers(wrt), wrt, owner, example)
+        if wrt is not None and grad is not None:
+            came = known.taken(known.grad_numbers(owner), owner, owner, example)
+            known_about |= {"bad": ~numpy.isfinite(grad), "dtype": self.entries[wrt].dtype or ""}
+            is_alone = part is None or (part is computed.term and any(one.at == wrt for one in part.args))
+            if is_alone:
+                known_about |= {"value": known.taken(known.numbers(wrt), wrt, owner, example), "came": came}
+                if part is not None and len(part.args) == 2 and part.args[0].at != part.args[1].at:
+                    known_about["wrt"] = next(nth for nth, one in enumerate(part.args) if one.at == wrt)
+            elif part is computed.term and part.op in mechanism.PRODUCTS:
+                known_about |= self._at_bad_operand(known_about["operands"], came)
+        operation = birth.operation if part is None else part.op
+        return mechanism.Received(operation, is_seen=known.sees_operations, **known_about)
+
+    def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
+        # What came to the outermost operation of a line where a part that it was applied to is not finite.
+        for one in map(numpy.asarray, operands):
+            if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
+                return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}
+        return {}
+
+
+def is_pole(why: Mechanism | None) -> bool:
+    """Is the derivative of the operation not finite there?"""
+    return why is not None and why.code in mechanism.POLE
