@@ -161,7 +161,7 @@ class Looking(Trace):
     def tensor(self, value: Value) -> Tensor | None:
         return None if value.number is None else self.versions.tensors[value.number]
 
-    def look(self) -> None:
+    def look_up(self) -> None:
         raise NotImplementedError
 
 
@@ -175,7 +175,7 @@ class Events(list):
     def extend(self, event: Any) -> None:
         super().extend(event)
         self.trace.read()
-        self.trace.look()
+        self.trace.look_up()
 
     def __iadd__(self, event: Any) -> Events:
         self.extend(event)
@@ -192,7 +192,7 @@ class Watch(Looking):
         self.names: list[str] = []  # the first name of each value
         self.written_later: set[int] = set()  # positions
 
-    def look(self) -> None:
+    def look_up(self) -> None:
         for value in self.made[len(self.contents) :]:
             tensor = self.tensor(value)
             self.contents[value] = None if tensor is None else tensor.detach().clone()
@@ -224,7 +224,7 @@ class Tap(Looking):
         self.apart: Apart | None = None
         self.writer: tuple[Tensor, int] | None = None  # the tensor written last, and the version that made
 
-    def look(self) -> None:
+    def look_up(self) -> None:
         if self.moved or len(self.made) <= self.position or not self.made[self.position].names:
             return
         value = self.made[self.position]

@@ -170,6 +170,13 @@ def overview(said):
     return said.fields["there"] == there and said.fields["all"] >= there
 
 
+def none_could(said):
+    """No value is one that a gradient could have come to."""
+    never = ("not_tensor", "not_executed", "not_float")
+    derivatives = ("is_gradient", "no_path_of_gradient", "beside_inputs", "beside_sources")
+    return all(str(one.status) in never or one.is_because(*derivatives) for one in said.entries)
+
+
 def each_lacks(said):
     return all(str(one.status) != "ok" for one in said.listed())
 
@@ -422,7 +429,7 @@ PROOFS = {
     **true_of(all_trained, "trained", "trained_one"),
     "untrained": lambda said: said.fields["lost"] == len(said.training.untrained) > 0,
     "frozen_parameters": lambda said: said.fields["count"] == said.training.frozen,
-    "overview": overview, **true_of(parameters_lost, "parameters_lost", "parameter_lost"),
+    "overview": overview, "overview.none": none_could, **true_of(parameters_lost, "parameters_lost", "parameter_lost"),
     "parameters_untrained": lambda said: said.training is not None,
     **true_of(why_of_its_kind, *(code for code in SENTENCES if code.endswith("_why"))),
     "values_lost": each_lacks, "lost": lambda said: said.fields["count"] > 0,
@@ -666,6 +673,7 @@ OF_EXPERIMENTS = frozenset({
     "bridged", "bridged.several", "moved", "used_last", "flat_everywhere", "stays",
     "left_framework", "discrete", "same_numbers", "new_numbers",
     "cured", "cured_here", "cured_equal", "cured_changed",
+    "cured_script", "cured_script_here", "losses_equal", "losses_changed",
 })  # fmt: skip
 """What another run has shown: the programs are in ``tests/test_experiments.py``."""
 
