@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 from torch import nn, tensor
@@ -37,6 +38,18 @@ def heard(report):
 def test_a_birth_in_forward_of_a_custom_function_shows_its_operands():
     (said, *_) = heard(bp.explain(bp.probe(of_a_function, nonfinite=True)(tensor([[1.0, -1.0], [2.0, 3.0]]))))
     assert "div at [0, 0]: 1.0 / 0.0, in `shares = x / total` (test_nonfinite_second_look.py:" in said
+
+
+@pytest.mark.parametrize("given", [np.array([[1.0, -1.0], [2.0, 3.0]], np.float32), 0.0], ids=["an array", "a number"])
+def test_arguments_that_became_tensors_are_tensors_when_it_runs_again(given):
+    """As on the command line, where none of them is one."""
+    report = bp.explain(bp.probe(of_a_function if np.ndim(given) else of_a_number, nonfinite=True)(given))
+    assert heard(report) and not [note for note in report.notes if "raised" in note]
+
+
+def of_a_number(x):
+    p = Shares.apply(x.reshape(1, 1))
+    return p.sum()
 
 
 def test_a_birth_in_a_layer_shows_the_row_that_is_masked():

@@ -30,7 +30,7 @@ from backprobe.probe.block import OPEN
 from backprobe.probe.output import choose
 from backprobe.probe.request import Request, name_of
 from backprobe.record.brief import kind
-from backprobe.record.containers import leaves
+from backprobe.record.containers import leaves, refilled
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.limits import Limit
 from backprobe.record.reasons import Note
@@ -205,9 +205,20 @@ class Rerun:
         if self._effect(replay):
             return report
         hearing = self.backend.hear_births(heard.append)
+        args, kwargs = self._as_tensors()
         with self._running(replay), (self.backend.uncompiled or nullcontext)(), hearing:
-            self.request.target(*self.args, **self.kwargs)
+            self.request.target(*args, **kwargs)
         return with_heard(report, heard)
+
+    def _as_tensors(self) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        # The arguments with tensors in the places of NumPy's arrays and of numbers, as the recorded run had them.
+        if self.backend.trials is None or is_model(self.backend, self.request.target):
+            return self.args, self.kwargs  # models are given them as they are
+        given = self.backend.trials().given
+        every = [leaf for value in (*self.args, *self.kwargs.values()) for _, leaf in leaves(value)]
+        if all(given(leaf) is leaf for leaf in every):
+            return self.args, self.kwargs
+        return refilled(self.args, given), refilled(self.kwargs, given)
 
     def _with_trial(
         self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
