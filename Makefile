@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types contract unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
+.PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
   contexts
@@ -18,7 +18,7 @@ demo: $(DEMO)
 
 # Each part is one process, and two run at once, the longest first: with two processes for a part, each would import the
 # frameworks and collect all tests. On a machine of more cores: make test WORKERS="-n 4".
-test: lint contract
+test: lint contract complexity
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit-frameworks unit-torch types
 	@echo "Left out: long tests (make test-long), the rest of the sweeps (make test-sweeps), more samples of PyTorch's operators (make test-operators)," \
 	  "the site, a browser, other libraries, other Pythons (.ci/run), a GPU (make test-gpu)"
@@ -34,6 +34,12 @@ types: $(READY)
 
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
+
+# What explains has no function of radon's grade D or worse, but for those that are listed: the list only shrinks.
+EXPLAINING := src/backprobe/explain src/backprobe/cuts src/backprobe/remedies
+complexity: $(READY)
+	@$(BIN)/radon cc --min D $(EXPLAINING) | sed 's/ [0-9]*:[0-9]* / /' | diff tools/complexity.txt - || \
+	  { echo "Functions of radon's grade D or worse are not those of tools/complexity.txt"; exit 1; }
 
 # With one framework imported, numbers belong to it: the tests of all frameworks have a process of their own.
 unit: $(READY)
