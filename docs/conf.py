@@ -57,6 +57,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.probe.block.BlockRun"),
     ("py:class", "backprobe.record.reasons.Reason"),
     ("py:class", "backprobe.record.nonfinite.LocalDerivative"),  # which reports say in words
+    ("py:class", "backprobe.findings.known.Known"),  # by which a report chooses among its findings
     ("py:class", "backprobe.source.edits.Edit"),  # which --patch writes; Finding.tried says in words what was tried
     ("py:class", "backprobe.record.entries.Gradient"),  # which ``grads`` and ``statuses`` are read through
     ("py:class", "Compared"),  # the rows of a report on two trainings
