@@ -72,6 +72,10 @@ def test_a_verb_is_no_module_whoever_imports_that_module():
     assert printed(python("-c", inspect.cleandoc(code))) == "True True True\n{'function'}\n"
 
 
+def test_a_module_is_there_though_nothing_has_imported_it():
+    assert printed(python("-c", "import backprobe as bp\nprint(bp.rules.rule.RULES['dead'].kind)")) == "dead\n"
+
+
 def test_a_name_is_imported_from_where_its_type_is():
     """`__init__.py` says it twice: for type checkers, and for Python."""
     tree = ast.parse(Path(bp.__file__).read_text())

@@ -1,6 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
-import importlib
+import importlib.util
 import sys
 import types
 import typing
@@ -206,6 +206,8 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
             found = getattr(importlib.import_module(_HOME[name]), name)
             setattr(sys.modules[__name__], name, found)
             return found
+        if name[:1] != "_" and importlib.util.find_spec(f"{__name__}.{name}"):
+            return importlib.import_module(f"{__name__}.{name}")  # a module, as if something had imported it already
         if name not in _REMOVED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
