@@ -267,7 +267,7 @@ def test_the_docstring_check_can_fail():
 
 
 def test_errors_are_one_tree_and_also_the_builtin_that_fits():
-    classes = {name: value for name, value in vars(bp).items() if inspect.isclass(value)}
+    classes = {name: getattr(bp, name) for name in bp.__all__ if inspect.isclass(getattr(bp, name))}
     errors = {name: value for name, value in classes.items() if issubclass(value, Exception)}
     assert {name for name, value in errors.items() if not issubclass(value, bp.BackprobeError)} == set()
     assert set(errors) == {
