@@ -194,6 +194,12 @@ def test_a_name_that_is_no_longer_public_says_what_to_use(name, instead):
     assert hasattr(bp, instead)
 
 
+@pytest.mark.parametrize("code", ["bp.Check", "from backprobe import Check"])
+def test_the_first_name_that_is_asked_for_may_be_one_of_these(code):
+    status, _, errors = python("-c", f"import backprobe as bp\n{code}")
+    assert status == 1 and "bp.Check is no longer public" in errors
+
+
 def test_a_name_that_never_was_public_is_as_python_says():
     with pytest.raises(AttributeError, match=r"module 'backprobe' has no attribute 'prob'") as caught:
         bp.prob

@@ -210,6 +210,8 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
             return importlib.import_module(f"{__name__}.{name}")  # a module, as if something had imported it already
         if name not in _REMOVED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        from backprobe.errors import RemovedName, UnknownAttribute
+
         # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
         is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
         raise (RemovedName if is_import else UnknownAttribute)(
