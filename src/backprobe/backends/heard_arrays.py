@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import numpy
 
-from backprobe.backends.heard_births import HeardBirth
-
-MOST = 10**7  # numbers of an array that is looked at
+from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
 
 
 def birth(
@@ -39,12 +36,3 @@ def badness(array: Any) -> int:
     if array.dtype.kind not in "fc" or numpy.isfinite(array).all():
         return 0
     return 2 if numpy.isnan(array).any() else 1
-
-
-def lines_above(frame: FrameType | None) -> list[tuple[str, int]]:
-    """The files and lines of a frame and of all that called it, the innermost first."""
-    found: list[tuple[str, int]] = []
-    while frame is not None:
-        found.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return found

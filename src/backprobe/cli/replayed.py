@@ -13,7 +13,7 @@ from backprobe.cli.arguments import arguments
 from backprobe.cli.program import asked, beside_others, load
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind
-from backprobe.storage.steps import checked, told
+from backprobe.storage.steps import step_data, told
 
 
 def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str] = ()) -> bp.ReplayReport:
@@ -29,7 +29,7 @@ def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str
             why="a step holds numbers, and no code",
             next=f"{asked(step, f'{file}:{_name(known)}', *_arguments(words))}, with {_made(known)} in {file}",
         )  # fmt: skip
-    checked(Path(step), asked(step, program, *words))  # before the program is asked for its model
+    step_data(Path(step), asked(step, program, *words))  # before the program is asked for its model
     with beside_others([step], []):
         found = load(program, (), classes=not is_function)
         if is_function:

@@ -36,7 +36,7 @@ BECAUSE = (WhyEmpty.COMPUTED, WhyEmpty.FROZEN, WhyEmpty.NOT_REACHED, WhyEmpty.GI
 """Those of which the recording may show why, and what to write."""
 
 SAID = {WhyEmpty.FROZEN: Known.STATUS | Known.UNSURE, WhyEmpty.NOT_REACHED: Known.STATUS, WhyEmpty.GIVEN: Known.STATUS}
-"""Beside these, findings that say no more than the reason itself, or know no more."""
+"""By the reason: findings of which this is known say no more than the reason does."""
 
 LATER = (WhyEmpty.NOT_RUN, WhyEmpty.NOT_REACHED)
 """Those beside which it may have come later."""

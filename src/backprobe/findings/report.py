@@ -115,9 +115,12 @@ class Report(Printed):
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
-        texts = (fitted(in_lines(self.heading, self.findings, self.notes, whole)) for whole in range(WHOLE, 0, -1))
-        text = next(texts)
-        return text if text.count("\n") < SCREEN else next(texts)
+        text = self._printed(WHOLE)
+        return text if text.count("\n") < SCREEN else self._printed(1)
+
+    def _printed(self, whole: int) -> str:
+        # With so many of many causes in full.
+        return fitted(in_lines(self.heading, self.findings, self.notes, whole))
 
     def __repr__(self) -> str:
         found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""

@@ -285,7 +285,7 @@ def read(
     The classes of what the calls were given are those of modules that are imported, or of the modules ``beside``.
     """
     folder = Path(path)
-    data = checked(folder, asked)
+    data = step_data(folder, asked)
     try:
         blobs = recordings.mapped_file(folder / BYTES)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -309,7 +309,7 @@ def told(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     return data if isinstance(data, dict) and data.get("format") == FORMAT else None
 
 
-def checked(folder: Path, asked: str) -> dict[str, Any]:
+def step_data(folder: Path, asked: str) -> dict[str, Any]:
     """What ``step.json`` says. Raises BadRecording where it is no step, or not one that this version can read."""
     try:
         data = json.loads((folder / DATA).read_text(encoding="utf-8"))

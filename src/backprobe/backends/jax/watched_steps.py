@@ -69,10 +69,10 @@ class Statistics:
             numbers.reshape(-1, height, numbers.shape[-1]),
         )
         if found.shape[2] == 1:  # nearly all
-            merged = found[:, :, 0]
+            together = found[:, :, 0]
         else:
-            merged = numpy.concatenate([found[:8].sum(2), found[8:9].min(2), found[9:].max(2)])
-        return merged if wanted is None else merged[:, wanted]
+            together = numpy.concatenate([found[:8].sum(2), found[8:9].min(2), found[9:].max(2)])
+        return together if wanted is None else together[:, wanted]
 
     def exponents(self, at: int) -> Exponents:
         """The magnitudes of a row. Waits until they are there."""

@@ -1,8 +1,7 @@
 """Operations with a state of their own, as ``tf.py_function`` is: they are differentiated once, and heard of then.
 
 TensorFlow differentiates the Python function of such an operation with a tape that has seen that run alone. Where this
-gives None, TensorFlow goes on with a single 0, whatever shape the operand has: to add that to another gradient is an
-error, and a crash of the process where the gradient of the operand is asked for.
+gives None, TensorFlow goes on with a single 0, whatever shape the operand has, which fits no other gradient of that.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
 from typing import Any
 
 import numpy
@@ -12,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprobe.backends.heard_births import HeardBirth
+from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
 
-MOST = 10**7  # numbers of a tensor that is looked at
 AGAIN = 2
 """How often an operation runs once more: memory that was never written, as by ``empty``, holds other numbers then."""
 
@@ -89,11 +87,7 @@ def _is_made_again(func: Any, args: Sequence[Any], words: Mapping[str, Any], mad
 
 
 def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
-    lines: list[tuple[str, int]] = []
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
+    lines = lines_above(sys._getframe(2))
     return HeardBirth(func._schema.name.rpartition("::")[2], [(name, _numbers(one)) for name, one in given],
                       _numbers(made), lines, current_pass() != -1)  # fmt: skip
 
