@@ -77,12 +77,15 @@ def test_nothing_is_heard_where_the_line_shows_it_or_no_run_may_be_made():
 def test_memory_that_was_never_written_is_no_birth():
     bp.probe(of_a_function)(tensor([[1.0, 2.0]]))  # which imports it
     hearing, told, kept = sys.modules["backprobe.backends.torch.heard_births"].HearingBirths, [], []
+    others = []  # that come and go, so that the memory which is given back is not always given again at once
     with hearing(told.append):
-        for _ in range(200):
-            kept.append(torch.empty_like(torch.ones(1000)).fill_(float("nan")))
-            del kept[:]
-            torch.empty_like(torch.ones(1000))
-    assert {one.operation for one in told} <= {"fill_"}
+        for turn in range(500):
+            kept.append(torch.empty_like(torch.ones(300)).fill_(float("nan")))
+            others.append(torch.full((300 + turn % 50,), float("nan")))
+            del kept[:], others[:: 1 + turn % 7]
+            torch.empty_like(torch.ones(300))
+        torch.log(torch.full((300,), -1.0))
+    assert {one.operation for one in told} - {"fill_", "full"} == {"log"}
 
 
 SCRIPT = """\

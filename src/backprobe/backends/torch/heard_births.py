@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy
 import torch
 from torch import Tensor
+from torch.utils import deterministic
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from backprobe.backends.heard_births import MOST, HeardBirth, lines_above
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
-
-AGAIN = 2
-"""How often an operation runs once more: memory that was never written, as by ``empty``, holds other numbers then."""
 
 Given = Sequence[tuple[str, Tensor]]
 
@@ -43,9 +44,9 @@ class HearingBirths(TorchDispatchMode):
         if func._schema.is_mutable:
             given = [(name, one.detach().clone()) for name, one in given]
         result = func(*args, **words)
-        made = result[0] if isinstance(result, tuple | list) and result else result
+        made = _first(result)
         is_worse = _is_plain(made) and _badness(made) > max(map(_badness, (one for _, one in given)), default=0)
-        if is_worse and (func._schema.is_mutable or _is_made_again(func, args, words, made)):
+        if is_worse and (func._schema.is_mutable or _is_written(func, args, words, made)):
             self.heard(_birth(func, given, made))
         return result
 
@@ -73,17 +74,50 @@ def _badness(tensor: Tensor) -> int:
     return BADNESS[judged.kinds()[at]]
 
 
-def _is_made_again(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Does it give NaN and Inf at these places whenever it runs? All results are held, so that each has its own memory:
-    # that of finite numbers which have just been let go.
+def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
+    # Does it compute these numbers that are not finite? Memory that an operation leaves as it was, as ``empty`` does,
+    # PyTorch can fill with NaN: it holds NaN everywhere then, whatever the operation is given.
     if torch.Tag.nondeterministic_seeded in func.tags:
         return True  # it would draw other numbers
-    kept = []
-    for _ in range(AGAIN):
-        torch.ones_like(made)
-        other = func(*args, **words)
-        kept.append(other[0] if isinstance(other, tuple | list) else other)
-    return all(bool((one.isfinite() == made.isfinite()).all()) for one in kept)
+    with _unwritten_memory_is_nan():
+        if not _is_alike(_first(func(*args, **words)), made):
+            return False
+        if not made.isnan().all():
+            return True
+        moved = tree_map(_as_one, (args, dict(words)))
+        try:
+            return bool(_first(func(*moved[0], **moved[1])).isfinite().any())
+        except Exception:  # noqa: BLE001  # not every operation takes ones, and memory that is left as it was raises nothing
+            return True
+
+
+def _as_one(given: Any) -> Any:
+    if isinstance(given, float):
+        return 1.0
+    return given.new_ones(given.shape) if _is_plain(given) else given
+
+
+@contextmanager
+def _unwritten_memory_is_nan() -> Iterator[None]:
+    memory: Any = deterministic  # whose attribute is a property that PyTorch puts there
+    before = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
+    with catch_warnings():
+        simplefilter("ignore")  # of operations that may give other last digits each time
+        try:
+            torch.set_deterministic_debug_mode("warn")
+            memory.fill_uninitialized_memory = True
+            yield
+        finally:
+            torch.set_deterministic_debug_mode(before[0])
+            memory.fill_uninitialized_memory = before[1]
+
+
+def _is_alike(one: Tensor, other: Tensor) -> bool:
+    return bool((one.isfinite() == other.isfinite()).all())
+
+
+def _first(result: Any) -> Any:
+    return result[0] if isinstance(result, tuple | list) and result else result
 
 
 def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
