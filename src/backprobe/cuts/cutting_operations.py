@@ -29,13 +29,10 @@ from backprobe.cuts.operation_names import (
     OF_CONTAINERS,
     OTHER_DTYPE,
     OWN_METHODS,
-    PACKAGES,
     POSITIONS,
     SHAPES,
     STEPS,
-    TAKING,
     TRANSFORMING,
-    TRANSFORMS,
     WITHOUT_DERIVATIVE,
     WITHOUT_HISTORY,
 )
@@ -88,7 +85,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     local, leaf = _divided(tree, spelled)
     places = _places(tree, local)
     if not places:
-        return _differentiated(tree, local)
+        return None
     above = parents(tree)
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = {last_name(function) for function in calls}
@@ -131,20 +128,11 @@ def _by_its_own_name(use: Use, called: str) -> Use:
     # The use, where a library's function that cuts goes by another name: ``f = jnp.round``, and then ``f(u)``.
     package, _, name = called.rpartition(".")
     own = use.call.partition("(")[0]
-    if package.partition(".")[0] not in PACKAGES or name == own.rpartition(".")[2]:
+    if package.partition(".")[0] not in MODULES or name == own.rpartition(".")[2]:
         return use
     if name in STEPS:
         return replace(use, flat=name + use.call[len(own) :])
     return replace(use, kind=CUTTERS.get(name, ""), text=use.call if name in CUTTERS else "")
-
-
-def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
-    # The use of what a function returns that is not called by its name, but given to what differentiates it.
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and last_name(node.func) in TRANSFORMS)
-    for call in calls if local.endswith("()") else ():
-        if any(last_name(given) == local.removesuffix("()") for given in call.args):
-            return (Use("differentiated", ast.unparse(call), ast.unparse(call)),)
-    return None
 
 
 @lru_cache(4096)
@@ -182,8 +170,8 @@ def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[st
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return False
     is_called = isinstance(around, ast.Call) and around.func is node
-    is_owner = isinstance(around, ast.Attribute) and around.attr not in (*TAKING, *OWN_METHODS)
-    is_taking = isinstance(node, ast.Attribute) and node.attr in TAKING
+    is_owner = isinstance(around, ast.Attribute) and around.attr not in OWN_METHODS
+    is_taking = isinstance(node, ast.Attribute) and node.attr in OWN_METHODS
     is_part = is_called or is_owner or is_taking or last_name(node) in SHAPES
     root = _root(node)
     return not is_part and not {ast.unparse(node), root} & known and root not in (*MODULES, *dir(builtins), "")

@@ -15,7 +15,7 @@ from itertools import islice
 
 from backprobe.cuts.cutting_operations import Use
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention, mentions_of
-from backprobe.cuts.unrecorded import CERTAIN, LOSING
+from backprobe.cuts.unrecorded import CERTAIN
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.graph import Graph, inverted, reached
 from backprobe.record.names import partition, split, strip
@@ -264,7 +264,7 @@ class Dataflow:
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}
             is_cut = not flows and target.status in (GradStatus.DETACHED, GradStatus.NO_GRAD) and kinds != {"sample"}
-            if is_cut or not kinds.isdisjoint(CERTAIN if flows else LOSING):
+            if is_cut or not kinds.isdisjoint(CERTAIN):
                 found.append(mention)
         return found
 

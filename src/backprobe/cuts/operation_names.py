@@ -45,10 +45,9 @@ TRANSFORMING = frozenset({
     "function", "compile", "partial",
 })  # fmt: skip
 """Transformations of a function that leave what it computes as it is."""
-OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy"})
-"""Those that are methods of the value itself: what an object's method of such a name is given is another matter."""
-TRANSFORMS = frozenset({"grad", "value_and_grad", "jacrev", "jacfwd", "jacobian", "hessian", "vjp", "jvp", "linearize"})
-"""Transformations of a function into one that computes its derivative."""
+OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "data"})
+"""Those that are methods of the value itself, or an attribute: what another object's method of such a name is given is
+another matter."""
 
 POSITIONS = frozenset({
     "sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"
@@ -65,10 +64,6 @@ ASSIGNING = frozenset({
 NUMPY = ("np", "numpy", "scipy")
 """What the libraries are called whose functions take numbers out of a tensor and give arrays."""
 
-TAKING = frozenset({"data"})
-"""Attributes of a value that take it out of the graph, and are no parts of an object."""
-PACKAGES = ("torch", "tensorflow", "keras", "jax", "numpy")
-"""Whose functions are a library's, also where they are imported by their names alone."""
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
                "byte": "integer", "char": "integer"}  # fmt: skip
 """Methods that make a tensor of another dtype. Python's own functions of some of these names make a number."""
@@ -90,5 +85,5 @@ OF_CONTAINERS = frozenset({*dir(dict), *dir(list), *dir(tuple), "_asdict", "_rep
 """Methods of containers, which have to do with each of their leaves."""
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
 """Names of functions and methods that give nothing with a history of its own."""
-MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "keras", "jnp", "jax", "math", "random")
+MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "tensorflow", "keras", "jnp", "jax", "math", "random")
 """What libraries are called, of which an expression uses functions and settings."""

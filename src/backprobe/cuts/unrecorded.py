@@ -19,8 +19,6 @@ FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradie
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
 """Those that cut also where the same expression uses the value in another way as well."""
-LOSING = (*CERTAIN, "numpy", "copied", "parameter", "assigned")
-"""Those that lose a derivative; what an index is computed of has none to lose."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 

@@ -16,7 +16,7 @@ from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.operation_names import MODULES, PACKAGES, POSITIONS, STEPS, WHOLE_SAMPLES
+from backprobe.cuts.operation_names import MODULES, POSITIONS, STEPS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.known import Known
@@ -189,7 +189,7 @@ def _with_history(expression: ast.expr) -> str:
 def _is_of_library(function: str, target: Entry) -> bool:
     # Is a function one of a library, as its spelling or what was called shows? Probed by itself it shows nothing.
     calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
-    imported = [name.rpartition(".")[2] for package, _, name in calls if package in PACKAGES]
+    imported = [name.rpartition(".")[2] for package, _, name in calls if package in MODULES]
     return function.partition(".")[0] in MODULES or _called(function) in imported
 
 
