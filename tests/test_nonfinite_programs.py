@@ -994,3 +994,15 @@ def test_what_spreads_from_several_places_hangs_beneath_none():
     assert found[-1][0].startswith("NaN and Inf spread from there")
     assert found[-1][1] == []
     assert "\n  1. " in text
+
+
+def test_a_mask_that_softmax_takes_away_is_no_birth_where_gradients_are_off():
+    """No edge leads from the mask to the probabilities there: what the line mentions, and that they are finite, does."""
+
+    w, x = tensor([1.0, 2.0]), tensor([1.0, 2.0])
+    with bp.probe(nonfinite=True) as rec, torch.no_grad():
+        scores = w * x
+        scores = scores.masked_fill(scores < 2.5, -float("inf"))
+        chances = torch.softmax(scores, 0)
+        torch.multinomial(chances, 1)
+    assert not bp.explain(rec).of_kind("born")

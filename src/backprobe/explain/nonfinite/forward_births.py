@@ -142,7 +142,8 @@ class ForwardPass:
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             if self.known.values[at] is State.FINITE and is_float:
                 flowing = {edge.at for edge in entry.inputs} | {way.at for way in entry.indirect}
-                found |= dict.fromkeys(flowing & self.known.bad_values.intersection(self.known.direct[at]), at)
+                bad = self.known.bad_values.intersection(self.known.direct[at])
+                found |= dict.fromkeys(bad if entry.status in NO_HISTORY else bad & flowing, at)  # no edge shows it there
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
