@@ -997,8 +997,7 @@ def test_what_spreads_from_several_places_hangs_beneath_none():
 
 
 def test_a_mask_that_softmax_takes_away_is_no_birth_where_gradients_are_off():
-    """No edge leads from the mask to the probabilities there: what the line mentions, and that they are finite, does."""
-
+    """No edge leads from the mask to the probabilities there: what the line mentions shows it."""
     w, x = tensor([1.0, 2.0]), tensor([1.0, 2.0])
     with bp.probe(nonfinite=True) as rec, torch.no_grad():
         scores = w * x

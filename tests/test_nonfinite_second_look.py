@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -86,6 +87,18 @@ def test_memory_that_was_never_written_is_no_birth():
             torch.empty_like(torch.ones(300))
         torch.log(torch.full((300,), -1.0))
     assert {one.operation for one in told} - {"fill_", "full"} == {"log"}
+
+
+def test_what_is_nan_whatever_it_is_given_is_a_birth_and_nothing_warns():
+    """A deviation of one number is computed; and a loss that takes other memory than it is given warns of that."""
+    bp.probe(of_a_function)(tensor([[1.0, 2.0]]))
+    hearing, told = sys.modules["backprobe.backends.torch.heard_births"].HearingBirths, []
+    with warnings.catch_warnings(), hearing(told.append):
+        warnings.simplefilter("error")
+        torch.nn.functional.mse_loss(torch.full((64,), 1e30, requires_grad=True), torch.zeros(64))
+        warnings.simplefilter("ignore")  # of so few numbers
+        torch.ones(1).std()
+    assert [one.operation for one in told] == ["mse_loss", "std"]
 
 
 SCRIPT = """\

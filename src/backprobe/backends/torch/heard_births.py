@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy
 import torch
 from torch import Tensor
+from torch.autograd import Function
 from torch.utils import deterministic
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -46,9 +48,23 @@ class HearingBirths(TorchDispatchMode):
         result = func(*args, **words)
         made = _first(result)
         is_worse = _is_plain(made) and _badness(made) > max(map(_badness, (one for _, one in given)), default=0)
-        if is_worse and (func._schema.is_mutable or _is_written(func, args, words, made)):
+        if is_worse and (func._schema.is_mutable or _unwarned(partial(_is_written, func, args, words, made))):
             self.heard(_birth(func, given, made))
         return result
+
+
+class _Within(Function):
+    # Runs a function within one of PyTorch's own: warnings of its C++ come when that is over, and not when what the
+    # program has called is.
+    @staticmethod
+    def forward(ctx: Any, run: Callable[[], bool]) -> bool:  # type: ignore[override]  # it takes no tensors
+        return run()
+
+
+def _unwarned(run: Callable[[], bool]) -> bool:
+    with catch_warnings():
+        simplefilter("ignore")
+        return bool(_Within.apply(run))  # type: ignore[no-untyped-call]  # it has no type
 
 
 def _tensors(func: Any, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
@@ -75,10 +91,26 @@ def _badness(tensor: Tensor) -> int:
 
 
 def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
-    # Does it compute these numbers that are not finite? Memory that an operation leaves as it was, as ``empty`` does,
-    # PyTorch can fill with NaN: it holds NaN everywhere then, whatever the operation is given.
+    # Does it compute these numbers that are not finite? An operation may leave its memory as it was, as ``empty`` does:
+    # most others can be given ones to write into.
     if torch.Tag.nondeterministic_seeded in func.tags:
         return True  # it would draw other numbers
+    names = (f"{func._overloadname}_out", "out")
+    into = next((getattr(func.overloadpacket, name) for name in names if hasattr(func.overloadpacket, name)), None)
+    if into is None or torch.Tag.generated in into.tags:  # which copies what the operation itself has given
+        return _is_of_operands(func, args, words, made)
+    taken = {one.name for one in into._schema.arguments}
+    place = torch.ones_like(made)
+    try:
+        into(*args, **{name: word for name, word in words.items() if name in taken}, out=place)
+    except Exception:  # noqa: BLE001  # not every operation takes the arguments of the other
+        return _is_of_operands(func, args, words, made)
+    return _is_alike(place, made)
+
+
+def _is_of_operands(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
+    # Does what it gives depend on what it is given? PyTorch can fill memory that is left as it was with NaN: it holds
+    # NaN everywhere then, whatever the operation is given.
     with _unwritten_memory_is_nan():
         if not _is_alike(_first(func(*args, **words)), made):
             return False
@@ -101,15 +133,13 @@ def _as_one(given: Any) -> Any:
 def _unwritten_memory_is_nan() -> Iterator[None]:
     memory: Any = deterministic  # whose attribute is a property that PyTorch puts there
     before = torch.get_deterministic_debug_mode(), memory.fill_uninitialized_memory
-    with catch_warnings():
-        simplefilter("ignore")  # of operations that may give other last digits each time
-        try:
-            torch.set_deterministic_debug_mode("warn")
-            memory.fill_uninitialized_memory = True
-            yield
-        finally:
-            torch.set_deterministic_debug_mode(before[0])
-            memory.fill_uninitialized_memory = before[1]
+    try:
+        torch.set_deterministic_debug_mode("warn")
+        memory.fill_uninitialized_memory = True
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before[0])
+        memory.fill_uninitialized_memory = before[1]
 
 
 def _is_alike(one: Tensor, other: Tensor) -> bool:

@@ -143,7 +143,8 @@ class ForwardPass:
             if self.known.values[at] is State.FINITE and is_float:
                 flowing = {edge.at for edge in entry.inputs} | {way.at for way in entry.indirect}
                 bad = self.known.bad_values.intersection(self.known.direct[at])
-                found |= dict.fromkeys(bad if entry.status in NO_HISTORY else bad & flowing, at)  # no edge shows it there
+                is_off = entry.status is GradStatus.NO_GRAD or entry.is_because("frozen_no_grad")  # then none has edges
+                found |= dict.fromkeys(bad if is_off else bad & flowing, at)
         return found
 
     def _ends(self, start: int) -> dict[int, int]:
