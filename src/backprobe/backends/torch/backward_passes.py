@@ -70,6 +70,11 @@ class BackwardCall:
         self.is_over = True
 
     @property
+    def leaves_graph(self) -> bool:
+        """May something be left of what the operations have saved that it has come to?"""
+        return self.keeps_graph or self.is_limited or not self.is_over
+
+    @property
     def nodes(self) -> list[Node]:
         """Where it began in the graph."""
         return [root.grad_fn for root in self.roots if root.grad_fn is not None]

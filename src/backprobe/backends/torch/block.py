@@ -82,7 +82,8 @@ AROUND = -1  # in the place of an output: what a CopySlices node lets pass aroun
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
-IS_LIMITED, CALL = attrgetter("is_limited"), attrgetter("called", "at", "places", "has_cotangents", "asked")
+IS_LIMITED, LEAVES_GRAPH = attrgetter("is_limited"), attrgetter("leaves_graph")
+CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
 REQUIRES_GRAD, UNCLEAR, VERSION = attrgetter("requires_grad"), attrgetter("is_unclear"), attrgetter("_version")
 
@@ -524,13 +525,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         columns = self._settled(columns, output)
         updates = () if self.updates is None else self.updates.found(columns.captures)
         captures, numbers, arrived = columns.captures, columns.numbers, output.arrived
-        versions, inputs = self.versions(columns.tensors), columns.inputs()
+        versions = self.versions(columns.tensors)
         values = columns.values(versions, self.options.create_graph)
         grads = [*map(arrived.get, numbers)]
         for at in columns.rare():
             if (c := captures[at]).opaque is not None or c.writes or c.geometry is not None:
                 grads[at] = None
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
+        may_wait = not (lacking or self.is_particular or any(map(LEAVES_GRAPH, output.calls)))
+        inputs = columns.inputs(later=may_wait)
         judged = None if output.is_grad else self.census.judged(self.passing.calls)
         unusual = self._unusual(captures, lacking, values, grads, inputs, judged, output)
         outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual)

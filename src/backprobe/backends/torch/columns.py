@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, compress
 from operator import attrgetter, itemgetter, ne, not_
 from typing import Any
@@ -15,6 +15,7 @@ from torch.autograd.graph import GradientEdge
 
 from backprobe.backends.torch.capture import Capture, ListenedLeaf
 from backprobe.backends.torch.graph import Key, all_inputs
+from backprobe.backends.torch.later_inputs import LaterInputs
 from backprobe.backends.torch.tensors import ORDINARY
 
 FIELDS, RARE = attrgetter("tensor", "alias", "version", "number", "edge", "leaf"), attrgetter("is_rare")
@@ -60,18 +61,20 @@ class Columns:
         followed.reverse()  # the last one that is put in stays
         return dict(zip(map(KEY, map(self.edges.__getitem__, followed)), followed, strict=True))
 
-    def inputs(self) -> list[tuple[int, ...]]:
-        """What flows into each with no other one between.
+    def inputs(self, *, later: bool = False) -> Sequence[tuple[int, ...]]:
+        """What flows into each with no other one between. ``later``, it is looked for where somebody asks.
 
         A leaf that was written in place is captured several times: what was computed later uses the last one before it.
         """
-        listened = [*self.where(self.listened)]
+        listened = [*compress(range(len(self.listened)), self.listened)]
         leaves: dict[int, int] = {}
         versions: dict[int, list[int]] = {}
         for at in listened:
             first = leaves.setdefault(id(self.tensors[at]), at)
             if first != at:
                 versions.setdefault(first, []).append(at)
+        if later and not versions:
+            return LaterInputs(len(self.edges), partial(all_inputs, self.edges, self.first_at_edges(), leaves))
         found = all_inputs(self.edges, self.first_at_edges(), leaves)
         for number, sources in enumerate(found if versions else ()):
             latest = {max((at for at in versions.get(one, ()) if at < number), default=one) for one in sources}

@@ -15,7 +15,7 @@ from weakref import ref
 
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import BackwardCFunction
+from torch.autograd.function import AUTOGRAD_FUNCTION_COUNTER, BackwardCFunction
 from torch.autograd.graph import Node
 from torch.nn import Module
 
@@ -113,23 +113,22 @@ def reason(code: str, functions: Sequence[ByHand], **fields: str) -> Reason:
     return Reason(code, {"functions": ", ".join(f"{one.name}()" for one in functions), **place, **fields})
 
 
-_KNOWN: list[tuple[int, ref[type], bool]] = []
-"""How many classes there were when they were looked through last, the last of them, and what was found."""
+_KNOWN: dict[str, ref[type] | None] = {}
+"""The program's own class that was found when they were looked through last, by PyTorch's count of those made."""
 
 
 def are_users() -> bool:
     """Are there functions of the program's own among those with a backward in Python?
 
-    They are looked through again where there are others than before. A class that is made comes last, and one that is
-    gone is missing in their number.
+    They are looked through again where others were made since, or the one that was found is gone.
     """
-    every = Function.__subclasses__()
-    for count, last, found in _KNOWN:
-        if count == len(every) and last() is every[-1]:
-            return found
-    found = any(map(_is_users, every))
-    _KNOWN[:] = [(len(every), ref(every[-1]), found)]
-    return found
+    made = repr(AUTOGRAD_FUNCTION_COUNTER)  # which tells the count, and leaves it as it is
+    found = _KNOWN.get(made)
+    if made not in _KNOWN or (found is not None and found() is None):
+        found = next((ref(one) for one in Function.__subclasses__() if _is_users(one)), None)
+        _KNOWN.clear()
+        _KNOWN[made] = found
+    return found is not None
 
 
 def _is_users(made: type) -> bool:

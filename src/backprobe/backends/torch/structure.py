@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter, methodcaller
+from operator import attrgetter, call, is_, methodcaller
 from typing import Any
+from weakref import ReferenceType, ref
 
 from torch.nn import Module, Parameter
 
 CHILDREN, PARAMETERS = attrgetter("_modules"), attrgetter("_parameters")
 NAMES, VALUES = methodcaller("keys"), methodcaller("values")
 MOST_SHAPES = 1024
+NONE = type(None)
 
 Names = tuple[tuple[str, ...], ...]
 """Of each module, the names under which it holds others."""
@@ -79,11 +81,40 @@ class _OwnStructure(Structure):
         return [(path, self.given[path]) for _, _, path in wanted]
 
 
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    # How a model was when it was walked last: its modules from level to level, and the names that they hold others by.
+    modules: Sequence[ReferenceType[Module]]
+    names: Sequence[str]
+    counts: Sequence[int]
+    shape: Shape
+
+
+WALKS: dict[int, _Walk] = {}
+"""By the identity of the model."""
+
+
 def structure(model: Module) -> Structure:
-    """Walk a model, from level to level."""
-    kind = type(model)
+    """Walk a model. One that is as it was is compared with that, without a line of Python for each module."""
+    kind, walk = type(model), WALKS.get(id(model))
     if kind.named_modules is not Module.named_modules or kind.named_parameters is not Module.named_parameters:
         return _own_structure(model)
+    if walk is None:
+        return _walked(model)
+    found: list[Any] = [*map(call, walk.modules)]
+    if NONE in map(type, found):  # one of them is gone
+        return _walked(model)
+    children = [*map(CHILDREN, found)]
+    held = [*children, *map(PARAMETERS, found)]
+    inside = [model, *chain.from_iterable(map(VALUES, children))]
+    is_same = [*map(len, held)] == walk.counts and all(map(is_, inside, found)) and len(inside) == len(found)
+    if not is_same or [*chain.from_iterable(map(NAMES, held))] != walk.names:
+        return _walked(model)
+    return Structure([*map(found.__getitem__, walk.shape.order)], walk.shape)
+
+
+def _walked(model: Module) -> Structure:
+    # The structure of a model that is not known as it is now, from level to level.
     found: list[Module] = []
     names: list[tuple[str, ...]] = []
     level: list[Any] = [model]
@@ -95,12 +126,17 @@ def structure(model: Module) -> Structure:
             children = [{name: one for name, one in held.items() if one is not None} for held in children]
             level = [one for one in level if one is not None]
         names += map(tuple, map(NAMES, children))
-    key = tuple(names), tuple(map(tuple, map(NAMES, map(PARAMETERS, found))))
+    parameters = [*map(PARAMETERS, found)]
+    key = tuple(names), tuple(map(tuple, map(NAMES, parameters)))
     shape = SHAPES.get(key)
     if shape is None:
         if len(SHAPES) > MOST_SHAPES:
             SHAPES.clear()
         shape = SHAPES[key] = _shape(*key)
+    if len(WALKS) > MOST_SHAPES:
+        WALKS.clear()
+    held = [*map(CHILDREN, found), *parameters]
+    WALKS[id(model)] = _Walk([*map(ref, found)], [*chain.from_iterable(map(NAMES, held))], [*map(len, held)], shape)
     return Structure([*map(found.__getitem__, shape.order)], shape)
 
 

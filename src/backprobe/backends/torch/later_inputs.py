@@ -1,0 +1,54 @@
+"""The inputs of captures, looked for when somebody asks: many recordings are read for their gradients alone.
+
+Until then the nodes of the graph are held, which backward has freed of what they saved. A thread holds those of one
+recording at most: they are looked through when its next block ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import local
+from typing import Any, overload
+from weakref import ReferenceType, ref
+
+Inputs = tuple[int, ...]
+
+
+class LaterInputs(Sequence[Inputs]):
+    """The inputs of some captures, by position."""
+
+    def __init__(self, count: int, find: Callable[[], list[Inputs]]) -> None:
+        self.length = count
+        self.find: Callable[[], list[Inputs]] | None = find
+        self.found: list[Inputs] = []
+        before = None if LAST.waiting is None else LAST.waiting()
+        if before is not None:
+            before.settle()
+        LAST.waiting = ref(self)
+
+    def settle(self) -> list[Inputs]:
+        """Look for them, and hold the graph no longer."""
+        if self.find is not None:
+            self.found, self.find = self.find(), None
+        return self.found
+
+    def __len__(self) -> int:
+        return self.length
+
+    @overload
+    def __getitem__(self, at: int) -> Inputs: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Inputs]: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        return self.settle()[at]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (self.settle(),)
+
+
+class _Last(local):
+    # The inputs that the last block of a thread has left to be looked for.
+    waiting: ReferenceType[LaterInputs] | None = None
+
+
+LAST = _Last()
