@@ -21,6 +21,21 @@ def test_a_faulty_training_is_run_and_judged(family, name):
     assert score.is_named(row)
 
 
+def test_a_fault_begins_at_the_step_of_the_run_in_which_it_is_planted():
+    """Of the run, a step is that of the optimizer, which here has four batches; a run that goes on begins later."""
+    row = score.trained(case_of("several_optimizers", "gathered for ever"), 0)
+    assert row["at"] == 25
+    assert "accumulated" in score.kinds(score.after(row))
+    assert score.trained(case_of("fine_tuning", "wrong labels"), 0)["at"] == 180
+
+
+def test_a_run_that_is_kept_is_not_trained_again(tmp_path, monkeypatch):
+    case = case_of("regression", "not_finite")
+    first = score.trained(case, 0, tmp_path)
+    monkeypatch.setattr(planted, "load", None)
+    assert score.trained(case, 0, tmp_path) == first
+
+
 def test_a_healthy_training_is_run():
     case = case_of("contrastive", "batch 4, temperature 0.5, optimizer adam")
     assert score.trained(case, 0)["harm"]

@@ -1,18 +1,18 @@
 """How many faults `bp.watch` and `run.alerts` find in small trainings, and how many healthy ones stay silent.
 
 Run as ``python tests/trainings/score.py [--seeds N] [--first N] [--one-in N] [--faulty-one-in N] [--at-once N]
-[--kept FILE] [WORD …]``: without words the trainings of all families, else of those whose path has one of the words; of
-the healthy ones, each or one in so many, and so of those with a fault. Seeds are counted from ``--first``. With
-``--kept`` the rows of each family and seed are added to a file as they come, and those that are in it are not asked
-again, so that a run that was ended goes on; all families have one seed before any has the next. Each family runs in a
-fork of a process that has imported its framework; each training is watched into a temporary folder.
+[--kept FOLDER] [WORD …]``: without words the trainings of all families, else of those whose path has one of the words;
+of the healthy ones, each or one in so many, and so of those with a fault. Seeds are counted from ``--first``, and all
+families have one seed before any has the next. With ``--kept`` the runs stay in a folder, and those that are there are
+judged as they are, and not trained again: so one that was ended goes on, and rules that were changed are compared on
+the same runs. Each family runs in a fork of a process that has imported its framework.
 
 A faulty training ends a tenth of its length after the fault was planted, and the fault is found if there is an alert
-from then on. It is named if a headline or remedy of these has a word of `planted.WORDS`. An alert before the fault
-is a false one. A healthy training runs to its end and is right if there is no alert. The bounds are those of Clopper
-and Pearson, at 95 %. What is printed is Markdown; the exit status is 0 whatever the count, and 2 where one failed or
-a fault did no harm to the losses that it must harm. Of healthy ones whose losses end higher than they began, as those
-of policies and adversaries may, there is a list.
+from then on: from the step of the run in which it was planted. It is named if a headline or remedy of these has a word
+of `planted.WORDS`. An alert before the fault is a false one. A healthy training runs to its end and is right if there
+is no alert. The bounds are those of Clopper and Pearson, at 95 %. What is printed is Markdown; the exit status is 0
+whatever the count, and 2 where one failed or a fault did no harm to the losses that it must harm. Of healthy ones whose
+losses end higher than they began, as those of policies and adversaries may, there is a list.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import tempfile
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
@@ -39,29 +43,40 @@ from trainings import planted  # noqa: E402
 SECONDS = 3600  # for one family, on a machine that does other work too
 
 
-def trained(case, seed):
+def trained(case, seed, kept=None):
     """What came of a training: its alerts, as kind, step and words, and whether its fault did harm."""
     import backprobe as bp
 
-    module = planted.load(HERE / f"{case.family}.py")
     with tempfile.TemporaryDirectory() as folder:
-        training = module.make(seed, **case.settings)
-        losses = training.run(folder, case.fault.end if case.fault else training.steps, case.fault)
+        folder = kept / case.family / str(seed) / quote(case.name, " ,:×") if kept else Path(folder)
+        losses, at = run_of(case, seed, folder)
         with bp.open_run(folder) as run:
             alerts = run.alerts.findings
     said = [{"kind": each.kind, "step": int(each.step), "said": f"{each.headline}; {each.remedy}"} for each in alerts]
     harm = bool(case.fault is None or case.fault.does_harm(losses))
-    return {"alerts": said, "harm": harm, "risen": case.fault is None and planted.has_risen(losses)}
+    return {"alerts": said, "at": at, "harm": harm, "risen": case.fault is None and planted.has_risen(losses)}
 
 
-def all_of(path, seed, one_in, faulty_one_in):
+def run_of(case, seed, folder):
+    """The losses of a training, and the step of its run in which its fault was planted; it is trained if it was not."""
+    losses = folder / "losses.json"
+    if not losses.exists():
+        shutil.rmtree(folder, ignore_errors=True)  # of one that was ended
+        training = planted.load(HERE / f"{case.family}.py").make(seed, **case.settings)
+        told = training.run(folder, case.fault.end if case.fault else training.steps, case.fault)
+        losses.write_text(json.dumps([[float(each) for each in told], training.begun]))
+    numbers, at = json.loads(losses.read_text())
+    return np.array(numbers), at
+
+
+def all_of(path, seed, one_in, faulty_one_in, kept=None):
     """A line of JSON for each case of a family, with this seed."""
     cases = planted.cases(path)
     healthy = [case for case in cases if not case.fault][::one_in]
     for case in healthy + [case for case in cases if case.fault][::faulty_one_in]:
         row = {"label": case.label, "seed": seed, "fault": case.fault and vars(case.fault)}
         try:
-            row |= trained(case, seed)
+            row |= trained(case, seed, kept)
         except Exception:  # noqa: BLE001 -- one that fails is printed
             row["failed"] = traceback.format_exc()[-400:]
         print("row:" + json.dumps(row), flush=True)
@@ -110,7 +125,7 @@ def share(right, count):
 
 def after(row):
     """The alerts of a faulty training from the fault on."""
-    return [each for each in row["alerts"] if each["step"] >= row["fault"]["at"]]
+    return [each for each in row["alerts"] if each["step"] >= row["at"]]
 
 
 def is_named(row):
@@ -145,7 +160,7 @@ def report(rows):
     done = [row for row in rows if "failed" not in row]
     faulty, healthy = [row for row in done if row["fault"]], [row for row in done if not row["fault"]]
     found, named = [row for row in faulty if after(row)], [row for row in faulty if is_named(row)]
-    early = [row for row in faulty if any(each["step"] < row["fault"]["at"] for each in row["alerts"])]
+    early = [row for row in faulty if any(each["step"] < row["at"] for each in row["alerts"])]
     silent = [row for row in healthy if not row["alerts"]]
     yield f"- faults found in the first tenth after planting: {share(len(found), len(faulty))}"
     yield f"- faults named: {share(len(named), len(faulty))}"
@@ -165,23 +180,13 @@ def report(rows):
 
 
 def all_rows(given):
-    """The rows of all families and seeds; those that a file keeps are not asked again."""
-    options = "--one-in", given.one_in, "--faulty-one-in", given.faulty_one_in
-    known = dict(map(json.loads, given.kept.open())) if given.kept and given.kept.exists() else {}
-
-    def rows_of(path, seed):
-        name = f"{path.parent.name}/{path.stem}, seed {seed}"
-        if name not in known:
-            known[name] = asked(path, seed, *options)
-            if given.kept:
-                with given.kept.open("a") as kept:
-                    kept.write(json.dumps([name, known[name]]) + "\n")
-        return known[name]
-
+    """The rows of all families and seeds."""
+    options = ["--one-in", given.one_in, "--faulty-one-in", given.faulty_one_in]
+    options += ["--kept", given.kept.resolve()] if given.kept else []
     seeds = range(given.first, given.first + given.seeds)
     wanted = [(path, seed) for seed in seeds for path in planted.families(given.words)]
     with ThreadPoolExecutor(given.at_once) as pool:
-        return [row for rows in pool.map(rows_of, *zip(*wanted, strict=True)) for row in rows]
+        return [row for rows in pool.map(lambda each: asked(*each, *options), wanted) for row in rows]
 
 
 def main(words):
@@ -197,7 +202,7 @@ def main(words):
     parser.add_argument("--only", type=Path)
     given = parser.parse_args(words)
     if given.only:
-        all_of(given.only, given.first, given.one_in, given.faulty_one_in)
+        all_of(given.only, given.first, given.one_in, given.faulty_one_in, given.kept)
         return 0
     rows = all_rows(given)
     print("\n".join(report(rows)))

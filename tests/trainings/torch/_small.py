@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -141,6 +141,7 @@ class Seeded:
 
     training: Training
     seed: int
+    begun: ClassVar[int] = 0  # the step of the run in which the fault was planted
 
     @property
     def steps(self):
