@@ -68,13 +68,13 @@ def test_bounds_are_exact():
 
 CASES = {
     "jax": {"bandits": (8, 2), "classes": (16, 7), "factors": (8, 4), "language": (8, 6), "regression": (18, 12),
-            "unseen": (2, 2)},
+            "texts": (100, 0), "unseen": (2, 2)},
     "tensorflow": {"fine_tuning": (6, 4), "pictures": (8, 5), "regression": (8, 8), "texts": (8, 4), "unseen": (2, 2)},
     "torch": {
         "adversarial": (12, 4), "autoencoder": (12, 8), "chosen": (51, 45), "contrastive": (8, 4), "deep": (16, 9),
         "embeddings": (16, 7), "fine_tuning": (20, 6), "graphs": (12, 5), "half_precision": (10, 7),
         "held_out": (33, 32), "language": (16, 12), "physics": (8, 4), "pictures": (12, 12), "regression": (29, 19),
-        "reinforcement": (12, 6), "several_optimizers": (10, 6), "unseen": (6, 6), "varied": (55, 0),
+        "reinforcement": (12, 6), "several_optimizers": (10, 6), "texts": (18, 0), "unseen": (6, 6), "varied": (55, 0),
         "varied_faults": (0, 75),
     },
 }  # fmt: skip
