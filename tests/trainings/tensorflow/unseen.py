@@ -17,7 +17,7 @@ def make(seed, kind, twice=False):
     generator = seeded(seed)
     if kind == "triplets":
         return triplets(generator)
-    last = [keras.layers.Softmax()] if twice else []
+    last = [keras.layers.Lambda(tf.nn.softmax)] if twice else []  # of its own Softmax Keras takes the logits
     model = keras.Sequential([keras.layers.Dense(24, "relu"), keras.layers.Dense(4), *last])
     model.build((None, 6))
     weights = generator.normal([6, 4])

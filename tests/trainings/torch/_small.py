@@ -132,7 +132,7 @@ def alerts(training, **options):
 
 def is_found(training, report):
     """Does an alert say in the first tenth what is wrong?"""
-    return any(one.kind in training.kinds and one.step <= training.tenth for one in report.findings)
+    return any(one.kind in training.kinds and one.step < training.tenth for one in report.findings)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def family(faulty, healthy):
 VANISHING, EXPLODING = ("vanishing", "small_weights"), ("exploding", "saturated", "large_weights")
 TOO_FAST = ("large_updates", "rising_loss", "nonfinite", "dead", "oscillating_loss")
 TOO_SLOW = ("small_updates", "flat_loss")
-LONG = {"steps": 1000, "until": 101}
+LONG = {"steps": 1000, "until": 100}
 """Of a flat loss it takes a hundred steps to be sure."""
 
 
