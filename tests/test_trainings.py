@@ -90,6 +90,12 @@ def test_no_training_is_lost():
         assert len({case.label for case in cases}) == len(cases), name
 
 
+def test_no_text_is_lost():
+    """Those of JAX are counted where they run."""
+    scripts = [path.stem for path in (planted.HERE / "torch" / "scripts").glob("*.py")]
+    assert len(scripts) == 12
+
+
 def test_a_training_that_is_data_alone_is_run_as_others_are(tmp_path):
     case = case_of("chosen", "dead ReLUs: first layer")
     runs = [planted.load(TORCH["chosen"]).make(seed, **case.settings).run(tmp_path / at, 8) for at, seed in

@@ -210,6 +210,10 @@ def test_nothing_of_a_healthy_training_is_useless(name, tmp_path, monkeypatch):
     assert re.search(r"^(all \d+ parameters|the only parameter) got a gradient$", out, re.MULTILINE), out
 
 
+def test_no_text_is_lost():
+    assert len(HEALTHY) == 123
+
+
 NOTED = """
 def f(p, x, y):
     s = jnp.clip(p["s"], -3.0, 2.0)
