@@ -64,6 +64,8 @@ def test_bounds_are_exact():
     low, high = score.bounds(95, 100)
     assert (round(low, 4), round(high, 4)) == (0.8872, 0.9836)
     assert score.bounds(10, 10)[1] == 1.0
+    low, high = score.bounds(1990, 2000)  # of so many a binomial is no longer a float
+    assert (round(low, 4), round(high, 4)) == (0.9908, 0.9976)
 
 
 CASES = {

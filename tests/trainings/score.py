@@ -102,8 +102,13 @@ def bounds(right, count):
 
 
 def _at_most(right, count, share):
-    # The probability of so many successes or fewer.
-    return sum(math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(right + 1))
+    # The probability of so many successes or fewer; by logarithms, since of thousands binomials are too large.
+    hit, miss = math.log(share), math.log1p(-share)
+    return sum(math.exp(_log_choose(count, k) + k * hit + (count - k) * miss) for k in range(right + 1))
+
+
+def _log_choose(count, k):
+    return math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
 
 
 def _solved(rising, value=0.025):

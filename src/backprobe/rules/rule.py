@@ -184,9 +184,9 @@ RULES = {
         Rule(
             "falling_loss",
             "it is negative in all steps so far and has fallen by 2.5 standard errors, and from step to step its "
-            "gradient grows as it falls, with a correlation below -0.5 by as many (of Fisher's z); near a minimum it "
+            "gradient grows as it falls, with a correlation below -0.6 by as many (of Fisher's z); near a minimum it "
             "shrinks",
-            -0.5, CHOSEN, ("grad", "loss", "steps"),
+            -0.6, CHOSEN, ("grad", "loss", "steps"),
         ),
         Rule(
             "softmax_twice",
