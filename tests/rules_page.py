@@ -12,23 +12,17 @@ RULES = bp.rules.rule.RULES
 ROOT = Path(__file__).parent.parent
 SCORE = ROOT / "tests" / "trainings" / "after.md"
 BEGIN, END = "<!-- the rules -->\n", "<!-- the end of the rules -->\n"
-ROW = re.compile(r"^\| (?P<label>\S+/.+) \| \d+ \| \w+ \| \w+ \| (?P<said>.+) \|$", re.MULTILINE)
-HEALTHY = re.compile(r"^- (?P<label>\S+/.+), seed \d+: (?P<said>.+)$", re.MULTILINE)
-SILENT = re.compile(r"^- healthy trainings silent: \d+ of (\d+)", re.MULTILINE)
-
-
-def kinds(said):
-    return {one.partition(" at ")[0] for one in said.split(", ")}
+RATE = re.compile(r"^\| `(\w+)` \| (\d+) \| (\d+) \|$", re.MULTILINE)
+ALL = r"^- {}: \d+ of (\d+)"
 
 
 def rates():
-    """By kind: in how many trainings with a fault it was said after that, and in how many without; and of how many."""
+    """By kind: after how many planted faults it was said, and in how many healthy ones; and of how many of each."""
     text = SCORE.read_text()
-    faulty = [kinds(row["said"]) for row in ROW.finditer(text)]
-    wrong = [kinds(row["said"]) for row in HEALTHY.finditer(text)]
-    healthy = int(SILENT.search(text)[1])
-    counts = {kind: (sum(kind in one for one in faulty), sum(kind in one for one in wrong)) for kind in RULES}
-    return counts, len(faulty), healthy
+    said = {kind: (int(after), int(wrong)) for kind, after, wrong in RATE.findall(text)}
+    heads = ("faults found in the first tenth after planting", "healthy trainings silent")
+    every = [int(re.search(ALL.format(head), text, re.MULTILINE)[1]) for head in heads]
+    return {kind: said.get(kind, (0, 0)) for kind in RULES}, *every
 
 
 def alerts_table():

@@ -13,7 +13,7 @@ import torch
 
 import backprobe as bp
 from backprobe.record.exponents import exponents
-from backprobe.record.statistics import COLUMNS, NOTHING, measured
+from backprobe.record.statistics import measured
 from backprobe.rules import alerts as judge
 from backprobe.rules.rule import RULES
 from backprobe.storage.runs.layout import RowKey, StepData
@@ -23,7 +23,7 @@ from trainings.torch.chosen import CHOSEN_FAULTS as FAULTS
 from trainings.torch.chosen import CHOSEN_HEALTHY as HEALTHY
 from trainings.torch.varied import VARIED_HEALTHY
 from trainings.torch.varied_faults import VARIED_FAULTS
-from written_runs import writer
+from written_runs import kinds, writer, written
 
 PAGE = (Path(__file__).parent.parent / "docs" / "alerts.md").read_text()
 ONE_OF_EACH = list({one.fault: one for one in reversed(FAULTS)}.values())
@@ -138,27 +138,6 @@ def test_a_loss_around_zero_does_not_oscillate(tmp_path):
 # runs that are written here
 
 
-def row(*numbers):
-    return measured(numpy.array(numbers, numpy.float64))
-
-
-def written(folder, keys, steps, **facts):
-    """A run of these rows: for each step the numbers of each, None for none."""
-    one = writer(folder, **facts)
-    one.add_rows([RowKey(*key) for key in keys])
-    for at, step in enumerate(steps):
-        rows = [NOTHING if numbers is None else row(*numbers) for numbers in step]
-        one.append(
-            StepData(at, numpy.array(rows).reshape(len(rows), len(COLUMNS)).T, skipped=at in facts.get("skip", ()))
-        )
-    one.close()
-    return bp.open_run(folder)
-
-
-def kinds(run):
-    return [(one.kind, one.step, one.name) for one in run.alerts.findings]
-
-
 def test_an_alert_as_text(tmp_path):
     losses = [[(1.0,)], [(1.2,)]] * 20 + [[(2.75,)]] * 4
     with written(tmp_path, [("loss", "logged")], losses) as run:
@@ -268,7 +247,7 @@ def test_a_loss_that_has_fallen_may_stay(tmp_path):
     with written(tmp_path / "fell", [("loss", "logged")], losses) as run:
         assert run.alerts.ok
     with written(tmp_path / "flat", [("loss", "logged")], [[(0.7,)]] * 120) as run:
-        assert kinds(run) == [("flat_loss", 100, "loss")]
+        assert kinds(run) == [("flat_loss", 99, "loss")]
 
 
 def test_frozen_parameters_are_meant_and_those_without_an_optimizer_are_not(tmp_path):

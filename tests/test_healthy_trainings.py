@@ -9,8 +9,8 @@ from torch import nn
 import backprobe as bp
 from asked import kinds, well
 from commands import invoked
-from healthy_trainings import HEAD, TRAININGS
 from remedied import defined
+from trainings.torch._texts import HEAD, TRAININGS
 
 FORMS = {
     "a block": "with bp.probe() as rec:",

@@ -1,7 +1,7 @@
 """Well-known training programs, as their public examples write them: unmoved under a probe, and found to be well.
 
-The programs are the scripts in ``tests/training``; ``training_forms`` puts a probe around each of their steps. Of a
-program that is well there are no findings, but for what ``SAID`` states.
+The programs are the scripts in ``tests/trainings/torch/scripts``; ``training_forms`` puts a probe around each of their
+steps. Of a program that is well there are no findings, but for what ``SAID`` states.
 """
 
 import pytest

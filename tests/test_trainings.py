@@ -21,6 +21,21 @@ def test_a_faulty_training_is_run_and_judged(family, name):
     assert score.is_named(row)
 
 
+def test_a_fault_begins_at_the_step_of_the_run_in_which_it_is_planted():
+    """Of the run, a step is that of the optimizer, which here has four batches; a run that goes on begins later."""
+    row = score.trained(case_of("several_optimizers", "gathered for ever"), 0)
+    assert row["at"] == 25
+    assert "accumulated" in score.kinds(score.after(row))
+    assert score.trained(case_of("fine_tuning", "wrong labels"), 0)["at"] == 180
+
+
+def test_a_run_that_is_kept_is_not_trained_again(tmp_path, monkeypatch):
+    case = case_of("regression", "not_finite")
+    first = score.trained(case, 0, tmp_path)
+    monkeypatch.setattr(planted, "load", None)
+    assert score.trained(case, 0, tmp_path) == first
+
+
 def test_a_healthy_training_is_run():
     case = case_of("contrastive", "batch 4, temperature 0.5, optimizer adam")
     assert score.trained(case, 0)["harm"]
@@ -49,16 +64,20 @@ def test_bounds_are_exact():
     low, high = score.bounds(95, 100)
     assert (round(low, 4), round(high, 4)) == (0.8872, 0.9836)
     assert score.bounds(10, 10)[1] == 1.0
+    low, high = score.bounds(1990, 2000)  # of so many a binomial is no longer a float
+    assert (round(low, 4), round(high, 4)) == (0.9908, 0.9976)
 
 
 CASES = {
-    "jax": {"bandits": (8, 2), "classes": (16, 7), "factors": (8, 4), "language": (8, 6), "regression": (18, 12)},
-    "tensorflow": {"fine_tuning": (6, 4), "pictures": (8, 5), "regression": (8, 8), "texts": (8, 4)},
+    "jax": {"bandits": (8, 2), "classes": (16, 7), "factors": (8, 4), "language": (8, 6), "regression": (18, 12),
+            "texts": (100, 0), "unseen": (2, 2)},
+    "tensorflow": {"fine_tuning": (6, 4), "pictures": (8, 5), "regression": (8, 8), "texts": (8, 4), "unseen": (2, 2)},
     "torch": {
         "adversarial": (12, 4), "autoencoder": (12, 8), "chosen": (51, 45), "contrastive": (8, 4), "deep": (16, 9),
         "embeddings": (16, 7), "fine_tuning": (20, 6), "graphs": (12, 5), "half_precision": (10, 7),
         "held_out": (33, 32), "language": (16, 12), "physics": (8, 4), "pictures": (12, 12), "regression": (29, 19),
-        "reinforcement": (12, 6), "several_optimizers": (10, 6), "varied": (55, 0), "varied_faults": (0, 75),
+        "reinforcement": (12, 6), "several_optimizers": (10, 6), "texts": (18, 0), "unseen": (6, 6), "varied": (55, 0),
+        "varied_faults": (0, 75),
     },
 }  # fmt: skip
 """How many healthy trainings a family has, and how many with a fault: none is lost."""
@@ -71,6 +90,12 @@ def test_no_training_is_lost():
         healthy = sum(case.fault is None for case in cases)
         assert (healthy, len(cases) - healthy) == CASES["torch"][name], name
         assert len({case.label for case in cases}) == len(cases), name
+
+
+def test_no_text_is_lost():
+    """Those of JAX are counted where they run."""
+    scripts = [path.stem for path in (planted.HERE / "torch" / "scripts").glob("*.py")]
+    assert len(scripts) == 12
 
 
 def test_a_training_that_is_data_alone_is_run_as_others_are(tmp_path):

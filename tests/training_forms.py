@@ -1,7 +1,8 @@
 """Training programs, run bare and under a probe in each form, and all that they leave compared bit by bit.
 
-A program is a script in ``tests/training``, written as people write it. A comment tells where probes go: ``# each step:
-a; b`` at the loop over steps, with its models, and ``# objective`` at a call of a function that gives the loss.
+A program is a script in ``tests/trainings/torch/scripts``, written as people write it. A comment tells where probes
+go: ``# each step: a; b`` at the loop over steps, with its models, and ``# objective`` at a call of a function that
+gives the loss.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import backprobe as bp
 from asked import same
 from commands import invoked
 
-HERE = Path(__file__).parent / "training"
+HERE = Path(__file__).parent / "trainings" / "torch" / "scripts"
 STEP = re.compile(r"^( *).*  # each step: (.*)$")
 OBJECTIVE = re.compile(r"^( *\w+ = )([\w.]+)\((.*)\)  # objective$")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy
 
+import backprobe as bp
 from backprobe.record.statistics import COLUMNS, NOTHING, measured
 from backprobe.storage.runs.layout import IS_OPEN as IS_OPEN
 from backprobe.storage.runs.layout import RowKey, StepData
@@ -45,3 +46,25 @@ def rms(data, place):
     """As it must be read back."""
     finite, squares = data.matrix[1, place], data.matrix[7, place]
     return math.sqrt(squares / finite) if finite else math.nan
+
+
+def row(*numbers):
+    """The statistics of these numbers."""
+    return measured(numpy.array(numbers, numpy.float64))
+
+
+def written(folder, keys, steps, backwards=0, **facts):
+    """A run of these rows: for each step the numbers of each, None for none, and so many passes."""
+    one = writer(folder, **facts)
+    one.add_rows([RowKey(*key) for key in keys])
+    for at, step in enumerate(steps):
+        rows = [NOTHING if numbers is None else row(*numbers) for numbers in step]
+        made = numpy.array(rows).reshape(len(rows), len(COLUMNS)).T
+        one.append(StepData(at, made, backwards=backwards, skipped=at in facts.get("skip", ())))
+    one.close()
+    return bp.open_run(folder)
+
+
+def kinds(run):
+    """The alerts of a run, in short."""
+    return [(one.kind, one.step, one.name) for one in run.alerts.findings]

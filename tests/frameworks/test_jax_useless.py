@@ -8,62 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from healthy_jax import HEALTHY
 
 import backprobe as bp
 from commands import in_folder, invoked
 from sampled import every, without
-
-HEAD = """\
-import jax
-import jax.numpy as jnp
-import optax
-
-k = jax.random.split(jax.random.key(0), 12)
-N = jax.random.normal
-
-
-def keys(i):
-    return jax.random.split(jax.random.key(100 + i), 6)
-
-
-def layers(key, *sizes):
-    own = jax.random.split(key, len(sizes))
-    return [{"w": N(one, (a, b)) / a**0.5, "b": jnp.zeros(b)} for one, a, b in zip(own, sizes, sizes[1:])]
-
-
-def run(made, x):
-    for one in made[:-1]:
-        x = jax.nn.relu(x @ one["w"] + one["b"])
-    return x @ made[-1]["w"] + made[-1]["b"]
-
-
-def numbers(i):
-    a, b, *_ = keys(i)
-    x = N(a, (16, 4))
-    return x, x.sum(-1, keepdims=True) + N(b, (16, 1))
-
-
-def classes(i):
-    a, b, *_ = keys(i)
-    return N(a, (16, 4)), jax.random.randint(b, (16,), 0, 3)
-
-
-def train(f, p, batch):
-    tx = optax.adam(1e-2)
-    state = tx.init(p)
-
-    @jax.jit
-    def step(p, state, *given):
-        g = jax.grad(f)(p, *given)
-        updates, state = tx.update(g, state, p)
-        return optax.apply_updates(p, updates), state
-
-    for i in range(4):
-        p, state = step(p, state, *batch(i))
-
-
-"""
+from trainings.jax._texts import HEAD, HEALTHY
 
 FAULTY = {
     "clipped scale": ("clip is flat there: the gradient of 'p.s'", '''
@@ -259,6 +208,10 @@ def test_nothing_of_a_healthy_training_is_useless(name, tmp_path, monkeypatch):
     _, code, out, err = explained(HEALTHY[name], tmp_path, monkeypatch)
     assert code == 0, (out, err)
     assert re.search(r"^(all \d+ parameters|the only parameter) got a gradient$", out, re.MULTILINE), out
+
+
+def test_no_text_is_lost():
+    assert len(HEALTHY) == 123
 
 
 NOTED = """

@@ -24,6 +24,7 @@ class Training:
     each: Callable[..., Any]
     steps: int = 200
     plant: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    begun: int = 0  # the step of the run in which the fault was planted
 
     def run(self, folder, steps, fault=None):
         """Train for some steps, watched; the losses."""
@@ -38,7 +39,7 @@ class Training:
 
             for step in range(steps):
                 if fault and step == fault.at:
-                    kind = fault.kind
+                    kind, self.begun = fault.kind, run.current_step
                     params = self.plant.get(kind, lambda params: params)(params)
                 size = {"learning_rate": fault.size, "no_step": 0.0}.get(kind, 1.0) if fault else 1.0
                 batch = spoilt(self.batch(step), kind, fault)

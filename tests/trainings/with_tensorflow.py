@@ -24,6 +24,7 @@ class Training:
     each: Callable[..., tf.Tensor]
     steps: int = 80
     plant: dict[str, Callable[[], None]] = field(default_factory=dict)
+    begun: int = 0  # the step of the run in which the fault was planted
 
     def run(self, folder, steps, fault=None):
         """Train for some steps, watched; the losses."""
@@ -31,7 +32,7 @@ class Training:
         with bp.watch(self.model, folder, what=WHAT, optimizer=self.optimizer) as run:
             for step in range(steps):
                 if fault and step == fault.at:
-                    kind = fault.kind
+                    kind, self.begun = fault.kind, run.current_step
                     self._begin(fault)
                 losses.append(self._step(self.batch(step), kind, fault))
                 run.log(loss=losses[-1])

@@ -37,6 +37,7 @@ class Training:
     plant: dict[str, Callable[[], None]] = field(default_factory=dict)
     start: int | None = None
     idle: tuple[torch.optim.Optimizer, ...] = ()
+    begun: int = 0  # the step of the run in which the fault was planted
 
     def run(self, folder, steps, fault=None):
         """Train for some steps, watched; the losses."""
@@ -46,7 +47,7 @@ class Training:
         with bp.watch(self.model, folder, what=WHAT, optimizer=optimizer, start_step=self.start, **given) as run:
             for step in range(steps):
                 if fault and step == fault.at:
-                    kind = fault.kind
+                    kind, self.begun = fault.kind, run.current_step
                     self._begin(fault)
                 losses.append(float(self._step(step, kind, fault)))
                 run.log(loss=losses[-1])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
 
 NO_UPDATES = "updates were not watched: whether they are too large or too small is not known (what='update')"
 NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
+TURNS = "optimizers take turns, each with a loss of its own: whether one of these jumps, swings or is flat says nothing"
 
 
 def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = None) -> Report:
@@ -38,11 +39,13 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
     lines = reader.lines() if found else {}
     found = [one if one.field == LOGGED else replace(one, source=line_of(one.name, lines)) for one in found]
     rows = judge.rows
-    notes = [NO_UPDATES] * (("update", True) not in rows.groups) + [NO_LOSS] * (loss_of(state.logged) is None)
+    has_loss = loss_of(state.logged) is not None
+    notes = [NO_UPDATES] * (("update", True) not in rows.groups) + [NO_LOSS] * (not has_loss)
     names = {row.name for row in (*rows.measured, *rows.logged)}
     checked = f"{plural(state.all_count, 'step')} of {plural(len(names), 'name')}"
     heading = plural(len(found), "alert") if found else "no alerts"
-    return Report(f"{heading}: {checked} were checked", tuple(found), tuple(notes), complete=not notes)
+    said = [*notes, *[TURNS] * (has_loss and state.takes_turns)]
+    return Report(f"{heading}: {checked} were checked", tuple(found), tuple(said), complete=not notes)
 
 
 __all__ = ["Alert", "Gap", "alerts"]

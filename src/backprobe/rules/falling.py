@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.correlation import surely
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, Rows, Steps, Window
 
@@ -84,7 +85,7 @@ class Falls:
             size = self._size(end) if first.mean() - second.mean() > SURE * error else None
             if size is not None:
                 tied = max(_correlation(loss, size), _correlation(numpy.diff(loss), numpy.diff(size)))
-                if tied < TIED:
+                if -surely(-tied, end - 1) < TIED:
                     headline = (
                         "'{name}' falls without bound: the lower it is, the larger is its gradient "
                         "(correlation {number})"

@@ -65,6 +65,7 @@ class State:
         self.kept: Steps = numpy.empty(0, numpy.int64)  # places of the last of those that count
         self.count = self.all_count = 0  # of the steps that count; and with those in which nothing was measured
         self.begins: int | None = None  # the number of the first
+        self.takes_turns = False  # in the first, of several optimizers each had a backward pass of its own
         self.logged: dict[str, tuple[Steps, Matrix]] = {
             row.name: (numpy.empty(0, numpy.int64), numpy.empty(0)) for row in rows.logged
         }
@@ -133,7 +134,9 @@ class Judge:
     def _block(self, state: State, info: NDArray[Any], low: int, high: int) -> None:
         new, skipped = info[low:high], info["skipped"]
         if state.begins is None and (new["skipped"] == 0).any():
-            state.begins = int(new["step"][new["skipped"] == 0][0])
+            begin = new[new["skipped"] == 0][0]
+            state.begins = int(begin["step"])
+            state.takes_turns = bool(1 < len(self.rows.fact("optimizers")) <= begin["backwards"])
         state.all_count += int((new["skipped"] == 0).sum())
         first = int(state.kept[0]) if len(state.kept) else low
         part = Part(self.rows, first, high)
@@ -147,7 +150,7 @@ class Judge:
         window = Window(
             part, kept - first, steps[kept], before, state.count - before, dict(state.logged), uncleared[kept],
             Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
-            state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
+            state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(), state.takes_turns,
         )  # fmt: skip
         with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
             for rule in state.rules:

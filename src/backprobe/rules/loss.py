@@ -13,6 +13,7 @@ from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, Rows, Steps, Window
 
 FLAT, SURE = RULES["flat_loss"].threshold, 2.0  # of the loss; standard errors
+SURER = 3.0  # standard errors of what is asked at every step
 SOON, LEAST = 20, 100  # steps: from which on it may be seen to fall, and to be flat
 WINDOW, TURNS, SWING, FALLING = 12, 0.6, RULES["oscillating_loss"].threshold, 0.9
 MORE = 20  # a growing window is looked at as it has grown by so much of it: 1/20
@@ -29,7 +30,7 @@ class Loss:
 
     def look(self, window: Window) -> None:
         self.falling.look(window)
-        if window.loss is None:
+        if window.loss is None or window.takes_turns:
             return
         name, steps, numbers = window.loss
         is_finite = numpy.isfinite(numbers)
@@ -56,9 +57,9 @@ class Loss:
         return alert("rising_loss", [Seen(int(steps[at]), name, number)], "logged", headline, remedy)
 
     def _oscillating(self, name: str, steps: Steps, numbers: Matrix) -> list[Alert]:
-        if len(numbers) < WINDOW:
+        begin = max(self.judged - WINDOW + 1, WINDOW)  # none of the first twelve is compared with itself
+        if len(numbers) < begin + WINDOW:
             return []
-        begin = max(self.judged - WINDOW + 1, 0)
         windows = numpy.lib.stride_tricks.sliding_window_view(numbers[begin:], WINDOW)
         first_of_all = numbers[:WINDOW]
         differences = numpy.diff(windows, axis=1)
@@ -66,7 +67,7 @@ class Loss:
         first, second = (half.mean(axis=1) for half in numpy.split(windows, 2, axis=1))
         with numpy.errstate(all="ignore"):
             swing = abs(differences).mean(axis=1) / abs(windows).mean(axis=1)
-        error = SURE * numpy.sqrt((windows.var(axis=1, ddof=1) + first_of_all.var(ddof=1)) / WINDOW)
+        error = SURER * numpy.sqrt((windows.var(axis=1, ddof=1) + first_of_all.var(ddof=1)) / WINDOW)
         is_high = (second >= FALLING * first) & (windows.mean(axis=1) > first_of_all.mean() + error)
         held = (turns >= TURNS) & (swing > SWING) & is_high & (windows > 0).all(axis=1)  # around 0 any loss swings
         if not held.any():
@@ -89,7 +90,8 @@ class Loss:
                 headline = "'{name}' is flat: it has fallen by less than {number} of it"
                 remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
                 return alert("flat_loss", seen, "logged", headline, remedy)
-            self.next_end += 1 + end // MORE
+            later = end + 1 + end // MORE
+            self.next_end = LEAST if end < LEAST < later else later
         return []
 
 

@@ -31,7 +31,7 @@ class NothingLeft:
         squares, has = used.column("squares"), window.wide((used.column("count") > 0).any(axis=0))
         norm = window.wide(numpy.sqrt(squares.sum(axis=0)))
         is_finite = window.wide(~used.is_nonfinite.any(axis=0))
-        loss = _loss(window)
+        loss = window.loss_by_step
         if "zero" not in self.found:
             self._all_zero(window, has & (norm == 0) & is_finite, loss)
         if "lost" not in self.found:
@@ -55,11 +55,13 @@ class NothingLeft:
         if len(norm) < width:
             return
         windows = numpy.lib.stride_tricks.sliding_window_view(norm, width)
-        losses = abs(numpy.lib.stride_tricks.sliding_window_view(loss, width))
+        losses = numpy.lib.stride_tricks.sliding_window_view(loss, width)
+        sizes, last = abs(losses), losses[:, BEFORE:]
         with numpy.errstate(all="ignore"):
             least, most = windows[:, :BEFORE].min(axis=1), windows[:, BEFORE:].max(axis=1)
-            is_there = ~(losses[:, BEFORE:].mean(axis=1) < losses[:, :BEFORE].mean(axis=1) / 10)
-            is_there |= (losses[:, BEFORE:] == 0).all(axis=1)  # what cancels gives a loss of 0, and no minimum does
+            is_there = ~(sizes[:, BEFORE:].mean(axis=1) < sizes[:, :BEFORE].mean(axis=1) / 10)
+            # What cancels gives a loss of 0, or by rounding of either sign, and no minimum does.
+            is_there |= (last == 0).all(axis=1) | ((last <= 0).any(axis=1) & (losses[:, :BEFORE] > 0).all(axis=1))
             held = numpy.append(numpy.zeros(width - 1, bool), (most < LOST * least) & (most > 0) & is_there)
         at = first_of(window, held)
         if at is not None:
@@ -85,17 +87,6 @@ class NothingLeft:
     def alerts(self) -> Iterator[Alert]:
         for how in ("zero", "lost", "none"):
             yield from self.found.get(how, ())
-
-
-def _loss(window: Window) -> Matrix:
-    # The loss in each step; NaN where it is not known.
-    found = numpy.full(len(window.steps), numpy.nan)
-    if window.loss is not None and len(window.loss[1]):
-        _, steps, numbers = window.loss
-        at = numpy.minimum(numpy.searchsorted(steps, window.steps), len(steps) - 1)
-        is_known = steps[at] == window.steps
-        found[is_known] = numbers[at[is_known]]
-    return found
 
 
 def _held(mask: Mask, count: int) -> Mask:

@@ -121,11 +121,19 @@ def _without_grad(window: Window) -> set[str]:
 
 def _is_cancelled(used: Table, names: Sequence[str]) -> Mask:
     # Is it a bias whose weight has a gradient? One that a difference or a normalisation takes away again has none.
-    known = {name: at for at, name in enumerate(used.names)}
     found = numpy.zeros((len(names), len(used.window.steps)), bool)
-    for at, name in enumerate(names):
-        module, _, own = name.rpartition(".")
-        weight = ".".join(filter(None, (module, own.replace("bias", "weight"))))
-        if "bias" in own and weight in known:
-            found[at] = used.some([known[weight]]).column("squares")[0] > 0
+    biases = [at for at, name in enumerate(names) if is_bias(name)]
+    weights: dict[str, list[int]] = {}
+    for row, name in enumerate(used.names if biases else ()):
+        if not is_bias(name):
+            weights.setdefault(name.rpartition(".")[0], []).append(row)
+    for at in biases:
+        rows = weights.get(names[at].rpartition(".")[0], [])
+        found[at] = (used.some(rows).column("squares") > 0).any(axis=0)
     return found
+
+
+def is_bias(name: str) -> bool:
+    """Is it a name that people give to a bias?"""
+    own = name.rpartition(".")[2]
+    return "bias" in own or own == "b"

@@ -109,17 +109,17 @@ RULES = {
         Rule(
             "zero_gradients",
             "every number of the gradients of all parameters is exactly 0 in 5 steps on end, while the loss is not 0, "
-            "or in 15, at once; or their norm falls to 1/10000 in a step and stays there; or no parameter has one as "
-            "the optimizer steps",
+            "or in 15, at once; or their norm falls to 1/10000 in a step and stays there, and the loss does not fall "
+            "to a tenth, as at a minimum, or is then 0 or below it for the first time; or no parameter has one as the "
+            "optimizer steps",
             1e-4, CHOSEN, ("grad", "steps"),
         ),
         Rule(
             "unchanged",
             "the sum, squares, minimum and maximum of a parameter are the same to the bit, though its gradient is "
-            "above "
-            "1/1000 of the median of all: from the first step to the sixth; later in 20 steps on end, all parameters "
-            "in "
-            "10, and 4 times as many as ever before",
+            "above 1/1000 of the median of all, and the norm of all of them above 1/10000 of its largest so far: from "
+            "the first step to the sixth; later in 20 steps on end, all parameters in 10, and 4 times as many as ever "
+            "before",
             0.0, NONE, ("grad", "param", "steps"),
         ),
         Rule(
@@ -142,7 +142,8 @@ RULES = {
         ),
         Rule(
             "large_updates",
-            "the norm of all updates is above a quarter of that of all weights, in 3 steps on end",
+            "the norm of all updates is above a quarter of that of all weights, in 3 steps on end, and the loss has "
+            "not fallen from each of these to the next",
             0.25, "about 1/1000 is usual, CS231n", ("param", "update"),
         ),
         Rule(
@@ -153,10 +154,9 @@ RULES = {
         ),
         Rule(
             "shrinking_weights",
-            "since the first step the updates of 9 of 10 weights point against them (a cosine below -0.3, which is "
-            "near "
-            "0 for most gradients), and in 5 steps on end they take away more than 1/200, which halves weights in 140 "
-            "steps",
+            "since the first step the updates of 9 of 10 weights point against them (a cosine below -0.3 by 2.5 "
+            "standard errors; it is near 0 for most gradients), and in 5 steps on end they take away more than 1/200, "
+            "which halves weights in 140 steps",
             1 / 200, CHOSEN, ("param", "update"),
         ),
         Rule(
@@ -177,14 +177,16 @@ RULES = {
             "rising_loss",
             "it jumps and stays up: the last 4, 6 or 8 steps are all above the 40, 18 or 12 before, or the last 16 or "
             "32 above those before by Mann and Whitney's test (4.75 deviations); by a standard deviation and 5 %, more "
-            "than a steady rise gives, four fifths of it at once, and half more than it ever rose before",
+            "than a steady rise gives, four fifths of it at once, and half more than it ever rose before; of the last "
+            "6 or more, with as many before, two means are nearer to them than a straight line is",
             1.05, CHOSEN, ("loss", "steps"),
         ),
         Rule(
             "falling_loss",
             "it is negative in all steps so far and has fallen by 2.5 standard errors, and from step to step its "
-            "gradient grows as it falls, with a correlation below -0.9; near a minimum it shrinks",
-            -0.9, CHOSEN, ("grad", "loss", "steps"),
+            "gradient grows as it falls, with a correlation below -0.6 by as many (of Fisher's z); near a minimum it "
+            "shrinks",
+            -0.6, CHOSEN, ("grad", "loss", "steps"),
         ),
         Rule(
             "softmax_twice",
@@ -202,8 +204,7 @@ RULES = {
         Rule(
             "oscillating_loss",
             "over 12 steps it turns in most of them, changes by more than 0.4 of its mean in a step, does not fall, "
-            "and "
-            "is above the mean of the first 12 by more than twice the standard error",
+            "and is above the mean of the first 12 by more than three standard errors",
             0.4, CHOSEN, ("loss", "steps"),
         ),
         Rule(

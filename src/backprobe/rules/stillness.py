@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from backprobe.record.gaps import GapCode
 from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.rule import RULES
 from backprobe.rules.window import Firsts, Mask, Rows, Table, Window
 
 SOON, LATE, MANY = 5, 20, 10  # steps on end: from the first on; of some, and of all later on
 LONGER = 4  # times as many as ever before
 CONSTANT = ("sum", "squares", "min", "max")
 Lengths = NDArray[numpy.int64]
+CONVERGED = RULES["zero_gradients"].threshold  # of the largest norm of all gradients so far
 FAINT = 1e-3  # of the median gradient: that of a bias before a normalisation is zero but for rounding
 
 
@@ -74,6 +76,7 @@ class Unchanged:
     def __init__(self) -> None:
         self.names: list[str] | None = None
         self.found = Firsts()
+        self.most = 0.0  # the largest sum of squares of all gradients so far
 
     def _begin(self, window: Window) -> None:
         known = set(window.used.names)
@@ -89,7 +92,7 @@ class Unchanged:
         if not self.names:
             return
         here = window.parameters.part(self.names)
-        is_first_window = window.first + window.fresh == 0
+        is_large, is_first_window = self._is_large(window), window.first + window.fresh == 0
         rows = numpy.arange(len(self.names)) if is_first_window else _may_be_same(window, here)
         others = numpy.setdiff1d(numpy.arange(len(self.names)), rows)
         self.is_first[others] = False
@@ -99,15 +102,23 @@ class Unchanged:
             return
         table = here.some(rows)
         same = numpy.logical_and.reduce([_same(window, table, column) for column in CONSTANT])[:, window.fresh :]
-        is_felt = self._is_felt(window)[:, window.fresh :]
+        is_felt = self._is_felt(window, is_large)[:, window.fresh :]
         self._judge(window, table, rows, same, is_felt)
 
-    def _is_felt(self, window: Window) -> Mask:
+    def _is_felt(self, window: Window, is_large: Mask) -> Mask:
         # In which steps has a parameter a gradient that is worth to be named?
         with numpy.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a step in which no parameter has a gradient
             least = FAINT * numpy.nanmedian(window.used["rms"], axis=0)
-            found: Mask = window.wide(window.used.part(self.names or [])["rms"] > least)
+            found: Mask = window.wide(window.used.part(self.names or [])["rms"] > least) & is_large
+        return found
+
+    def _is_large(self, window: Window) -> Mask:
+        # In which steps are gradients not those of a minimum, where every step is lost in rounding?
+        squares = numpy.nan_to_num(window.wide(window.used.column("squares").sum(axis=0)), posinf=0.0)
+        most = numpy.maximum.accumulate(numpy.append(self.most, squares))[1:]
+        self.most = float(most[-1])
+        found: Mask = squares > CONVERGED**2 * most
         return found
 
     def _judge(self, window: Window, table: Table, rows: Any, same: Mask, is_felt: Mask) -> None:

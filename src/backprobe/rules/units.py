@@ -110,7 +110,7 @@ def _may_be_saturated(window: Window, values: Table) -> Any:
 def _slope(table: Table) -> tuple[Matrix, Mask]:
     # The mean derivative of a tanh or sigmoid, NaN where it is neither; and where it is a sigmoid.
     low, high, mean, square = table["min"], table["max"], table["mean"], table["rms"] ** 2
-    of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > 0) & ~is_shares(table)
+    of_sigmoid: Mask = (low >= 0) & (high <= 1) & (high > low) & ~is_shares(table)  # a constant is of anything
     of_sigmoid &= (table["zeros"] == 0) | (high > 1 - ROUNDED)  # a ReLU has zeros, and hardly ever exactly 1 beside
     of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.rules.alert import Alert, Seen, alert
+from backprobe.rules.correlation import surely
 from backprobe.rules.rule import RULES
 from backprobe.rules.window import Matrix, Rows, Steps, Table, Window, first_of, lasting
 
@@ -47,7 +48,9 @@ class Updates:
             self._shrinking(window)
 
     def _large(self, window: Window, share: Matrix) -> None:
-        at = first_of(window, lasting((share > LARGE)[None], LASTING)[0])
+        held, loss = lasting((share > LARGE)[None], LASTING)[0], window.loss_by_step
+        fell = numpy.append(False, loss[1:] < loss[:-1])  # such steps are as large as they should be
+        at = first_of(window, held & ~lasting(fell[None], LASTING - 1)[0])
         if at is not None and "large" not in self.found:
             most = window.wide(window.updates["squares"])[:, at]
             name = window.updates.names[int(numpy.nanargmax(most))]
@@ -83,7 +86,8 @@ class Updates:
             cosine = inward / numpy.sqrt(after[:, :-1] * moved)
             pull = numpy.nansum(inward, axis=0) / numpy.nansum(after[:, :-1], axis=0)
         known_here = numpy.isfinite(cosine) & (numpy.diff(window.steps[begin:]) == 1)
-        is_all = (known_here & (cosine > TURNED)).sum(axis=0) >= numpy.maximum(ALMOST * known_here.sum(axis=0), 1)
+        turned = known_here & (surely(cosine, weights.column("count").max(axis=1, keepdims=True)) > TURNED)
+        is_all = turned.sum(axis=0) >= numpy.maximum(ALMOST * known_here.sum(axis=0), 1)
         held = lasting((numpy.logical_and.accumulate(is_all) & (pull > PULL))[None], SHRUNK)[0]
         held = numpy.append(numpy.zeros(begin + 1, bool), held)
         at = first_of(window, held)

@@ -85,7 +85,8 @@ class Window:
     the end of the window. ``whole`` is the same with the steps that a scaler skipped, whose gradients alone may be
     infinite by its doing, and what was logged in the new ones. ``begins`` is the number of the run's first step, and
     ``open`` has those new steps that no optimizer had ended, each with its count of backwards. ``uncleared`` counts by
-    step the parameters whose gradients were added to those of the step before.
+    step the parameters whose gradients were added to those of the step before. Where optimizers take turns, each with
+    a backward pass of its own, one loss is no measure of progress.
     """
 
     part: Part
@@ -98,6 +99,7 @@ class Window:
     whole: Window | None = None
     begins: int | None = None
     open: Sequence[tuple[int, int]] = ()
+    takes_turns: bool = False
 
     @property
     def end(self) -> int:
@@ -140,6 +142,17 @@ class Window:
         """The loss: what was logged as ``loss``, or the only thing with that in its name."""
         name = loss_of(self.logged)
         return None if name is None else (name, *self.logged[name])
+
+    @cached_property
+    def loss_by_step(self) -> Matrix:
+        """The loss in each step; NaN where it is not known."""
+        found = numpy.full(len(self.steps), numpy.nan)
+        if self.loss is not None and len(self.loss[1]):
+            _, steps, numbers = self.loss
+            at = numpy.minimum(numpy.searchsorted(steps, self.steps), len(steps) - 1)
+            is_known = steps[at] == self.steps
+            found[is_known] = numbers[at[is_known]]
+        return found
 
     def new(self, numbers: Any) -> Any:
         """The new steps of a matrix."""

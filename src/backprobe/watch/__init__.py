@@ -417,6 +417,7 @@ class Watch:
             "started": known.time, "author": known.author, "python": known.python, "system": known.system,
             "packages": known.packages, "model": type(self._model).__name__, **vars(self._pace),
             "every": self._every, "guard": self._guard is not False, "what": what,
+            "optimizers": [type(one).__name__ for one in self._options.optimizers],
         }  # fmt: skip
 
     def __repr__(self) -> str:

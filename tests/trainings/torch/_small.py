@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -132,7 +132,7 @@ def alerts(training, **options):
 
 def is_found(training, report):
     """Does an alert say in the first tenth what is wrong?"""
-    return any(one.kind in training.kinds and one.step <= training.tenth for one in report.findings)
+    return any(one.kind in training.kinds and one.step < training.tenth for one in report.findings)
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,7 @@ class Seeded:
 
     training: Training
     seed: int
+    begun: ClassVar[int] = 0  # the step of the run in which the fault was planted
 
     @property
     def steps(self):
@@ -165,7 +166,7 @@ def family(faulty, healthy):
 VANISHING, EXPLODING = ("vanishing", "small_weights"), ("exploding", "saturated", "large_weights")
 TOO_FAST = ("large_updates", "rising_loss", "nonfinite", "dead", "oscillating_loss")
 TOO_SLOW = ("small_updates", "flat_loss")
-LONG = {"steps": 1000, "until": 101}
+LONG = {"steps": 1000, "until": 100}
 """Of a flat loss it takes a hundred steps to be sure."""
 
 

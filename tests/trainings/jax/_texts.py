@@ -1,5 +1,56 @@
 """Healthy trainings in JAX, of which nothing is useless: bodies of programs, below what they share."""
 
+HEAD = """\
+import jax
+import jax.numpy as jnp
+import optax
+
+k = jax.random.split(jax.random.key(0), 12)
+N = jax.random.normal
+
+
+def keys(i):
+    return jax.random.split(jax.random.key(100 + i), 6)
+
+
+def layers(key, *sizes):
+    own = jax.random.split(key, len(sizes))
+    return [{"w": N(one, (a, b)) / a**0.5, "b": jnp.zeros(b)} for one, a, b in zip(own, sizes, sizes[1:])]
+
+
+def run(made, x):
+    for one in made[:-1]:
+        x = jax.nn.relu(x @ one["w"] + one["b"])
+    return x @ made[-1]["w"] + made[-1]["b"]
+
+
+def numbers(i):
+    a, b, *_ = keys(i)
+    x = N(a, (16, 4))
+    return x, x.sum(-1, keepdims=True) + N(b, (16, 1))
+
+
+def classes(i):
+    a, b, *_ = keys(i)
+    return N(a, (16, 4)), jax.random.randint(b, (16,), 0, 3)
+
+
+def train(f, p, batch):
+    tx = optax.adam(1e-2)
+    state = tx.init(p)
+
+    @jax.jit
+    def step(p, state, *given):
+        g = jax.grad(f)(p, *given)
+        updates, state = tx.update(g, state, p)
+        return optax.apply_updates(p, updates), state
+
+    for i in range(4):
+        p, state = step(p, state, *batch(i))
+
+
+"""
+
 HEALTHY = {
     "mlp ce": """
         train(lambda p, x, y: optax.softmax_cross_entropy_with_integer_labels(run(p, x), y).mean(),
