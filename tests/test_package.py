@@ -180,7 +180,7 @@ def _double(x):
 def test_the_public_names_are_exactly_these():
     assert set(bp.__all__) == PUBLIC
     assert list(bp.__all__) == sorted(bp.__all__)
-    assert bp.__version__ == "0.1.0"
+    assert bp.__version__ == "0.2.0"
     assert all(hasattr(bp, name) for name in PUBLIC)
     visible = {name for name, value in vars(bp).items() if name[:1] != "_" and not inspect.ismodule(value)}
     assert visible == PUBLIC | {"load_ipython_extension", "unload_ipython_extension"}
