@@ -1,11 +1,12 @@
 # Every target sets up all it needs, in an environment of its own that is made again only when what it holds changes.
 
-PYTHON ?= python3
+PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
+VENV_IN = test -x $(1)/bin/python || { python=$$(.ci/find-python $(2)) && "$$python" -m venv $(1); }
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
@@ -151,7 +152,7 @@ bench-peers: $(READY) $(foreach peer,$(PEERS),.venv-$(firstword $(subst ==, ,$(p
 	PYTHONPATH=bench .venv-nnsight/bin/python -m peers.with_nnsight || echo "nnsight failed: its error is above"
 
 .venv-%/.peer: constraints.txt Makefile
-	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	@$(call VENV_IN,.venv-$*,$(PYTHON))
 	.venv-$*/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  $(filter $*==%,$(PEERS)) torch transformers
 	touch $@
@@ -177,7 +178,7 @@ test-source-%: .venv-python%/.ready
 
 .PRECIOUS: .venv-python%/.ready
 .venv-python%/.ready: pyproject.toml constraints.txt
-	test -x .venv-python$*/bin/python || "$$(.ci/find-python $*)" -m venv .venv-python$*
+	@$(call VENV_IN,.venv-python$*,$*)
 	.venv-python$*/$(INSTALL) '.[test]'
 	touch $@
 
@@ -202,7 +203,7 @@ test-browser: $(READY)
 	RECORDED=.venv-browser/recorded .venv-browser/bin/pytest --confcutdir=tests/browser tests/browser
 
 .venv-browser/.ready: pyproject.toml constraints.txt
-	test -x .venv-browser/bin/python || $(PYTHON) -m venv .venv-browser
+	@$(call VENV_IN,.venv-browser,$(PYTHON))
 	.venv-browser/$(INSTALL) . playwright pytest
 	touch $@
 
@@ -214,23 +215,23 @@ test-integrations: $(READY) .venv-integrations/.ready
 	KERAS_BACKEND=tensorflow $(BIN)/pytest -W default tests/integrations/test_keras.py
 
 .venv-integrations/.ready: pyproject.toml constraints.txt
-	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
+	@$(call VENV_IN,.venv-integrations,$(PYTHON))
 	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow pandas polars matplotlib pytest \
 	  tensorboard wandb mlflow-skinny $(LIBRARIES)
 	touch $@
 
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA
 test-gpu:
-	$(PYTHON) -m pytest -m gpu
+	$(or $(PYTHON),python3) -m pytest -m gpu
 
 # the demo needs PyTorch and transformers alone; what the tests need is added to the same environment
 $(DEMO): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call VENV_IN,$(VENV),$(PYTHON))
 	$(VENV)/$(INSTALL) '.[demo]'
 	touch $@
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call VENV_IN,$(VENV),$(PYTHON))
 	$(VENV)/$(INSTALL) '.[dev]'
 	touch $(DEMO) $@
 
