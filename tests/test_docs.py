@@ -94,3 +94,32 @@ def test_links_between_documents_lead_somewhere():
     for document in [*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+TREE = re.compile(r"^```{toctree}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCS = ROOT / "docs"
+
+
+def below(page):
+    """The pages that the tables of contents of a page list."""
+    lines = [line for tree in TREE.findall(page.read_text()) for line in tree.splitlines() if line and line[0] != ":"]
+    names = [re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines]
+    return [file for name in names for file in page.parent.glob(f"{name}.*") if file.suffix in (".md", ".ipynb")]
+
+
+def test_the_index_has_few_pages_and_the_others_are_below_them():
+    """Design notes are listed by a directive, on a page of their own."""
+    assert 15 <= len(below(DOCS / "index.md")) <= 25
+    found, open_ = set(), [DOCS / "index.md"]
+    while open_:
+        page = open_.pop()
+        assert page not in found, f"{page.name} is listed twice"
+        found.add(page)
+        open_ += below(page) if page.suffix == ".md" else []
+    pages = {
+        *DOCS.glob("*.md"),
+        *DOCS.glob("lessons/*.md"),
+        *DOCS.glob("lessons/*.ipynb"),
+        DOCS / "design" / "index.md",
+    }
+    assert found == pages
