@@ -1,17 +1,18 @@
 # Every target sets up all it needs, in an environment of its own that is made again only when what it holds changes.
 
-PYTHON ?= python3
+PYTHON ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
+VENV_IN = test -x $(1)/bin/python || { python=$$(.ci/find-python $(2)) && "$$python" -m venv $(1); }
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
-  contexts
+  contexts check-project release test-oldest test-newest
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -151,7 +152,7 @@ bench-peers: $(READY) $(foreach peer,$(PEERS),.venv-$(firstword $(subst ==, ,$(p
 	PYTHONPATH=bench .venv-nnsight/bin/python -m peers.with_nnsight || echo "nnsight failed: its error is above"
 
 .venv-%/.peer: constraints.txt Makefile
-	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	@$(call VENV_IN,.venv-$*,$(PYTHON))
 	.venv-$*/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 	  $(filter $*==%,$(PEERS)) torch transformers
 	touch $@
@@ -177,7 +178,7 @@ test-source-%: .venv-python%/.ready
 
 .PRECIOUS: .venv-python%/.ready
 .venv-python%/.ready: pyproject.toml constraints.txt
-	test -x .venv-python$*/bin/python || "$$(.ci/find-python $*)" -m venv .venv-python$*
+	@$(call VENV_IN,.venv-python$*,$*)
 	.venv-python$*/$(INSTALL) '.[test]'
 	touch $@
 
@@ -202,7 +203,7 @@ test-browser: $(READY)
 	RECORDED=.venv-browser/recorded .venv-browser/bin/pytest --confcutdir=tests/browser tests/browser
 
 .venv-browser/.ready: pyproject.toml constraints.txt
-	test -x .venv-browser/bin/python || $(PYTHON) -m venv .venv-browser
+	@$(call VENV_IN,.venv-browser,$(PYTHON))
 	.venv-browser/$(INSTALL) . playwright pytest
 	touch $@
 
@@ -214,25 +215,80 @@ test-integrations: $(READY) .venv-integrations/.ready
 	KERAS_BACKEND=tensorflow $(BIN)/pytest -W default tests/integrations/test_keras.py
 
 .venv-integrations/.ready: pyproject.toml constraints.txt
-	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
+	@$(call VENV_IN,.venv-integrations,$(PYTHON))
 	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow pandas polars matplotlib pytest \
 	  tensorboard wandb mlflow-skinny $(LIBRARIES)
 	touch $@
 
+# the conformance suite on the oldest frameworks that pyproject.toml names, and on the newest there are: without Flax and
+# Equinox, of which it names no oldest, and without the flags of tests/frameworks/conftest.py, which an old XLA does not know
+CONFORMANCE := $(addprefix tests/frameworks/test_conformance,.py _errors.py _explain.py _nature.py _nonfinite.py \
+  _recording.py _refused.py) --deselect \
+  tests/frameworks/test_conformance_explain.py::test_a_cut_of_what_a_module_returns_has_its_line
+OLDEST := torch==2.6.0 tensorflow==2.18.0 keras==3.12.0 jax==0.4.38 jaxlib==0.4.38
+NEWEST := torch tensorflow keras jax
+test-oldest: .venv-oldest/.ready
+test-newest: .venv-newest/.ready
+test-oldest test-newest: test-%:
+	XLA_FLAGS= .venv-$*/bin/pytest -W default $(CONFORMANCE)
+
+.venv-oldest/.ready: WANTED := $(OLDEST)
+.venv-newest/.ready: WANTED := $(NEWEST)
+.venv-oldest/.ready .venv-newest/.ready: .venv-%/.ready: pyproject.toml Makefile
+	@$(call VENV_IN,.venv-$*,3.11)
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --upgrade --editable . pytest hypothesis $(WANTED)
+	touch $@
+
+# the files of the project that no program of its own reads: workflows, forms, citation, fragments; and the spelling
+SCHEMA := .venv-project/bin/check-jsonschema --quiet --builtin-schema
+check-project: .venv-project/.ready
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) vendor.dependabot .github/dependabot.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
+	.venv-project/bin/pre-commit validate-config
+	.venv-project/bin/towncrier build --draft --version $(VERSION) >/dev/null
+	git ls-files | xargs .venv-project/bin/codespell
+
+# The fragments of the changelog move into it; sdist and wheel are built and checked; and the wheel, in an environment
+# where nothing else was ever installed, runs what the README shows. What is left to do by hand is said at the end.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/backprobe/__init__.py)
+WHEEL = dist/backprobe-$(VERSION)-py3-none-any.whl
+release: .venv-project/.ready
+	@test -z "$(wildcard changelog.d/*.*.md)" || .venv-project/bin/towncrier build --yes --version $(VERSION)
+	grep "^## $(VERSION) " CHANGELOG.md
+	rm -rf dist .venv-release
+	.venv-project/bin/pyproject-build --quiet
+	.venv-project/bin/twine check --strict dist/*
+	.venv-project/bin/check-wheel-contents $(WHEEL)
+	@$(call VENV_IN,.venv-release,$(PYTHON))
+	.venv-release/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  '$(WHEEL)[demo]' mypy
+	env -u PYTHONPATH .venv-release/bin/python -P tests/readme.py
+	.venv-release/bin/mypy --strict --config-file= typing_tests/torch_programs.py
+	@echo "dist has $(VERSION), ready to be published. Commit CHANGELOG.md and changelog.d, and tag that commit v$(VERSION)."
+
+PROJECT_TOOLS := build check-jsonschema check-wheel-contents codespell pre-commit towncrier twine
+.venv-project/.ready: constraints.txt Makefile
+	@$(call VENV_IN,.venv-project,$(PYTHON))
+	.venv-project/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PROJECT_TOOLS)
+	touch $@
+
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA
 test-gpu:
-	$(PYTHON) -m pytest -m gpu
+	$(or $(PYTHON),python3) -m pytest -m gpu
 
 # the demo needs PyTorch and transformers alone; what the tests need is added to the same environment
 $(DEMO): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call VENV_IN,$(VENV),$(PYTHON))
 	$(VENV)/$(INSTALL) '.[demo]'
 	touch $@
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call VENV_IN,$(VENV),$(PYTHON))
 	$(VENV)/$(INSTALL) '.[dev]'
 	touch $(DEMO) $@
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build dist

@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from backprobe.source import bytecode
 from backprobe.source.bytecode import VALUES, VARIABLES, To, comprehension_heads, names_hidden, variables
 from program_texts import FROM_3_12, PROGRAMS, SEEN_OTHERWISE
 
@@ -85,6 +86,20 @@ def test_the_loops_of_comprehensions_are_told_from_those_of_statements():
     assert comprehension_heads(code) < loops
     assert len(comprehension_heads(code)) == (7 if sys.version_info >= (3, 12) else 0)
     assert len(loops - comprehension_heads(code)) == 2
+
+
+def test_a_newer_python_records_nothing_in_a_block_and_says_so(monkeypatch):
+    monkeypatch.setattr(bytecode, "NEWEST", (3, 10))
+    bytecode.events.cache_clear()
+    x = torch.tensor(2.0, requires_grad=True)
+    with bp.probe() as rec:
+        y = x * 3
+        y.backward()
+    bytecode.events.cache_clear()
+    assert x.grad == 3 and "y" not in rec
+    running = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    assert any(f"the bytecode of {running} is not known" in note for note in rec.notes)
+    assert bp.probe(lambda x: x * 3)(2.0)["x"].grad == 3
 
 
 class Runs:

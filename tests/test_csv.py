@@ -82,9 +82,9 @@ def test_what_is_not_installed_says_what_to_type(rec, monkeypatch):
     }
     for call, make in asked.items():
         said = message(bp.NotInstalled, make)
-        assert f"asked: {call}" in said and said.endswith("next:  pip install 'backprobe[dataframe]'")
+        assert f"asked: {call}" in said and said.endswith("next:  pip install pandas pyarrow")
     said = message(bp.NotInstalled, lambda: rec["u"].plot())
-    assert "asked: rec['u'].plot('value')" in said and said.endswith("next:  pip install 'backprobe[plot]'")
+    assert "asked: rec['u'].plot('value')" in said and said.endswith("next:  pip install matplotlib")
 
 
 def test_a_picture_of_what_is_not_there(rec):

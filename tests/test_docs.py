@@ -3,8 +3,6 @@
 import doctest
 import importlib
 import re
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,61 +10,51 @@ import torch
 
 import backprobe
 import prepared
+import readme
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SHOWN = re.compile(r"""^(?P<code>[^#\n]+?)  +# (?P<shown>(?:tensor\(|torch\.Size|['"\[{]).*)$""")
-
-
-def blocks(text):
-    return [(match[1], match[2]) for match in BLOCK.finditer(text)]
-
-
-def agrees(shown, found):
-    """Is what a comment shows what came out? Three dots stand for anything, and prose may follow a closed value."""
-    pattern = re.escape(shown).replace(r"\.\.\.", ".*")
-    return re.fullmatch(pattern, repr(found), re.DOTALL) is not None
-
-
-def shown_values(code, space):
-    for line in code.splitlines():
-        match = SHOWN.match(line)
-        if match:
-            yield match["shown"], eval(match["code"], space)
-
-
-def run_readme():
-    """Run the blocks in the current folder, one after the other, and compare what each shows."""
-    folder = Path.cwd()
-    space, printed, compared = {"__name__": "readme"}, "", 0
-    for at, (language, text) in enumerate(blocks((ROOT / "README.md").read_text())):
-        if language == "python":
-            named = re.match(r"# (\w+\.py)\n", text)
-            file = folder / (named[1] if named else "toy.py" if not printed else f"block{at}.py")
-            file.write_text(text)
-            with redirect_stdout(StringIO()) as out:
-                exec(compile(text, str(file), "exec"), space)
-            printed = out.getvalue() or printed
-            for shown, found in shown_values(text, space):
-                assert agrees(shown, found), (shown, found)
-                compared += 1
-        elif language == "text":
-            assert printed == text, printed
-            compared += 1
-    assert compared >= 9
 
 
 @pytest.mark.all_frameworks
 def test_every_block_of_the_readme_runs_and_shows_what_it_says(tmp_path):
     """In a process of its own, since it imports all frameworks."""
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_docs; test_docs.run_readme()"
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import readme; "
+        "assert readme.run_blocks(readme.PAGE.read_text()) >= 9"
+    )
     ran = prepared.run("tensorflow", "-c", code, cwd=tmp_path, timeout=600)
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.fixture
+def printed(tmp_path, monkeypatch):
+    """What a command prints in a folder with the files of the README."""
+    monkeypatch.chdir(tmp_path)
+    readme.write_files(readme.PAGE.read_text())
+
+    def run(command):
+        ran = prepared.run("torch", "-m", *command.split(), cwd=tmp_path, timeout=120)
+        assert ran.returncode in (0, 1), ran.stderr
+        return ran.stdout + ran.stderr
+
+    return run
+
+
+def test_a_command_of_the_readme_prints_what_it_shows(printed):
+    page = readme.PAGE.read_text()
+    assert readme.with_output(page, printed) == page, "python tests/readme.py --write"
+
+
+@pytest.mark.long
+def test_the_other_commands_of_the_readme_run(printed):
+    found = [*readme.commands(readme.PAGE.read_text())]
+    assert len(found) >= 4
+    assert all(printed(command) for command in found)
+
+
 def test_a_readme_that_shows_something_else_would_fail():
-    assert not agrees("tensor(1.)", torch.tensor(2.0))
-    assert agrees("tensor(7., grad_fn=...)", torch.tensor(7.0, requires_grad=True) * 1)
+    assert not readme.agrees("tensor(1.)", torch.tensor(2.0))
+    assert readme.agrees("tensor(7., grad_fn=...)", torch.tensor(7.0, requires_grad=True) * 1)
 
 
 OTHER_FRAMEWORKS = (  # whose tests run in other processes
@@ -103,6 +91,35 @@ def test_each_module_can_be_imported():
 
 
 def test_links_between_documents_lead_somewhere():
-    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+    for document in [*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+TREE = re.compile(r"^```{toctree}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DOCS = ROOT / "docs"
+
+
+def below(page):
+    """The pages that the tables of contents of a page list."""
+    lines = [line for tree in TREE.findall(page.read_text()) for line in tree.splitlines() if line and line[0] != ":"]
+    names = [re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines]
+    return [file for name in names for file in page.parent.glob(f"{name}.*") if file.suffix in (".md", ".ipynb")]
+
+
+def test_the_index_has_few_pages_and_the_others_are_below_them():
+    """Design notes are listed by a directive, on a page of their own."""
+    assert 15 <= len(below(DOCS / "index.md")) <= 25
+    found, open_ = set(), [DOCS / "index.md"]
+    while open_:
+        page = open_.pop()
+        assert page not in found, f"{page.name} is listed twice"
+        found.add(page)
+        open_ += below(page) if page.suffix == ".md" else []
+    pages = {
+        *DOCS.glob("*.md"),
+        *DOCS.glob("lessons/*.md"),
+        *DOCS.glob("lessons/*.ipynb"),
+        DOCS / "design" / "index.md",
+    }
+    assert found == pages

@@ -114,14 +114,14 @@ def test_the_table_in_a_pipe_needs_no_rich(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("missing", "call", "extra"),
+    ("missing", "call"),
     [
-        ("pygraphviz", "bp.draw(rec).svg", "draw"),
-        ("sympy", "bp.derive(rec, 'x')", "derive"),
-        ("matplotlib", "bp.Sweep('f', 'return', 1.0).plot()", "plot"),
+        ("pygraphviz", "bp.draw(rec).svg"),
+        ("sympy", "bp.derive(rec, 'x')"),
+        ("matplotlib", "bp.Sweep('f', 'return', 1.0).plot()"),
     ],
 )
-def test_a_package_of_an_extra_that_is_missing(missing, call, extra, tmp_path):
+def test_an_optional_package_that_is_missing(missing, call, tmp_path):
     """A folder without the package stands for an environment without it: the import fails as it does there."""
     bp.probe(_double, backend="torch", partials=True)(1.0).save(tmp_path / "rec")
     code = f"""
@@ -137,26 +137,40 @@ def test_a_package_of_an_extra_that_is_missing(missing, call, extra, tmp_path):
     """
     shown = printed(python("-c", inspect.cleandoc(code)))
     assert f"needs {missing}" in shown
-    assert f"next:  pip install 'backprobe[{extra}]'" in shown
+    assert f"next:  pip install {missing}\n" in shown
     assert shown.splitlines()[-1].isdigit()
 
 
 @pytest.mark.parametrize(
-    ("code", "missing", "extra"),
+    ("code", "missing", "packages"),
     [
-        ("import backprobe.integrations.huggingface", "transformers", "huggingface"),
+        ("import backprobe.integrations.huggingface", "transformers", "transformers accelerate"),
         ("import backprobe.integrations.lightning", "lightning", "lightning"),
         ("from backprobe.integrations.tensorboard import TensorBoardSink; TensorBoardSink('tb')", "tensorboard",
          "tensorboard"),
         ("from backprobe.integrations.wandb import WandbSink; WandbSink()", "wandb", "wandb"),
-        ("from backprobe.integrations.mlflow import MLflowSink; MLflowSink()", "mlflow", "mlflow"),
+        ("from backprobe.integrations.mlflow import MLflowSink; MLflowSink()", "mlflow", "mlflow-skinny"),
     ],
 )  # fmt: skip
-def test_a_library_that_is_integrated_and_missing(code, missing, extra):
+def test_a_library_that_is_integrated_and_missing(code, missing, packages):
     blocked = f"import sys\nsys.modules[{missing!r}] = None\nimport backprobe as bp\n"
     shown = printed(python("-c", f"{blocked}try:\n    {code}\nexcept bp.NotInstalled as error:\n    print(error)"))
     assert f"needs {missing}" in shown
-    assert f"next:  pip install 'backprobe[{extra}]'" in shown
+    assert shown.endswith(f"next:  pip install {packages}\n")
+
+
+def taken_from_a_registry(text):
+    """Commands that would install another project of our name."""
+    return re.findall(r"""pip install\s+(?:-\S+ )*["']?backprobe\b.*""", text)
+
+
+def test_nothing_says_to_install_a_package_of_our_name_which_is_not_ours():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "lessons").glob("*.ipynb")]
+    files = [*Path(bp.__file__).parent.rglob("*.py"), *pages]
+    assert {file.name: found for file in files if (found := taken_from_a_registry(file.read_text()))} == {}
+    assert taken_from_a_registry("pip install 'backprobe[plot]'\npip install -U backprobe\npip install .")[1:] == [
+        "pip install -U backprobe"
+    ]
 
 
 def _double(x):
@@ -166,7 +180,7 @@ def _double(x):
 def test_the_public_names_are_exactly_these():
     assert set(bp.__all__) == PUBLIC
     assert list(bp.__all__) == sorted(bp.__all__)
-    assert bp.__version__ == "0.1.0"
+    assert bp.__version__ == "0.2.0"
     assert all(hasattr(bp, name) for name in PUBLIC)
     visible = {name for name, value in vars(bp).items() if name[:1] != "_" and not inspect.ismodule(value)}
     assert visible == PUBLIC | {"load_ipython_extension", "unload_ipython_extension"}

@@ -168,6 +168,6 @@ def test_a_plot_without_matplotlib_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with bp.open_run(folder) as run:
         for plot in (lambda: run.plot("grad.rms"), lambda: run.plot_flow(step=3)):
-            assert message(bp.NotInstalled, plot).endswith("  next:  pip install 'backprobe[plot]'")
+            assert message(bp.NotInstalled, plot).endswith("  next:  pip install matplotlib")
         assert message(bp.BadOption, lambda: run.plot("grad.rmz")).endswith("next:  run.plot('grad.rms')")
         assert message(bp.UnknownStep, lambda: run.plot_flow(step=7)).endswith("next:  run.at(5)")

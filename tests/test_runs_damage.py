@@ -189,17 +189,15 @@ def test_a_database_of_something_else(tmp_path):
     assert "is not a run\n" in message(bp.BadRun, lambda: writer(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("version", "next"), [(99, "pip install -U backprobe"), (0, "read it with the backprobe that")]
-)
-def test_a_run_of_another_version(tmp_path, version, next):
+@pytest.mark.parametrize("version", [99, 0])
+def test_a_run_of_another_version(tmp_path, version):
     written(tmp_path)
     connection = sqlite3.connect(tmp_path / "rank-0.sqlite")
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     error = refused(tmp_path)
     assert f"found: layout {version}, and this backprobe has layout {layout.VERSION}" in error
-    assert next in error
+    assert error.endswith("next:  read it with the backprobe that wrote it")
     assert "another version" in message(bp.BadRun, lambda: writer(tmp_path))
 
 

@@ -61,7 +61,7 @@ if typing.TYPE_CHECKING:
     from backprobe.sweep import Sweep, sweep
     from backprobe.watch import Pace, Watch, watch, watch_function
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Alert",

@@ -22,7 +22,7 @@
     ├── RemovedName (ImportError)                a name of an older version
     │ options and files
     ├── BadOption (ValueError)                   a value that an option does not take
-    ├── NotInstalled (ImportError)               a package that an extra of backprobe brings
+    ├── NotInstalled (ImportError)               a package that an optional part needs
     ├── StrategyRefused (RuntimeError)           a strategy that would be silently wrong
     ├── BadRecording (ValueError)                not a recording, or a damaged one
     │ runs
@@ -171,15 +171,18 @@ class NotInstalled(BackprobeError, ImportError):
     """A package is missing that an optional part of backprobe needs."""
 
 
-def installed(name: str, *, extra: str, asked: str) -> Any:
-    """A package that comes with an extra of backprobe. Raises NotInstalled."""
+def installed(name: str, *, asked: str, packages: str = "") -> Any:
+    """A module of an optional package. Raises NotInstalled, which says to install ``packages``, if it has another name.
+
+    It names the packages of others, never ``backprobe[draw]``: a registry may have another project of our name.
+    """
     try:
         return import_module(name)
     except ImportError as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
         raise NotInstalled(
             f"{asked} needs {name}, which {'is not installed' if is_missing else 'cannot be imported'}", asked=asked,
-            found=str(error), next=f"pip install 'backprobe[{extra}]'",
+            found=str(error), next=f"pip install {packages or name.partition('.')[0]}",
         ) from error  # fmt: skip
 
 

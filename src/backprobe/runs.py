@@ -251,7 +251,7 @@ class Run:
 
         ``pyarrow.parquet.write_table(run.to_arrow(), path)`` writes it. Raises NotInstalled.
         """
-        arrow = installed("pyarrow", extra="arrow", asked="run.to_arrow()")
+        arrow = installed("pyarrow", asked="run.to_arrow()")
         from backprobe.storage.runs.table import table
 
         return arrow.table(table(self._reader))

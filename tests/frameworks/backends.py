@@ -19,6 +19,11 @@ import tensorflow as tf
 
 from torch_framework import TORCH, Framework
 
+try:
+    from jax import enable_x64
+except ImportError:  # before 0.8
+    from jax.experimental import enable_x64
+
 
 def _widened(array: Any) -> np.ndarray:
     array = np.asarray(array)
@@ -46,7 +51,7 @@ JAX = Framework(
         argmax=jnp.argmax, stop_gradient=jax.lax.stop_gradient, conj=jnp.conj, real=jnp.real, matmul=jnp.matmul,
         round=jnp.round, cast=jnp.astype, half=jnp.float16, brain=jnp.bfloat16, single=jnp.float32, integer=jnp.int32,
     ),
-    wide=lambda: jax.enable_x64(True),
+    wide=lambda: enable_x64(True),
 )  # fmt: skip
 FRAMEWORKS = {framework.name: framework for framework in (TORCH, TENSORFLOW, JAX)}
 

@@ -60,7 +60,7 @@ def load_backend(name: str) -> Backend:
             raise
         raise NoBackend(
             f"the framework {name} is not installed", asked=f"backend={name!r}", found=str(error),
-            next=f"pip install 'backprobe[{name}]'",
+            next=f"pip install {name}",
         ) from error  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def find_backend(
     if not imported and not there:
         raise NoBackend(
             f"none of {', '.join(BACKENDS)} is installed", why="gradients are computed by one of these frameworks",
-            next="pip install 'backprobe[torch]', or another of these names instead of torch",
+            next=f"pip install {next(iter(BACKENDS))}, or another of these instead",
         )  # fmt: skip
     raise NoBackend(
         "cannot infer the framework from the arguments",

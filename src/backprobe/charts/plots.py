@@ -88,6 +88,6 @@ def _short(name: str) -> str:
 
 def matplotlib(asked: str) -> tuple[Any, Any]:
     """Its figures, which need no window, and its colours. Raises NotInstalled."""
-    installed("matplotlib", extra="plot", asked=asked)
-    figures, colors = (installed(f"matplotlib.{part}", extra="plot", asked=asked) for part in ("figure", "colors"))
+    installed("matplotlib", asked=asked)
+    figures, colors = (installed(f"matplotlib.{part}", asked=asked) for part in ("figure", "colors"))
     return figures, colors

@@ -396,7 +396,7 @@ def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, .
               help="The folder for the drawings.")  # fmt: skip
 def demo(folder: str) -> None:
     """Show a toy graph, the chain rule, and the inside of a GPT-2."""
-    installed("torch", extra="torch", asked="backprobe demo")
+    installed("torch", asked="backprobe demo")
     from backprobe import demo as shown  # imports PyTorch, which no other command needs
 
     with redirect_stdout(None) if is_asked("quiet") else nullcontext():

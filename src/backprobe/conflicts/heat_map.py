@@ -18,7 +18,7 @@ PALE = 0.6  # of the cosine: beyond, the text is white
 
 def heat_map(conflicts: Conflicts) -> Any:
     """A figure: entries × pairs. Of many entries those with the lowest cosines are shown, in their order."""
-    figures = installed("matplotlib.figure", extra="plot", asked="conflicts.plot()")
+    figures = installed("matplotlib.figure", asked="conflicts.plot()")
     cosines, ratios = conflicts.cosines, conflicts.ratios
     rows, pairs = _lowest(cosines), conflicts.pairs
     size = COLUMN * len(pairs) + AROUND[0], ROW * max(len(rows), 1) + AROUND[1]

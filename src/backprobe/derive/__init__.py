@@ -34,7 +34,7 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     NoGradient, UnknownName and AmbiguousName as the recording does; BadRecording for values that flow in a circle.
     """
     _check(recording, name)
-    installed("sympy", extra="derive", asked="bp.derive(rec, ...)")
+    installed("sympy", asked="bp.derive(rec, ...)")
     from backprobe.derive.notation import Latex, Text  # here: what derives takes longer to import than all the rest
     from backprobe.derive.page import Page
     from backprobe.derive.question import asked

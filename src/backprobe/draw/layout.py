@@ -74,7 +74,7 @@ def placed(graph: Any) -> Any:
 
 def graph_of(circuit: Circuit, direction: str) -> Any:
     """The graph as pygraphviz holds it; every identifier is a number of ours."""
-    pygraphviz = installed("pygraphviz", extra="draw", asked="bp.draw(rec)")
+    pygraphviz = installed("pygraphviz", asked="bp.draw(rec)")
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(
         rankdir=direction, bgcolor=PAPER, fontname=FONT, fontsize="10", fontcolor=FAINT, labelloc="b", labeljust="l",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # which knows the library only where it is installed
     TrainerCallback = object
 else:
     TrainerCallback = installed(
-        "transformers", extra="huggingface", asked="backprobe.integrations.huggingface"
+        "transformers", asked="backprobe.integrations.huggingface", packages="transformers accelerate"
     ).TrainerCallback
 
 SUMMARY = "train_runtime"

@@ -12,7 +12,7 @@ from backprobe.integrations.trainer_watch import CALLED, HasWatch, TrainerWatch
 from backprobe.record.renamed import renamed
 from backprobe.watch.options import FOLDER
 
-keras = installed("keras", extra="tensorflow", asked="backprobe.integrations.keras")
+keras = installed("keras", asked="backprobe.integrations.keras")
 
 if TYPE_CHECKING:  # which knows the library only where it is installed
     from backprobe.backends.tensorflow.fitting import FitSteps

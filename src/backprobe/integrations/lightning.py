@@ -14,7 +14,7 @@ from backprobe.watch.options import FOLDER
 if TYPE_CHECKING:  # which knows the library only where it is installed
     Callback = object
 else:
-    Callback = installed("lightning", extra="lightning", asked="backprobe.integrations.lightning").Callback
+    Callback = installed("lightning", asked="backprobe.integrations.lightning").Callback
 
 
 class WatchCallback(HasWatch, Callback):

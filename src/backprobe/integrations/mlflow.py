@@ -26,7 +26,7 @@ class MLflowSink(Sink):
 
     def __init__(self, run_id: str | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.mlflow = installed("mlflow", extra="mlflow", asked="MLflowSink(...)")
+        self.mlflow = installed("mlflow", asked="MLflowSink(...)", packages="mlflow-skinny")
         self.run_id, self.is_ours = run_id, False
         self.texts: list[str] = []
 

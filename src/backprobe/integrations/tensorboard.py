@@ -33,7 +33,7 @@ class TensorBoardSink(Sink):
         self.theirs = None if folder is None or isinstance(folder, str | os.PathLike) else folder
         if self.theirs is None:
             asked = "TensorBoardSink(...)"
-            events = installed("tensorboard.summary.writer.event_file_writer", extra="tensorboard", asked=asked)
+            events = installed("tensorboard.summary.writer.event_file_writer", asked=asked)
             self._open, self._protos = events.EventFileWriter, _Protos(asked)
 
     def open(self, folder: Path) -> None:
@@ -68,7 +68,7 @@ class _Protos:
     # What an event file consists of.
     def __init__(self, asked: str) -> None:
         def module(name: str) -> Any:
-            return installed(f"tensorboard.{name}", extra="tensorboard", asked=asked)
+            return installed(f"tensorboard.{name}", asked=asked)
 
         self.events, self.summaries = module("compat.proto.event_pb2"), module("compat.proto.summary_pb2")
         self.tensors, self.shapes = module("compat.proto.tensor_pb2"), module("compat.proto.tensor_shape_pb2")

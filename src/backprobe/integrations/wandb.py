@@ -26,7 +26,7 @@ class WandbSink(Sink):
 
     def __init__(self, run: Any = None, **options: Any) -> None:
         super().__init__(**options)
-        self.wandb = installed("wandb", extra="wandb", asked="WandbSink(...)")
+        self.wandb = installed("wandb", asked="WandbSink(...)")
         self.run, self.is_ours = run, False
         self.defined: set[str] = set()
 

@@ -28,8 +28,8 @@ def frame(columns: Callable[[], Columns], asked: str, index: str = "") -> Any:
     The first column is the index of pandas where that has a name.
     """
     name = next((name for name in FRAMES if _is_there(name)), FRAMES[0])
-    library = installed(name, extra="dataframe", asked=asked)
-    arrow = installed("pyarrow", extra="arrow", asked=asked)
+    library = installed(name, asked=asked, packages=f"{name} pyarrow")
+    arrow = installed("pyarrow", asked=asked)
     held = columns()
     table = arrow.table({name: arrow.array(column, _kind(arrow, name, column)) for name, column in held.items()})
     if name == "polars":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -44,7 +45,7 @@ VARIABLES = {
     "DELETE_NAME": (To.DELETE,), "DELETE_GLOBAL": (To.DELETE,), "DELETE_FAST": (To.DELETE,),
     "DELETE_DEREF": (To.DELETE,),
 }  # fmt: skip
-"""The opcodes of Python 3.11 to 3.13 whose argument is a variable, or two, by what is done to each, in this order."""
+"""The opcodes of Python 3.11 to ``NEWEST`` whose argument is a variable, or two, by what is done to each, in order."""
 
 VALUES = {
     "LOAD_ATTR": Does.EXPOSE, "LOAD_METHOD": Does.EXPOSE, "STORE_ATTR": Does.SET_ATTRIBUTE,
@@ -54,6 +55,9 @@ VALUES = {
     "RETURN_VALUE": Does.RETURN, "RETURN_CONST": Does.RETURN,
 }  # fmt: skip
 """Those that may be the work of an expression or statement which a block reports, and what they do then."""
+
+NEWEST = (3, 13)
+"""The newest Python whose opcodes are in these tables. Those of a newer one are not guessed at."""
 
 ADDING = ("LIST_APPEND", "SET_ADD", "MAP_ADD")
 """Those that add an item to what a comprehension makes, or a display with a star, which is no loop."""
@@ -90,6 +94,12 @@ def events(code: CodeType, around: CodeType, file: str) -> Events:
 
     ``around`` is the function's or module's code, and ``file`` tells equal ones of two files apart.
     """
+    if sys.version_info[:2] > NEWEST:
+        raise NoSource(
+            f"the bytecode of Python {sys.version_info.major}.{sys.version_info.minor} is not known",
+            found=f"a table of opcodes up to Python {NEWEST[0]}.{NEWEST[1]}",
+            next="bp.probe(f)(...), which reads the source text, or an older Python",
+        )
     if is_rewritten(code):
         raise NoSource(
             f"{code.co_qualname} is already being probed", asked="a block in a function that a probe has rewritten",

@@ -210,7 +210,7 @@ def _checked(folder: Path) -> dict[str, Any]:
             folder, "it was written by another version of backprobe",
             f"format version {version}, this backprobe reads {', '.join(map(str, READABLE[:-1]))} and {VERSION}",
             "run the program again and save it with this backprobe, or load it with the one that wrote it" if is_older
-            else "pip install -U backprobe",
+            else "load it with the backprobe that wrote it, or a newer one",
         )  # fmt: skip
     body = envelope.get("data")
     if not isinstance(body, str) or digest_of(body) != envelope.get("digest"):

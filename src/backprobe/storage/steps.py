@@ -328,7 +328,8 @@ def step_data(folder: Path, asked: str) -> dict[str, Any]:
     if data.get("version") != VERSION:
         raise _bad(
             folder, asked, "it was written by another version of backprobe",
-            f"format version {data.get('version')}, this backprobe reads {VERSION}", "pip install -U backprobe",
+            f"format version {data.get('version')}, this backprobe reads {VERSION}",
+            "replay it with the backprobe that wrote it",
         )  # fmt: skip
     digest = data.pop("digest", None)
     if digest != recordings.digest_of(_canonical(data)):

@@ -98,7 +98,7 @@ def check_version(connection: sqlite3.Connection, path: Path, asked: str, oldest
         raise BadRun(
             f"{path} was written by another version of backprobe", asked=asked,
             found=f"layout {version}, and this backprobe has layout {VERSION}",
-            next="pip install -U backprobe" if version > VERSION else "read it with the backprobe that wrote it",
+            next="read it with the backprobe that wrote it",
         )  # fmt: skip
 
 
