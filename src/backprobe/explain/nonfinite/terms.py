@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,8 @@ UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul":
 """The methods of JAX's ``x.at[index]``, and the operation that each computes there."""
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
 """Classes of layers that are one operation."""
+DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson|r?sample|dropout\w*)\s*\(", re.I)
+"""A call in an expression that draws numbers: written a second time, it draws others."""
 
 
 def known_as(op: str) -> str:
