@@ -285,7 +285,8 @@ class BackwardPass:
         # The numbers at the first place of a gradient that is not finite.
         if birth.wrt is None:
             return []
-        return operands.of_gradient(self.known, birth.wrt, birth.owner, self.reasons.example(birth.owner, birth.wrt))
+        example, operand = self.reasons.example(birth.owner, birth.wrt), self.reasons.operand(birth)
+        return operands.of_gradient(self.known, birth.wrt, birth.owner, example, operand)
 
     def _factors(self, birth: Birth) -> Factors | None:
         # What the first bad element is the product of, as the framework says.

@@ -60,6 +60,16 @@ class BackwardReasons:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
+    def operand(self, birth: Birth) -> tuple[str, Any] | None:
+        """What the operation of a birth was applied to first, its text and numbers; None where that is not known."""
+        known, wrt, part = self.known, birth.wrt, self.why(birth).part
+        term = part or known.term(birth.owner)
+        is_direct = not term.args or any(one.at == wrt for one in term.args)
+        if wrt is not None and is_direct:
+            value = known.taken(known.numbers(wrt), wrt, birth.owner, self.example(birth.owner, wrt))
+            return known.entries[wrt].name, value
+        return None if part is None else (term.args[0].text, self.computation(birth.owner, wrt).value(term.args[0]))
+
     def computation(self, owner: int, wrt: int | None) -> Computation:
         """What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf."""
         known, example = self.known, self.example(owner, wrt)

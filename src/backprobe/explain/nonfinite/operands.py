@@ -263,14 +263,19 @@ def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
     return numpy.broadcast_to(numbers, shape)[index]
 
 
-def of_gradient(known: Evidence, wrt: int, owner: int, example: Index | None) -> list[str]:
-    """The numbers at the first place of the gradient of an entry, which the line of another one made."""
+def of_gradient(
+    known: Evidence, wrt: int, owner: int, example: Index | None, operand: tuple[str, Array] | None
+) -> list[str]:  # fmt: skip
+    """The numbers at the first place of the gradient of an entry, which the line of another one made.
+
+    ``operand`` is what the operation of the birth was applied to, by its text.
+    """
     grad, came = (known.taken(known.grad_numbers(at), at, owner, example) for at in (wrt, owner))
     value, made = (known.taken(known.numbers(at), at, owner, example) for at in (wrt, owner))
     name, made_name = (known.entries[at].name for at in (wrt, owner))
     with numpy.errstate(all="ignore"), suppress(*FAILING):  # numbers that do not fit show nothing
         said = backward(name, made_name, grad, value, came, made)
-        return [*said, *equal(name, value, grad)] if said and value is not None else said
+        return [*said, *equal(*operand, grad)] if said and operand is not None and operand[1] is not None else said
     return []
 
 

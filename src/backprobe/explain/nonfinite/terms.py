@@ -34,6 +34,8 @@ ALSO = {
 }  # fmt: skip
 """What frameworks call operations, in small letters and without marks of their own, by their one name here."""
 
+FAMILIES = ("special", "linalg")
+"""What autograd's names of operations begin with that are written as functions of such a module."""
 WORDS = {"axis": "dim", "keepdims": "keepdim", "unbiased": "correction", "ddof": "correction"}
 """Keywords that frameworks have several names for."""
 FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value", "features", "y")
@@ -52,10 +54,11 @@ DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson
 def known_as(op: str) -> str:
     """The one name of an operation.
 
-    >>> known_as("reduce_sum"), known_as("sqrt_"), known_as("RealDiv")
-    ('sum', 'sqrt', 'div')
+    >>> known_as("reduce_sum"), known_as("sqrt_"), known_as("RealDiv"), known_as("LinalgEigh")
+    ('sum', 'sqrt', 'div', 'eigh')
     """
     op = op.lower().rstrip("_").removeprefix("reduce_")
+    op = ALSO.get(op) or next((op.removeprefix(one) for one in FAMILIES if op.startswith(one) and op != one), op)
     return ALSO.get(op, op)
 
 
