@@ -243,17 +243,8 @@ class BackwardPass:
 
     def _birth(self, birth: Birth) -> Finding:
         known, owner, why = self.known, birth.owner, self.reasons.why(birth)
-        made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
-        facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
-        arrival = None if birth.wrt is None else self._arrivals.get(birth.wrt)
-        if arrival is not None and arrival.step is not None and arrival.state.is_bad:
-            facts.append(say("begins", step=arrival.step))
-        if birth.wrt is not None:
-            facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
-        if owner in known.bad_values:
-            facts.append(known.value(owner))
         factors = self._factors(birth)
-        facts = [*self._numbers(birth), *([] if factors is None else [factors.fact()]), *facts]
+        facts = [*self._numbers(birth), *([] if factors is None else [factors.fact()]), *self._states(birth)]
         facts += rules_in(known.record, self.entries[owner])
         left_out = self._left_out(birth, why.hidden or why.part)
         masked = self._masked(left_out)
@@ -265,21 +256,42 @@ class BackwardPass:
         part = why.hidden or why.part
         if why.hidden is not None and not masked:
             return self._hidden(birth, why, facts)
-        because = why.mechanism if why.hidden is None else self._of_zero(owner, why)
-        if factors is not None and (because is None or because.code == "zero_gradient"):
-            because = factors.mechanism(known.entries[owner if birth.wrt is None else birth.wrt].dtype or "") or because
-        if masked and because is not None and because.code == "pole_nan":
-            because = Mechanism("pole_zero", because.fields)
-        entry = self.entries[owner]
-        is_lost = not known.was_asked and any(known.values[one] is State.UNKNOWN for one in known.direct[owner])
-        code = "see_kept" if is_lost else "see_operation"
-        look = see_inside(split(entry.name)[0]) if entry.source is None else say(code)
+        because = self._because(birth, why, factors, is_masked=bool(masked))
         is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
         found = self.forward.remedies.remedy(owner, part, why.mechanism or because, left_out=left_out)
-        remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else look)
+        remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else self._look(owner))
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         spelled = "" if part is None or part.at == owner else part.text
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
+
+    def _states(self, birth: Birth) -> list[str]:
+        # What its operation was given and made, and how bad the values and gradients around it are.
+        known, owner = self.known, birth.owner
+        made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
+        facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
+        arrival = None if birth.wrt is None else self._arrivals.get(birth.wrt)
+        if arrival is not None and arrival.step is not None and arrival.state.is_bad:
+            facts.append(say("begins", step=arrival.step))
+        if birth.wrt is not None:
+            facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
+        return [*facts, known.value(owner)] if owner in known.bad_values else facts
+
+    def _because(self, birth: Birth, why: Why, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
+        # What happened: by the numbers of the line, else by the factors that the framework gave.
+        because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
+        if factors is not None and (because is None or because.code == "zero_gradient"):
+            of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
+            because = factors.mechanism(of.dtype or "") or because
+        is_by_zero = is_masked and because is not None and because.code == "pole_nan"
+        return Mechanism("pole_zero", because.fields) if is_by_zero and because is not None else because
+
+    def _look(self, owner: int) -> str:
+        # What to type to see more, where it is not known which operation it was.
+        known, entry = self.known, self.entries[owner]
+        if entry.source is None:
+            return see_inside(split(entry.name)[0])
+        is_lost = not known.was_asked and any(known.values[one] is State.UNKNOWN for one in known.direct[owner])
+        return say("see_kept" if is_lost else "see_operation")
 
     def _numbers(self, birth: Birth) -> list[str]:
         # The numbers at the first place of a gradient that is not finite.

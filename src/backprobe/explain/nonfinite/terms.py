@@ -209,11 +209,7 @@ class _Reader:
             first = next((word for word in FIRST if word in words), None)
             args = () if first is None else (words.pop(first),)
         words = {WORDS.get(word, word): value for word, value in words.items() if word != "name"}
-        op = self._operation(call)
-        if op == "where" and owner and len(args) == 3:  # a.where(condition, b)
-            args = (args[1], args[0], args[2])
-        if op == "masked_fill" and len(args) == 3:
-            op, args = "where", (args[1], args[2], args[0])
+        op, args = _selecting(self._operation(call), args, is_method=bool(owner))
         return Term(op, args, words, text) if op else Term(text=text)
 
     def _update(self, call: ast.Call, text: str) -> Term:
@@ -267,6 +263,15 @@ class _With(_Reader):
     def term(self, node: ast.expr, *, is_whole: bool = False) -> Term:
         is_name = isinstance(node, ast.Name) and node.id == self._name
         return self._value if is_name else super().term(node, is_whole=is_whole)
+
+
+def _selecting(op: str, args: tuple[Term, ...], *, is_method: bool) -> tuple[str, tuple[Term, ...]]:
+    # ``a.where(condition, b)`` and ``b.masked_fill(condition, a)`` as ``where(condition, a, b)``.
+    if op == "where" and is_method and len(args) == 3:
+        return op, (args[1], args[0], args[2])
+    if op == "masked_fill" and len(args) == 3:
+        return "where", (args[1], args[2], args[0])
+    return op, args
 
 
 def is_update(node: ast.AST) -> bool:
