@@ -36,11 +36,10 @@ types: $(READY)
 contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
-# What explains has no function of radon's grade D or worse, but for those that are listed: the list only shrinks.
+# what explains has no function of radon's grade D or worse
 EXPLAINING := src/backprobe/explain src/backprobe/cuts src/backprobe/remedies
 complexity: $(READY)
-	@$(BIN)/radon cc --min D $(EXPLAINING) | sed 's/ [0-9]*:[0-9]* / /' | diff tools/complexity.txt - || \
-	  { echo "Functions of radon's grade D or worse are not those of tools/complexity.txt"; exit 1; }
+	@! $(BIN)/radon cc --min D $(EXPLAINING) | grep . || { echo "These functions have radon's grade D or worse"; exit 1; }
 
 # With one framework imported, numbers belong to it: the tests of all frameworks have a process of their own.
 unit: $(READY)

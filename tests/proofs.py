@@ -632,7 +632,8 @@ ADVICE = frozenset({
     "cancelled_exp", "cancelled_exp_at_zero", "rounded_tanh", "rounded_product", "overflowing_exp", "clipped_exp",
     "root_of_exp", "root_of_square", "zero_log_zero", "root_at_zero", "power_at_zero", "divided_by_root",
     "norm_at_zero", "one_element", "logit_at_one", "lgamma_at_zero", "inverse_at_one", "angle_of_zero", "log_of_zero",
-    "rounded_below_zero", "division_by_zero", "exp_overflows", "masked_row", "no_target", "remedy_unjudged",
+    "rounded_below_zero", "division_by_zero", "exp_overflows", "masked_row", "no_target", "left_out",
+    "remedy_unjudged",
     *(code for code in SENTENCES if code.partition(".")[0] == "rename"),
 })  # fmt: skip
 

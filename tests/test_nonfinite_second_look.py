@@ -236,3 +236,81 @@ def test_watch_captures_a_step_that_is_the_first(given, script, tmp_path):
     assert status == 1 and "NotFinite" in errors
     status, shown, _ = invoked("replay", "bad-step", "train.py:make")
     assert status == 1 and "log(0)" in shown
+
+
+OWN_RULE = """\
+import torch
+
+
+class Root(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        root = x.sqrt()
+        ctx.save_for_backward(root)
+        return root
+
+    @staticmethod
+    def backward(ctx, g):
+        (root,) = ctx.saved_tensors
+        return g / (2 * root)
+
+
+x = torch.tensor([0.0, 4.0], requires_grad=True)
+for step in range(2):
+    loss = (Root.apply(x) * torch.tensor([0.0, 1.0])).sum()
+    loss.backward()
+"""
+EQUAL = """\
+import torch
+x = torch.eye(2, requires_grad=True)
+for step in range(2):
+    loss = torch.linalg.eigh(x * 1 + x.T)[1].sum()
+    loss.backward()
+"""
+ENTROPY = """\
+import torch
+x = torch.tensor([0.0, 1.0], requires_grad=True)
+for step in range(2):
+    loss = (torch.special.entr(x) * 2 + torch.special.i0e(x)).sum()
+    loss.backward()
+"""
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def ask(text):
+        (tmp_path / "train.py").write_text(text)
+        return invoked("explain", "--nonfinite", "train.py")[1]
+
+    return ask
+
+
+def test_a_rule_of_the_program_shows_what_it_divided_in_backward(asked):
+    said = asked(OWN_RULE)
+    assert (
+        "run again with its operations heard, div at [0]: 0.0 / 0.0, in `return g / (2 * root)` (train.py:14)" in said
+    )
+
+
+def test_the_matrix_that_was_decomposed_is_looked_at(asked):
+    """`x` has equal eigenvalues, too, but nothing decomposed it."""
+    said = asked(EQUAL)
+    assert "two eigenvalues of x * 1 + x.T are equal: 2 and 2" in said
+    assert "run again with its operations heard, div_ at [0, 1]: 0.0 / 0.0" in said
+
+
+def test_the_operation_of_a_line_of_several_gets_the_remedy(asked):
+    said = asked(ENTROPY)
+    assert (
+        "next:  `torch.special.entr(torch.where(x > 1.19e-07, x, 1.19e-07))` instead of `torch.special.entr(x)`" in said
+    )
+
+
+def test_a_block_looks_at_the_matrix_that_was_decomposed():
+    x = torch.eye(2, requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        loss = torch.linalg.eigh(x + torch.diag(tensor([0.0, 0.0])) * x)[1].sum()
+        loss.backward()
+    assert not [fact for one in bp.explain(rec) for fact in one.facts if "eigenvalues of x are" in fact]

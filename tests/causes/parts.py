@@ -58,7 +58,7 @@ PARTS: Mapping[str, str] = {
     "turns of comprehensions": "sources._turns = lambda *_: {}; terms._Reader._turns = lambda self, each, turns, text: "
     "terms.Term(text=text)",
     "results that the line does not spell": "sources._returned_unseen = lambda *_: []",
-    "branches of where": "backward_births.BackwardPass._masked = lambda *_: []",
+    "branches of where": "backward_births.BackwardPass._left_out = lambda *_: []",
     "one of several lines, by the numbers": "backward_births.BackwardPass._has_pole = "
     "backward_births.BackwardPass._multiplies_by_inf = lambda *_: False",
 }

@@ -48,7 +48,7 @@ def log_of_zeros(x):
     "https://github.com/jax-ml/jax/issues/5798",
     "`np.where(x < 1, x, np.sqrt(x))` at 0",
     "the double `where`: give the root a number at which its derivative is finite",
-    "born_backward", says=("the derivative of sqrt is infinite at 0", "where(condition, f(safe), other)"),
+    "born_backward", says=("the derivative of sqrt is infinite at 0", "jnp.sqrt(jnp.where(x < 1.0, 1.0, x))"),
     args=(jnp.array([0.0, 4.0]),),
 )  # fmt: skip
 def root_not_taken(x):
@@ -71,7 +71,8 @@ def deviation(x):
     "https://github.com/jax-ml/jax/issues/3407",
     "pairwise distances, whose diagonal is masked after the square root",
     "guard before the root, not after it",
-    "born_backward", says=("the derivative of sqrt is infinite at 0", "where(condition, f(safe), other)"),
+    "born_backward",
+    says=("the derivative of sqrt is infinite at 0", "jnp.sqrt(jnp.where(jnp.eye(2) == 0, squares, 1.0))"),
     args=(jnp.array([[1.0, 2.0], [0.5, 4.0]]),),
 )  # fmt: skip
 def pairwise(x):

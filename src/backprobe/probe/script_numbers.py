@@ -21,12 +21,12 @@ RUNS = 8  # with remedies
 
 def with_numbers(report: Report, again: ScriptExperiments) -> Report:
     """The report, with the numbers at births inside of what a line calls, and with what remedies have cured."""
-    from backprobe.explain.nonfinite.second_look import lacking  # these import NumPy
+    from backprobe.explain.nonfinite.second_look import lacking, lacking_in_backward  # these import NumPy
     from backprobe.remedies.numerics import is_curable
 
     return again.safely(
         report,
-        lambda report: bool(lacking(report)) or any(map(is_curable, report)),
+        lambda report: bool(lacking(report) or lacking_in_backward(report)) or any(map(is_curable, report)),
         lambda report: _heard(report, again),
     )
 

@@ -52,19 +52,21 @@ def candidates(text: Text, line: int) -> Iterator[Edit]:
     at_line = [node for node in nodes if line in (node.lineno, node.end_lineno, _line_of_name(node))]
     inner: set[int] = set()
     for node in at_line or nodes:
-        if id(node) in inner:
-            continue
-        for way in _instead(text, node):
+        for way in () if id(node) in inner else _instead(text, node):
             pieces, within = _with_operands(text, node, way)
             inner |= within
             if isinstance(statement, ast.Expr) and statement.value is node and way == "{0}":
-                pieces = [
-                    (text.start(statement), text.end(statement), "" if _is_one_of_several(tree, statement) else "pass")
-                ]
+                pieces = _without(text, tree, statement)
             if pieces:
                 yield Edit(text.file, _line_of_name(node), text.text, tuple(pieces), ast.unparse(node))
     for one in sorted(around, key=lambda node: -node.lineno):
         yield from _modes(text, one)
+
+
+def _without(text: Text, tree: ast.Module, statement: ast.stmt) -> list[Piece]:
+    # Nothing in the place of a statement, or what Python wants where it stands alone.
+    instead = "" if _is_one_of_several(tree, statement) else "pass"
+    return [(text.start(statement), text.end(statement), instead)]
 
 
 def keeping(text: Text, line: int) -> Iterator[Edit]:

@@ -63,8 +63,8 @@ class Cure:
 
 
 Tried = Callable[[Finding, Edit], Cure | str]
-"""What a trial of an edit has cured of a birth; FAILED where the program ran and nothing was cured, and empty where no
-trial could be made."""
+"""What a trial of an edit has cured of a birth; FAILED where nothing was cured, or where the program raised an error,
+and empty where no trial could be made."""
 
 
 def with_cures(
@@ -97,7 +97,7 @@ def _with_cure(finding: Finding, tried: Tried, framework: str, names: Callable[[
 def _outcome(finding: Finding, edit: Edit, trials: Trials, before: Mapping[str, Any]) -> Cure | str:
     trial = trials.run(edit)
     if trial is None or trial.recording is None:
-        return ""
+        return "" if trial is None else FAILED
     is_born = any(one.kind in BORN and one.name == finding.name for one in trials.explains(trial.recording))
     return FAILED if is_born else compared(before, _arrays(trial.recording.record, trials.backend))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
-from typing import Any
 
 import numpy
 
@@ -12,6 +11,7 @@ from backprobe.explain.nonfinite import local_derivatives, loops, mechanism, ope
 from backprobe.explain.nonfinite.backward_reasons import BackwardReasons, Birth, Why, is_pole
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
 from backprobe.explain.nonfinite.local_derivatives import Factors
+from backprobe.explain.nonfinite.selections import Selection, Selections
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term
@@ -214,7 +214,8 @@ class BackwardPass:
             is_by_value = birth.made is State.NAN and birth.given is State.FINITE and not birth.others
             if origin is None or not is_by_value or is_pole(self.reasons.why(birth).mechanism):
                 continue
-            if not self._masked(birth, self.reasons.why(birth).part or self.known.term(birth.owner)):
+            part = self.reasons.why(birth).part or self.known.term(birth.owner)
+            if not self._masked(self._left_out(birth, part)):
                 found[birth] = origin
         return found
 
@@ -242,20 +243,11 @@ class BackwardPass:
 
     def _birth(self, birth: Birth) -> Finding:
         known, owner, why = self.known, birth.owner, self.reasons.why(birth)
-        made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
-        facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
-        arrival = None if birth.wrt is None else self._arrivals.get(birth.wrt)
-        if arrival is not None and arrival.step is not None and arrival.state.is_bad:
-            facts.append(say("begins", step=arrival.step))
-        if birth.wrt is not None:
-            facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
-        if owner in known.bad_values:
-            facts.append(known.value(owner))
         factors = self._factors(birth)
-        facts = [*self._numbers(birth), *([] if factors is None else [factors.fact()]), *facts]
+        facts = [*self._numbers(birth), *([] if factors is None else [factors.fact()]), *self._states(birth)]
         facts += rules_in(known.record, self.entries[owner])
-        is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
-        masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
+        left_out = self._left_out(birth, why.hidden or why.part)
+        masked = self._masked(left_out)
         facts += masked
         is_scaled = birth.made is State.INF and not is_pole(why.mechanism) and bool(scaled(known.record.scales))
         if is_scaled:
@@ -264,27 +256,49 @@ class BackwardPass:
         part = why.hidden or why.part
         if why.hidden is not None and not masked:
             return self._hidden(birth, why, facts)
-        because = why.mechanism if why.hidden is None else self._left_out(owner, why)
-        if factors is not None and (because is None or because.code == "zero_gradient"):
-            because = factors.mechanism(known.entries[owner if birth.wrt is None else birth.wrt].dtype or "") or because
-        if masked and because is not None and because.code == "pole_nan":
-            because = Mechanism("pole_zero", because.fields)
-        entry = self.entries[owner]
-        is_lost = not known.was_asked and any(known.values[one] is State.UNKNOWN for one in known.direct[owner])
-        code = "see_kept" if is_lost else "see_operation"
-        look = see_inside(split(entry.name)[0]) if entry.source is None else say(code)
+        because = self._because(birth, why, factors, is_masked=bool(masked))
         is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
-        found = self.forward.remedies.remedy(owner, part, why.mechanism or because, masked=bool(masked))
-        remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else look)
+        found = self.forward.remedies.remedy(owner, part, why.mechanism or because, left_out=left_out)
+        remedy = found or (say("lower_scale") if is_scaled else "" if is_seen else self._look(owner))
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         spelled = "" if part is None or part.at == owner else part.text
         return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
+
+    def _states(self, birth: Birth) -> list[str]:
+        # What its operation was given and made, and how bad the values and gradients around it are.
+        known, owner = self.known, birth.owner
+        made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
+        facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
+        arrival = None if birth.wrt is None else self._arrivals.get(birth.wrt)
+        if arrival is not None and arrival.step is not None and arrival.state.is_bad:
+            facts.append(say("begins", step=arrival.step))
+        if birth.wrt is not None:
+            facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
+        return [*facts, known.value(owner)] if owner in known.bad_values else facts
+
+    def _because(self, birth: Birth, why: Why, factors: Factors | None, *, is_masked: bool) -> Mechanism | None:
+        # What happened: by the numbers of the line, else by the factors that the framework gave.
+        because = why.mechanism if why.hidden is None else self._of_zero(birth.owner, why)
+        if factors is not None and (because is None or because.code == "zero_gradient"):
+            of = self.entries[birth.owner if birth.wrt is None else birth.wrt]
+            because = factors.mechanism(of.dtype or "") or because
+        is_by_zero = is_masked and because is not None and because.code == "pole_nan"
+        return Mechanism("pole_zero", because.fields) if is_by_zero and because is not None else because
+
+    def _look(self, owner: int) -> str:
+        # What to type to see more, where it is not known which operation it was.
+        known, entry = self.known, self.entries[owner]
+        if entry.source is None:
+            return see_inside(split(entry.name)[0])
+        is_lost = not known.was_asked and any(known.values[one] is State.UNKNOWN for one in known.direct[owner])
+        return say("see_kept" if is_lost else "see_operation")
 
     def _numbers(self, birth: Birth) -> list[str]:
         # The numbers at the first place of a gradient that is not finite.
         if birth.wrt is None:
             return []
-        return operands.of_gradient(self.known, birth.wrt, birth.owner, self.reasons.example(birth.owner, birth.wrt))
+        example, operand = self.reasons.example(birth.owner, birth.wrt), self.reasons.operand(birth)
+        return operands.of_gradient(self.known, birth.wrt, birth.owner, example, operand)
 
     def _factors(self, birth: Birth) -> Factors | None:
         # What the first bad element is the product of, as the framework says.
@@ -294,7 +308,7 @@ class BackwardPass:
             return None
         return local_derivatives.asked(self.known, birth.owner, birth.wrt)
 
-    def _left_out(self, owner: int, why: Why) -> Mechanism:
+    def _of_zero(self, owner: int, why: Why) -> Mechanism:
         # What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0.
         assert why.hidden is not None
         word = WORDS[self.reasons.computation(owner, None).state(why.hidden)]
@@ -328,36 +342,24 @@ class BackwardPass:
             remedy="" if has_flows else say("see_which"), born=born(birth.made, birth.given), wrt=known.name(birth.wrt),
         )  # fmt: skip
 
-    def _masked(self, birth: Birth, part: Term | None) -> list[str]:
-        # For a birth behind a ``where``: the branch that it lies in, which the condition did not select there.
-        behind = reached([birth.owner], self.followers.__getitem__)
-        for at in sorted(behind):  # the nearest first
-            found = self._branch(at, behind, birth, part)
-            if found is not None:
-                branch, where = found
-                tree = parsed(where.text)
-                name = where.text if tree is None else operation_of(tree)
-                return [say("masked", branch=shorten(branch.text), where=name + self.known.at_line(at))]
-        return []
+    def _left_out(self, birth: Birth, part: Term | None) -> Sequence[Selection]:
+        # The selections behind a birth that do not take what is bad there; none where it is no product with 0.
+        if birth.made is not State.NAN or birth.given is not State.FINITE:
+            return []
+        return list(self._selections.that_leave_out(birth.owner, birth.wrt, part))
 
-    def _branch(self, at: int, behind: Set[int], birth: Birth, part: Term | None) -> tuple[Term, Term] | None:
-        # The argument of a ``where`` that holds the value of a birth, and is not selected where that is bad.
-        computed = self.known.computation(at)
-        for where in (one for one in computed.term if one.op == "where" and len(one.args) == 3):
-            mask = computed.value(where.args[0])
-            for branch, is_selected in zip(where.args[1:], (True, False), strict=True):
-                inside = {id(one) for one in branch}
-                leaves = {one.at for one in branch if one.at is not None}
-                holds = (part is not None and id(part) in inside) if at == birth.owner else leaves & (behind - {at})
-                if holds and mask is not None and self._is_left_out(mask, is_selected, birth):
-                    return branch, where
-        return None
+    @cached_property
+    def _selections(self) -> Selections:
+        return Selections(self.known, self.followers)
 
-    def _is_left_out(self, mask: Any, is_selected: bool, birth: Birth) -> bool:
-        # Are there places that a branch was not selected at, among those where the birth is, if that can be seen?
-        out = numpy.asarray(mask, bool) != is_selected
-        grad = None if birth.wrt is None else self.known.grad_numbers(birth.wrt)
-        return bool((out & ~numpy.isfinite(grad)).any() if grad is not None and grad.shape == out.shape else out.any())
+    def _masked(self, left_out: Sequence[Selection]) -> list[str]:
+        # The branch of a ``where`` that a birth lies in, which the condition did not select there.
+        one = next((one for one in left_out if one.term.op == "where"), None)
+        if one is None:
+            return []
+        tree = parsed(one.term.text)
+        name = one.term.text if tree is None else operation_of(tree)
+        return [say("masked", branch=shorten(one.branch.text), where=name + self.known.at_line(one.at))]
 
     def _chain(self, birth: Birth) -> tuple[str, ...]:
         # From the line of the birth to the leaf that its gradient comes to, as far as names go.

@@ -60,6 +60,16 @@ class BackwardReasons:
             self._whys[birth] = self._found_out(birth)
         return self._whys[birth]
 
+    def operand(self, birth: Birth) -> tuple[str, Any] | None:
+        """What the operation of a birth was applied to first, its text and numbers; None where that is not known."""
+        known, wrt, part = self.known, birth.wrt, self.why(birth).part
+        term = part or known.term(birth.owner)
+        is_direct = not term.args or any(one.at == wrt for one in term.args)
+        if wrt is not None and is_direct:
+            value = known.taken(known.numbers(wrt), wrt, birth.owner, self.example(birth.owner, wrt))
+            return known.entries[wrt].name, value
+        return None if part is None else (term.args[0].text, self.computation(birth.owner, wrt).value(term.args[0]))
+
     def computation(self, owner: int, wrt: int | None) -> Computation:
         """What an entry computes; inside a vmap in the example in which its backward makes NaN or Inf."""
         known, example = self.known, self.example(owner, wrt)
@@ -100,26 +110,35 @@ class BackwardReasons:
 
     def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
         # What is known of the operation of a birth, where it is this part of the line.
-        known, wrt, owner = self.known, birth.wrt, birth.owner
+        known, wrt = self.known, birth.wrt
         known_about: dict[str, Any] = {"whole": computed.result, "made": birth.made, "given": birth.given}
         if part is not None:
             operands = list(map(computed.value, part.args))
             result = computed.result if part is computed.term else computed.value(part)
             known_about |= {"operands": () if any(one is None for one in operands) else operands, "result": result}
-        example = self.example(owner, wrt)
-        grad = None if wrt is None else known.taken(known.grad_numbers(wrt), wrt, owner, example)
-        if wrt is not None and grad is not None:
-            came = known.taken(known.grad_numbers(owner), owner, owner, example)
-            known_about |= {"bad": ~numpy.isfinite(grad), "dtype": self.entries[wrt].dtype or ""}
-            is_alone = part is None or (part is computed.term and any(one.at == wrt for one in part.args))
-            if is_alone:
-                known_about |= {"value": known.taken(known.numbers(wrt), wrt, owner, example), "came": came}
-                if part is not None and len(part.args) == 2 and part.args[0].at != part.args[1].at:
-                    known_about["wrt"] = next(nth for nth, one in enumerate(part.args) if one.at == wrt)
-            elif part is computed.term and part.op in mechanism.PRODUCTS:
-                known_about |= self._at_bad_operand(known_about["operands"], came)
+        if wrt is not None:
+            known_about |= self._gradients(birth, wrt, computed, part, known_about.get("operands", ()))
         operation = birth.operation if part is None else part.op
         return mechanism.Received(operation, is_seen=known.sees_operations, **known_about)
+
+    def _gradients(
+        self, birth: Birth, wrt: int, computed: Computation, part: Term | None, operands: Sequence[Any]
+    ) -> dict[str, Any]:  # fmt: skip
+        # Where the gradient that was made is bad, and what came in there, where the operation is all of the line.
+        known, owner, example = self.known, birth.owner, self.example(birth.owner, wrt)
+        grad = known.taken(known.grad_numbers(wrt), wrt, owner, example)
+        if grad is None:
+            return {}
+        found: dict[str, Any] = {"bad": ~numpy.isfinite(grad), "dtype": self.entries[wrt].dtype or ""}
+        came = known.taken(known.grad_numbers(owner), owner, owner, example)
+        places = [] if part is None else [nth for nth, one in enumerate(part.args) if one.at == wrt]
+        if part is None or (part is computed.term and places):
+            found |= {"value": known.taken(known.numbers(wrt), wrt, owner, example), "came": came}
+            if part is not None and len(part.args) == 2 and part.args[0].at != part.args[1].at:
+                found["wrt"] = places[0]
+        elif part is computed.term and part.op in mechanism.PRODUCTS:
+            found |= self._at_bad_operand(operands, came)
+        return found
 
     def _at_bad_operand(self, operands: Sequence[Any], came: Any) -> dict[str, Any]:
         # What came to the outermost operation of a line where a part that it was applied to is not finite.

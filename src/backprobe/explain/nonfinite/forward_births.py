@@ -199,16 +199,9 @@ class ForwardPass:
         return (((at, False), self._birth(at, spoiled.get(at, ()))) for at in origins)
 
     def _birth(self, at: int, spoiled: Sequence[str]) -> Finding:
-        known, entry, given, state = self.known, self.entries[at], self.origins[at], self._state_at_first(at)
-        facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
-        if at in self._begun and entry.axes.count(loops.STEP) == 1:
-            facts.append(loops.begun(*self._begun[at]))
-        facts += [say("mask", name=known.name(one), line=known.at_line(one))
-                  for one in known.direct[at] if one in self.masks]  # fmt: skip
-        facts += [*self.use(at), *spoiled]
-        why = self.why(at)
+        known, given, state, why = self.known, self.origins[at], self._state_at_first(at), self.why(at)
         shown = self.numbers(at)
-        facts = [*shown, *facts]
+        facts = [*shown, *self._states(at), *self.use(at), *spoiled]
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
             state = why.state  # the rest came from what went in, or of that part
         finding = partial(
@@ -222,30 +215,60 @@ class ForwardPass:
             return finding("born_or_from", lost=lost)
         others, because = unrecorded(known, at), why.mechanism or self._by_scale(at)
         is_certain = why.is_certain or (because is not None and not (others and because.code in mechanism.OVERFLOW))
-        buffers = [] if is_certain else brought(known, at, others, state)
-        if buffers:
+        came = None if is_certain else self._came_with(at, others, state, facts, finding)
+        if came is not None:
+            return came
+        facts += why.facts
+        return self._born_here(at, state, because, others, is_certain, facts, finding)
+
+    def _states(self, at: int) -> list[str]:
+        # How bad it and what it was computed from are, in which step that begins, and which masks are among them.
+        known, entry = self.known, self.entries[at]
+        facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
+        if at in self._begun and entry.axes.count(loops.STEP) == 1:
+            facts.append(loops.begun(*self._begun[at]))
+        masks = [one for one in known.direct[at] if one in self.masks]
+        return facts + [say("mask", name=known.name(one), line=known.at_line(one)) for one in masks]
+
+    def _came_with(
+        self, at: int, others: Sequence[str], state: State, facts: list[str], finding: partial[Finding]
+    ) -> Finding | None:
+        # What came in with something that a line reads and no entry holds: a buffer, or a parameter of a module.
+        known = self.known
+        if buffers := brought(known, at, others, state):
             facts += [say("buffer_held", buffer=repr(one), count=known.record.buffers[one]) for one in buffers]
             is_statistic = any(one.rpartition(".")[2].startswith("running_") for one in buffers)
             remedy = say("reset_statistics") if is_statistic else ""
             return finding("came_in_buffer", buffers=quoted(buffers, MOST), remedy=remedy)
-        parameters = [] if is_certain else held(known, at, others, state)
-        if parameters:
+        if parameters := held(known, at, others, state):
             facts.append(say("held_before", names=quoted(parameters, MOST), word=WORDS[state]))
             return finding("came_in_held", held=quoted(parameters, MOST))
-        facts += why.facts
-        is_computed = entry.source is not None and (entry.source.expression or entry.op or known.term(at).op)
-        if entry.name == OF or not is_computed:
-            return self._within(at, because, facts, finding)
-        if state is State.NAN and because is None and self._is_finite_by_recorded(at):
+        return None
+
+    def _born_here(
+        self, at: int, state: State, why: Mechanism | None, others: Sequence[str], is_certain: bool, facts: list[str],
+        finding: partial[Finding],
+    ) -> Finding:  # fmt: skip
+        # What is born in a line, or may be, where others that it reads are not known.
+        known, verb = self.known, "is" if len(others) == 1 else "are"
+        if not self._is_computed(at):
+            return self._within(at, why, facts, finding)
+        if state is State.NAN and why is None and self._is_finite_by_recorded(at):
             read = quoted([known.entries[one].name for one in known.direct[at]], MOST)
             return finding("born_or_written", read=read)
         if others and not is_certain:
-            return finding("born_or_with", lost=", ".join(others), verb="is" if len(others) == 1 else "are")
-        if others and because is not None and because.code == "by_nearly_zero":
+            return finding("born_or_with", lost=", ".join(others), verb=verb)
+        if others and why is not None and why.code == "by_nearly_zero":
             names = ", ".join(f"`{one}`" for one in others)
-            facts.append(say("not_recorded", names=names, verb="is" if len(others) == 1 else "are"))
-            return finding("born", why=because, remedy=say("see_divisor", names=names))
-        return finding("born", why=because, remedy=self._remedy(at, because))
+            facts.append(say("not_recorded", names=names, verb=verb))
+            return finding("born", why=why, remedy=say("see_divisor", names=names))
+        return finding("born", why=why, remedy=self._remedy(at, why))
+
+    def _is_computed(self, at: int) -> bool:
+        # Is it known how a line computes it?
+        entry = self.entries[at]
+        is_spelled = entry.source is not None and bool(entry.source.expression or entry.op or self.known.term(at).op)
+        return entry.name != OF and is_spelled
 
     def _within(self, at: int, why: Mechanism | None, facts: list[str], finding: partial[Finding]) -> Finding:
         # A birth of which no line is known: between recorded values, as the outputs of modules are.

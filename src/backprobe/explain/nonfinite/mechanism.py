@@ -299,24 +299,32 @@ def backward(one: Received) -> Mechanism | None:
     fields = {} if found is None else {"op": op, "places": _shown(found)}
     if found is not None and POLES[op].code == UNDEFINED:
         return Mechanism("pole_of_result" if POLES[op].shown < 0 and op != "norm" else "pole_undefined", fields)
-    if one.made is State.NAN:
-        values, came = (_exactly_at(numbers, one.bad) for numbers in (one.value, one.came))
-        if came is not None and came.size and (came == 0).all():
-            read = [] if op in ("", "mul") else [values, _exactly_at(one.whole, one.bad)]
-            if (
-                op == "mul" and one.wrt is not None and len(one.operands) == 2
-            ):  # the gradient is multiplied by the other one
-                read = [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
-            return Mechanism("pole_zero" if fields else _by_zero(*read), fields)
-        if fields and one.is_seen and one.given is State.FINITE:  # Inf times a finite number is NaN with zero alone
-            return Mechanism("pole_zero", fields)
-        is_inf = one.given is State.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
-        if op in PRODUCTS and is_inf and not fields and _are_finite(one.operands):
-            return Mechanism("infinite_gradient")
+    product = _of_product(one, op, fields) if one.made is State.NAN else None
+    if product is not None:
+        return product
     if fields:
         return Mechanism("pole" if one.made is State.INF else "pole_nan", fields)
     at_poles = _at_poles(one) if one.is_seen and one.given is State.FINITE and one.made is State.INF else None
     return overflow(one.dtype) if at_poles is not None and not at_poles.size else None  # as 1/x near 0, not at it
+
+
+def _of_product(one: Received, op: str, fields: Mapping[str, str]) -> Mechanism | None:
+    # NaN as a product with 0: of the gradient that came in, or of a derivative where that is Inf.
+    came = _exactly_at(one.came, one.bad)
+    if came is not None and came.size and (came == 0).all():
+        return Mechanism("pole_zero" if fields else _by_zero(*_factors(one, op)), fields)
+    if fields and one.is_seen and one.given is State.FINITE:  # Inf times a finite number is NaN with zero alone
+        return Mechanism("pole_zero", fields)
+    is_inf = one.given is State.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
+    is_product = op in PRODUCTS and is_inf and not fields and _are_finite(one.operands)
+    return Mechanism("infinite_gradient") if is_product else None
+
+
+def _factors(one: Received, op: str) -> Sequence[Array | None]:
+    # What a gradient may have been multiplied by: of a product the other factor.
+    if op == "mul" and one.wrt is not None and len(one.operands) == 2:
+        return [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
+    return [] if op in ("", "mul") else [_exactly_at(one.value, one.bad), _exactly_at(one.whole, one.bad)]
 
 
 def _has_negative(base: Array, bad: Array | None) -> bool:

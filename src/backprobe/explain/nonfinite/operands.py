@@ -76,9 +76,7 @@ def forward(
     result = computed.result if term is computed.term else computed.value(term)
     if result is None or isinstance(result, tuple | slice | str):
         return []
-    operands = [] if computed.is_contradicted else list(_operands(computed, term))
-    if not operands and (part is None or computed.is_contradicted or part is computed.term):
-        operands = [one for one in sources if numpy.asarray(one[1]).dtype.kind in "fciu"]
+    operands = _of_part(computed, part, sources)
     index = first_bad(result, [numbers for _, numbers in operands])
     if index is None or not operands:
         return []
@@ -88,9 +86,25 @@ def forward(
     said = said or _listed(operands, index, result, is_elementwise)
     found = [say("first_place", text=shorten(term.text or name), at=where(index), numbers=said)] if said else []
     found += beyond(operands, result)
-    if is_elementwise or ("linalg." not in (term.text or line) if why is None else why.code not in OF_MATRICES):
+    if is_elementwise or not _is_of_matrices(why, term.text or line):
         return found
     return found + [one for text, numbers in operands[:MOST] for one in condition(shorten(text), numbers, result)]
+
+
+def _of_part(
+    computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
+) -> Sequence[tuple[str, Array]]:  # fmt: skip
+    # The operands of a part of a line, or of the line; what it is computed from where its parts are not known.
+    is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
+    operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
+    if operands or not (is_whole or is_wrong):
+        return operands
+    return [one for one in sources if numpy.asarray(one[1]).dtype.kind in "fciu"]
+
+
+def _is_of_matrices(why: Mechanism | None, text: str) -> bool:
+    # May it be a property of a matrix by which it failed?
+    return "linalg." in text if why is None else why.code in OF_MATRICES
 
 
 def of_operation(op: str, given: Sequence[tuple[str, Array]], result: Array) -> str:
@@ -263,14 +277,19 @@ def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
     return numpy.broadcast_to(numbers, shape)[index]
 
 
-def of_gradient(known: Evidence, wrt: int, owner: int, example: Index | None) -> list[str]:
-    """The numbers at the first place of the gradient of an entry, which the line of another one made."""
+def of_gradient(
+    known: Evidence, wrt: int, owner: int, example: Index | None, operand: tuple[str, Array] | None
+) -> list[str]:  # fmt: skip
+    """The numbers at the first place of the gradient of an entry, which the line of another one made.
+
+    ``operand`` is what the operation of the birth was applied to, by its text.
+    """
     grad, came = (known.taken(known.grad_numbers(at), at, owner, example) for at in (wrt, owner))
     value, made = (known.taken(known.numbers(at), at, owner, example) for at in (wrt, owner))
     name, made_name = (known.entries[at].name for at in (wrt, owner))
     with numpy.errstate(all="ignore"), suppress(*FAILING):  # numbers that do not fit show nothing
         said = backward(name, made_name, grad, value, came, made)
-        return [*said, *equal(name, value, grad)] if said and value is not None else said
+        return [*said, *equal(*operand, grad)] if said and operand is not None and operand[1] is not None else said
     return []
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -20,8 +20,10 @@ from backprobe.explain.nonfinite.arithmetic import FAILING
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
+from backprobe.explain.nonfinite.harmless_operands import harmless_operand, in_words
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
-from backprobe.explain.nonfinite.terms import Term, is_update, known_as
+from backprobe.explain.nonfinite.selections import Selection
+from backprobe.explain.nonfinite.terms import DRAWING, Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Instead, Mechanism, say
 from backprobe.findings.phrasing import shorten
 from backprobe.record.entries import Entry
@@ -31,8 +33,6 @@ from backprobe.source.user_code import package
 
 OWNER, WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\."), re.compile(r"[A-Za-z_]\w*")
 LONGEST = 80  # characters of a value's text; what is longer is given a name
-DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson|r?sample|dropout\w*)\s*\(", re.I)
-"""A call in an expression that draws numbers: written a second time, it draws others."""
 NEAR = 4
 """How many values further a formula may end whose part is a birth."""
 
@@ -43,16 +43,20 @@ class Remedies:
     def __init__(self, known: Evidence) -> None:
         self.known, self.framework = known, known.record.framework
 
-    def remedy(self, at: int, part: Term | None, why: Mechanism | None, *, masked: bool = False) -> Instead:
+    def remedy(
+        self, at: int, part: Term | None, why: Mechanism | None, *, left_out: Sequence[Selection] = ()
+    ) -> Instead:
         """For a birth in a part of an entry's expression; empty where nothing is known to cure it.
 
-        ``masked`` says that it lies in a branch of a ``where`` that was left out.
+        ``left_out`` are the selections that do not take what is born, such as a branch of a ``where``.
         """
         term = self.known.term(at) if part is None else part
         is_known = why is not None and self.framework in PREFIX and bool(term.op)
         chain = next(self._chains(at, term, why), Instead()) if is_known and why is not None else Instead()
-        if chain or masked:
-            return chain or Instead(say("double_where", where=f"{PREFIX.get(self.framework, '')}where"))
+        if chain or left_out:
+            harmless = chain or harmless_operand(self.known, at, part, left_out)
+            if harmless or any(one.term.op == "where" for one in left_out):
+                return harmless or in_words(self.known, at, part)
         return next(self._singles(at, term, why), self._of_negative(at, term, why)) if is_known and why else Instead()
 
     def _of_negative(self, at: int, term: Term, why: Mechanism) -> Instead:

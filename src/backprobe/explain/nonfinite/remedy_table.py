@@ -178,6 +178,8 @@ SPELLED: Mapping[str, Mapping[str, str]] = {
     "atanh": {"jax": "jnp.arctanh({0})"}, "acosh": {"jax": "jnp.arccosh({0})"},
     "max_of_numbers": {"torch": "max({0}, {1})", "tensorflow": "max({0}, {1})", "jax": "max({0}, {1})"},
     "min_of_numbers": {"torch": "min({0}, {1})", "tensorflow": "min({0}, {1})", "jax": "min({0}, {1})"},
+    "unsqueeze": {"torch": "({0}).unsqueeze({1})", "tensorflow": "tf.expand_dims({0}, {1})",
+                  "jax": "jnp.expand_dims({0}, {1})"},
     "clamp": {"tensorflow": "tf.clip_by_value({0}, {1}, {2})", "jax": "jnp.clip({0}, {1}, {2})"},
     "maximum": {"torch": "torch.clamp({0}, min={1})"}, "minimum": {"torch": "torch.clamp({0}, max={1})"},
     "softmax": {"tensorflow": "tf.nn.softmax({0}{words})", "jax": "jax.nn.softmax({0}{words})"},

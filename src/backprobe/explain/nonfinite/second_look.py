@@ -19,6 +19,8 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 BORN = ("born", "unknown")
+UNCLEAR = ("", "zero_gradient")
+"""The reasons of a birth in backward that do not say which derivative is not finite."""
 
 
 def lacking(report: Report) -> list[Finding]:
@@ -26,9 +28,21 @@ def lacking(report: Report) -> list[Finding]:
     return [one for one in report if one.kind in BORN and one.source is not None and "why" not in one.fields]
 
 
+def lacking_in_backward(report: Report) -> list[Finding]:
+    """The birth in backward of which that is not known, if no other is in the report."""
+    every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
+    is_unclear = len(every) == 1 and every[0].kind == "born_backward" and every[0].fields.get("why", "") in UNCLEAR
+    return every if is_unclear else []
+
+
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
-    """The report, whose births show the first operation that was heard at their lines to make as much of less."""
+    """The report, whose births show the first operation that was heard at their lines to make as much of less.
+
+    In backward no operation has a line but those of the program's own rules: the first that was heard is the birth.
+    """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
+    first = [one for one in heard if one.is_backward][:1]
+    wanted |= {id(one): fact for one in lacking_in_backward(report) for fact in _said(one, first)}
     found = [
         one if id(one) not in wanted else replace(one, facts=(wanted[id(one)], *one.facts)) for one in report.findings
     ]
@@ -54,13 +68,17 @@ def is_of(finding: Finding, birth: HeardBirth) -> bool:
 
 
 def _facts(finding: Finding, heard: Sequence[HeardBirth]) -> list[str]:
+    return _said(finding, [one for one in heard if is_of(finding, one)])
+
+
+def _said(finding: Finding, heard: Sequence[HeardBirth]) -> list[str]:
     found = []
     for one in heard:
-        if is_of(finding, one):
-            with numpy.errstate(all="ignore"):
-                numbers = operands.of_operation(one.operation, one.operands, one.result)
-            if numbers:
-                found.append(say("heard", op=one.operation, numbers=numbers, line=_inside(finding, one.lines)))
+        with numpy.errstate(all="ignore"):
+            numbers = operands.of_operation(one.operation, one.operands, one.result)
+        if numbers:
+            lines = one.lines if not one.is_backward else [line for line in one.lines[:1] if package(line[0]) is None]
+            found.append(say("heard", op=one.operation, numbers=numbers, line=_inside(finding, lines)))
     return found
 
 

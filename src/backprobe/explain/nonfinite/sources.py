@@ -54,37 +54,49 @@ class Sources:
         for at, entry in enumerate(record.entries):
             inputs, source = list(graph.inputs[at]), entry.source
             parts, found, unresolved = dict[str, int](), list[int](), list[str]()
+            same_line = made.setdefault(_line(entry, computing[at]), {})
             if source is not None and source.expression:
-                same_line = made.setdefault((source.file, source.line, computing[at]), {})
-                parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
+                parts, found, unresolved = _expression(record.entries, at, inputs, scopes, same_line, held)
                 same_line[source.expression] = at
-                tree = parsed(source.expression)
-                parts |= _called_objects(tree, parts, entry)
-                found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
-                items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
-                items |= _attributes(
-                    set(unresolved) - items.keys(), inputs, {*parts.values()}, at, held, record.entries
-                )
-                found += items.values()
-                parts |= items
-                turns = _turns(set(unresolved) - items.keys(), inputs, record.entries)
-                parts |= turns
-                bound = set() if tree is None else bound_within(tree)
-                unresolved = [name for name in unresolved if name not in items and name not in bound]
             returned = _returned_unseen(entry, parts, {*inputs, *found}, direct)
-            numbers = {mention.source for mention in mentions_of(at, entry)} if entry.indirect else ()
-            # of a way that leads there from later the value is passed on and comes back: a helper returned it
-            passed = [way.at for way in entry.indirect if way.at in numbers and (way.at < at or entry.axes)]
             by_statement = computed(entry)
             if by_statement is not None:
-                assert source is not None
-                same_line = made.get((source.file, source.line, computing[at]), {})
                 parts = {**same_line, **parts_of(by_statement, at, record.entries, scopes, inputs)}
                 found, _ = mentioned(walk(by_statement.value, parts))
-            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *found, *returned, *passed) if one != at)))
+            sources = (*inputs, *found, *returned, *_passed(at, entry))
+            direct.append(tuple(dict.fromkeys(one for one in sources if one != at)))
             unknown.append(unresolved)
             every.append(parts)
         return cls(direct, unknown, inverted(direct), every, scopes)
+
+
+def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
+    # The line of an entry, as the scope has it that computes it.
+    return ("", 0, computing) if entry.source is None else (entry.source.file, entry.source.line, computing)
+
+
+def _expression(
+    entries: Sequence[Entry], at: int, inputs: Sequence[int], scopes: Sequence[str], same_line: Parts,
+    held: Mapping[str, Sequence[int]],
+) -> tuple[dict[str, int], list[int], list[str]]:  # fmt: skip
+    # The entries of the parts of an expression, those that it mentions, and the names that no entry holds.
+    entry = entries[at]
+    tree = None if entry.source is None else parsed(entry.source.expression)
+    parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
+    parts |= _called_objects(tree, parts, entry)
+    found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
+    items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], entries)
+    items |= _attributes(set(unresolved) - items.keys(), inputs, {*parts.values()}, at, held, entries)
+    turns = _turns(set(unresolved) - items.keys(), inputs, entries)
+    bound = set() if tree is None else bound_within(tree)
+    unresolved = [name for name in unresolved if name not in items and name not in bound]
+    return {**parts, **items, **turns}, [*found, *items.values()], unresolved
+
+
+def _passed(at: int, entry: Entry) -> list[int]:
+    # The values that an entry got by ways that no edge tells, but for one that comes back from a helper.
+    numbers = {mention.source for mention in mentions_of(at, entry)} if entry.indirect else ()
+    return [way.at for way in entry.indirect if way.at in numbers and (way.at < at or entry.axes)]
 
 
 def _called_objects(tree: ast.expr | None, parts: Parts, entry: Entry) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ ALSO = {
 }  # fmt: skip
 """What frameworks call operations, in small letters and without marks of their own, by their one name here."""
 
+FAMILIES = ("special", "linalg")
+"""What autograd's names of operations begin with that are written as functions of such a module."""
 WORDS = {"axis": "dim", "keepdims": "keepdim", "unbiased": "correction", "ddof": "correction"}
 """Keywords that frameworks have several names for."""
 FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value", "features", "y")
@@ -44,15 +47,18 @@ UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul":
 """The methods of JAX's ``x.at[index]``, and the operation that each computes there."""
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
 """Classes of layers that are one operation."""
+DRAWING = re.compile(r"\b(?:rand\w*|normal|uniform|bernoulli|multinomial|poisson|r?sample|dropout\w*)\s*\(", re.I)
+"""A call in an expression that draws numbers: written a second time, it draws others."""
 
 
 def known_as(op: str) -> str:
     """The one name of an operation.
 
-    >>> known_as("reduce_sum"), known_as("sqrt_"), known_as("RealDiv")
-    ('sum', 'sqrt', 'div')
+    >>> known_as("reduce_sum"), known_as("sqrt_"), known_as("RealDiv"), known_as("LinalgEigh")
+    ('sum', 'sqrt', 'div', 'eigh')
     """
     op = op.lower().rstrip("_").removeprefix("reduce_")
+    op = ALSO.get(op) or next((op.removeprefix(one) for one in FAMILIES if op.startswith(one) and op != one), op)
     return ALSO.get(op, op)
 
 
@@ -203,11 +209,7 @@ class _Reader:
             first = next((word for word in FIRST if word in words), None)
             args = () if first is None else (words.pop(first),)
         words = {WORDS.get(word, word): value for word, value in words.items() if word != "name"}
-        op = self._operation(call)
-        if op == "where" and owner and len(args) == 3:  # a.where(condition, b)
-            args = (args[1], args[0], args[2])
-        if op == "masked_fill" and len(args) == 3:
-            op, args = "where", (args[1], args[2], args[0])
+        op, args = _selecting(self._operation(call), args, is_method=bool(owner))
         return Term(op, args, words, text) if op else Term(text=text)
 
     def _update(self, call: ast.Call, text: str) -> Term:
@@ -261,6 +263,15 @@ class _With(_Reader):
     def term(self, node: ast.expr, *, is_whole: bool = False) -> Term:
         is_name = isinstance(node, ast.Name) and node.id == self._name
         return self._value if is_name else super().term(node, is_whole=is_whole)
+
+
+def _selecting(op: str, args: tuple[Term, ...], *, is_method: bool) -> tuple[str, tuple[Term, ...]]:
+    # ``a.where(condition, b)`` and ``b.masked_fill(condition, a)`` as ``where(condition, a, b)``.
+    if op == "where" and is_method and len(args) == 3:
+        return op, (args[1], args[0], args[2])
+    if op == "masked_fill" and len(args) == 3:
+        return "where", (args[1], args[2], args[0])
+    return op, args
 
 
 def is_update(node: ast.AST) -> bool:

@@ -173,9 +173,9 @@ SENTENCES = {
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
     "smaller_steps": "a smaller learning rate; or {clipped}",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
-    "double_where": "substitute a harmless number before the operation, too: safe = {where}(condition, x, 1), then "
-                    "{where}(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
-                    "infinite derivative",
+    "double_where": "substitute a harmless number for `{operand}` where the result is not taken: safe = "
+                    "{where}(condition, {operand}, 1), then {where}(condition, f(safe), other); the values stay the "
+                    "same, and no zero gradient meets an infinite derivative",
     "instead": "`{instead}` instead of `{formula}`: {because}",
     "tried_instead": "`{instead}` instead of `{formula}`",
     "cured": "all {count} outputs and gradients are finite then{equal}",
@@ -220,6 +220,8 @@ SENTENCES = {
     "log_of_zero": "a small number keeps it from 0, where the logarithm and its derivative are infinite",
     "rounded_below_zero": "rounding makes it negative; this keeps it above 0, with a gradient of 0 for what was below",
     "division_by_zero": "it divides by 0 nowhere",
+    "left_out": "what is not taken is computed from a harmless number then, and no zero gradient meets a derivative "
+                "that is not finite",
     "exp_overflows": "larger numbers leave the range of the dtype",
     "masked_row": "a row of −Inf alone has no softmax; a large negative number masks as well, as does a mask of "
                   "that number in place of −Inf",

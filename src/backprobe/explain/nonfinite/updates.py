@@ -26,17 +26,11 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     by what it wrote.
     """
     positions = Graph.of(record).positions
-    certain = [one for one in births if one.kind == "born" and expression_of(one.source)]
-    written = [one for one in record.updates if one.gradient != BEFORE]
-    updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
-    lines = [update.source for update in updates]
-    found = [one for one in births if one in certain or one.kind not in FORWARD or not _stands_at(one.source, lines)]
+    updates, found = _each_line_once(births, record)
     first = [one for one in updates[:1] if not any(_is_before(birth, one, positions) for birth in found)]
     for update in reversed(updates):
         after = len(record.entries) if update.after is None else update.after
-        later = [
-            at for at, one in enumerate(found) if one.kind in FORWARD and positions.get(one.name, -1) > after
-        ]  # fmt: skip
+        later = _later(found, after, positions)
         for at in later:
             if found[at].kind in AFTERWARDS:
                 found[at] = replace(found[at], facts=(*found[at].facts, _before(update)))
@@ -45,11 +39,26 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     return found
 
 
+def _each_line_once(births: Sequence[Finding], record: Record) -> tuple[list[Update], list[Finding]]:
+    # The updates and the births, where both are at one line that which says more.
+    certain = [one for one in births if one.kind == "born" and expression_of(one.source)]
+    written = [one for one in record.updates if one.gradient != BEFORE]
+    updates = [one for one in written if not _stands_at(one.source, [birth.source for birth in certain])]
+    lines = [update.source for update in updates]
+    found = [one for one in births if one in certain or one.kind not in FORWARD or not _stands_at(one.source, lines)]
+    return updates, found
+
+
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
     """The updates from gradients that were not finite, which are not births."""
     for found in map(_finding, filter(_came_with_gradient, record.updates)):
         if found not in births:
             yield replace(found, kind="propagated")
+
+
+def _later(found: Sequence[Finding], after: int, positions: Mapping[str, int]) -> list[int]:
+    # Which findings are about what was computed in a forward pass after an entry.
+    return [at for at, one in enumerate(found) if one.kind in FORWARD and positions.get(one.name, -1) > after]
 
 
 def _is_before(birth: Finding, update: Update, positions: Mapping[str, int]) -> bool:

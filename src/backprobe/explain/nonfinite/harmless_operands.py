@@ -1,0 +1,267 @@
+"""The remedy for a branch that is not taken: its operand is a harmless number there, as in the double ``where``.
+
+``torch.where(x > 0, torch.sqrt(x), 0.0)`` takes 0 where the root is 0, and its gradient is 0 times Inf there. With
+``torch.sqrt(torch.where(x > 0, x, 1.0))`` no infinite derivative is ever computed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy
+
+from backprobe.cuts.cutting_operations import parsed
+from backprobe.explain.nonfinite.computation import Array, Computation
+from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.mechanism import BESIDE, POLES
+from backprobe.explain.nonfinite.remedy_table import PREFIX, SPELLED
+from backprobe.explain.nonfinite.selections import CASTS, Selection
+from backprobe.explain.nonfinite.terms import DRAWING, Term
+from backprobe.explain.nonfinite.text import Instead, say
+from backprobe.findings.phrasing import shorten
+from backprobe.source.user_code import package
+
+HARMLESS = (1.0, 0.5, 2.0)
+"""Numbers that are tried, in this order: each is at a pole of some operation, as 1 is of the arccosine."""
+
+DEEP, LONGEST = 12, 160
+
+Shape = tuple[int, ...]
+
+
+def harmless_operand(known: Evidence, owner: int, part: Term | None, selections: Sequence[Selection]) -> Instead:
+    """What to write at the line of an entry, where a part of it is left out; empty where that is not known."""
+    at, term = _origin(known, owner, known.term(owner) if part is None else part)
+    conditions = _conditions(known, selections, at)
+    if not conditions or not term.text or known.is_node(at):
+        return Instead()
+    for nth in _likely(term):
+        for condition in conditions:
+            made = _with_harmless(known, at, term, nth, condition)
+            if made:
+                said = say("instead", instead=made, formula=shorten(term.text, LONGEST), because=say("left_out"))
+                return Instead(said, term.text, made)
+    return Instead()
+
+
+def in_words(known: Evidence, owner: int, part: Term | None) -> Instead:
+    """The same where no condition, or no line, is known that it could be written with."""
+    _, term = _origin(known, owner, known.term(owner) if part is None else part)
+    operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
+    where = f"{PREFIX.get(known.record.framework, '')}where"
+    return Instead(say("double_where", where=where, operand=shorten(operand, LONGEST)))
+
+
+def _origin(known: Evidence, owner: int, term: Term) -> tuple[int, Term]:
+    # The term that was computed from finite numbers alone, and the entry whose line spells it.
+    for _ in range(DEEP):
+        computed = known.example(owner)
+        bad = next((one for one in term.args if computed.is_bad(one)), None)
+        if bad is None:
+            break
+        if bad.op:
+            term = bad
+        elif bad.at is not None and known.term(bad.at).op:
+            owner, term = bad.at, known.term(bad.at)
+        else:
+            break
+    return owner, term
+
+
+def _likely(term: Term) -> Iterator[int]:
+    # The operands that may be harmless numbers instead, that which lies at the pole of the operation first.
+    pole = POLES.get(term.op)
+    first = pole.shown if pole is not None and 0 <= pole.shown < len(term.args) else 0
+    order = [first, *(nth for nth in range(len(term.args)) if nth != first)] if term.args else []
+    yield from (nth for nth in order if term.args[nth].text and not term.args[nth].is_constant)
+
+
+def _with_harmless(known: Evidence, at: int, term: Term, nth: int, condition: _Condition) -> str:
+    # The text of a term with another operand; empty where no number is harmless, or no condition fits.
+    computed, operand = known.example(at), term.args[nth]
+    tree = ast.parse(term.text, mode="eval").body
+    place, value = _operand(tree, term, nth), computed.value(operand)
+    fitted = condition.fitted(computed, term, operand)
+    if place is None or fitted is None:
+        return ""
+    text, leaves_out = fitted
+    is_whole = value is not None and numpy.asarray(value).dtype.kind in "iu"
+    for number in HARMLESS:
+        if _is_harmless(computed, term, operand, leaves_out, number):
+            spelled = repr(int(number) if is_whole and number.is_integer() else number)
+            kept = (operand.text, spelled) if condition.taken_where else (spelled, operand.text)
+            return _put(tree, place, f"{condition.where}({text}, {', '.join(kept)})")
+    return ""
+
+
+def _is_harmless(computed: Computation, term: Term, operand: Term, leaves_out: Array, number: float) -> bool:
+    # Is the term finite with a number, and beside it, so that its derivative is, too? Where it is not known, yes.
+    value = computed.value(operand)
+    if value is None or leaves_out is None:
+        return True
+    for moved in (0.0, BESIDE, -BESIDE):
+        with numpy.errstate(all="ignore"):
+            given = numpy.where(leaves_out, number + moved, value).astype(numpy.result_type(value, numpy.float32))
+        made = computed.with_value([operand], given).value(term)
+        if made is not None and not _are_finite(made, leaves_out):
+            return False
+    return True
+
+
+def _are_finite(made: Array, leaves_out: Array) -> bool:
+    numbers = numpy.asarray(made)
+    is_alike = _go_together(numbers.shape, leaves_out.shape) and numbers.ndim >= leaves_out.ndim
+    there = numbers[numpy.broadcast_to(leaves_out, numbers.shape)] if is_alike else numbers
+    return bool(numpy.isfinite(there).all())
+
+
+def _operand(tree: ast.expr, term: Term, nth: int) -> ast.expr | None:
+    # Where the text of a term spells an operand of it.
+    match tree:
+        case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
+            spelled = [left, right]
+        case ast.UnaryOp(operand=inside):
+            spelled = [inside]
+        case ast.Call(func=ast.Attribute(value=owner), args=args) if len(term.args) == len(args) + 1:
+            spelled = [owner, *args]
+        case ast.Call(args=[], keywords=words):
+            spelled = [one.value for one in words]
+        case ast.Call(args=args):
+            spelled = args
+        case _:
+            return None
+    return next((one for one in spelled[nth : nth + 1] if ast.unparse(one) == term.args[nth].text), None)
+
+
+def _put(tree: ast.expr, place: ast.expr, instead: str) -> str:
+    class Put(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> ast.AST:
+            return ast.parse(instead, mode="eval").body if node is place else self.generic_visit(node)
+
+    return ast.unparse(Put().visit(tree))
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """A condition as an earlier line can have it, where it leaves numbers out, and what `where` is called there."""
+
+    text: str
+    where: str
+    taken_where: bool
+    leaves_out: Array
+    taken_from: Shape
+    framework: str
+    is_of_examples: bool = False
+    is_all: bool = True
+
+    def fitted(self, computed: Computation, term: Term, operand: Term) -> tuple[str, Array] | None:
+        """Its text and the places it leaves out, in the shape of an operand; None where it has another one."""
+        if self.is_of_examples:
+            return self.text, None  # the line computes one of them, and knows nothing of the others
+        made, value = (computed.result if term is computed.term else computed.value(term)), computed.value(operand)
+        if self.leaves_out.ndim == 0 or made is None or value is None:
+            return self.text, self.leaves_out if self.leaves_out.ndim == 0 else None
+        given, taken = numpy.shape(value), self.taken_from
+        if len(given) == len(taken) or (len(given) < len(taken) and numpy.shape(made) == taken):
+            return (self.text, self.leaves_out) if _go_together(self.leaves_out.shape, given) else None
+        axis = _axis(computed, term, taken, given)
+        if axis is None or self.leaves_out.shape != taken:
+            return None
+        text = SPELLED["unsqueeze"][self.framework].format(self.text, axis - len(given))
+        return text, numpy.expand_dims(self.leaves_out, axis)
+
+
+def _conditions(known: Evidence, selections: Sequence[Selection], at: int) -> Sequence[_Condition]:
+    # Those of selections that the line of an entry can have. If each misses something, it is all of them together.
+    found = [one for each in selections for one in _condition(known, each, at)]
+    whole = [one for one in found if one.is_all]
+    if whole or len(found) < 2 or len({one.leaves_out.shape for one in found}) > 1:
+        return whole or found
+    text = " & ".join(f"({one.text})" if one.taken_where else f"~({one.text})" for one in found)
+    left_out = numpy.any([one.leaves_out for one in found], axis=0)
+    return [replace(found[0], text=text, taken_where=True, leaves_out=left_out)]
+
+
+def _condition(known: Evidence, one: Selection, at: int) -> Iterator[_Condition]:
+    framework, source = known.record.framework, known.entries[at].source
+    is_near = source is not None and package(source.file) is None and known.home(at) == known.home(one.at)
+    if is_near and framework in PREFIX and (text := _spelled_before(known, _truth(known, one), one.at, at)):
+        where = _own_where(one.term) or f"{PREFIX[framework]}where"
+        are_many = bool(known.entries[one.at].axes)
+        shape = numpy.shape(known.computation(one.at).value(one.branch))
+        yield _Condition(text, where, one.taken_where, one.leaves_out, shape, framework, are_many, one.is_all)
+
+
+def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int | None:
+    # The dimension that an operand has beside those of a shape; None where it may be one of several.
+    said = None if "dim" not in term.keywords else computed.value(term.keywords["dim"])
+    axes = [said % len(given)] if isinstance(said, int) and given else range(len(given))
+    found = [axis for axis in axes if given[:axis] + given[axis + 1 :] == shape]
+    return found[0] if len(found) == 1 else None
+
+
+def _go_together(one: Shape, other: Shape) -> bool:
+    try:
+        return bool(numpy.broadcast_shapes(one, other) or True)
+    except ValueError:
+        return False
+
+
+def _truth(known: Evidence, selection: Selection) -> str:
+    # The condition as truth values: of ``h * (x > 0).float()`` it is ``x > 0``, of ``h * keep`` that this is not 0.
+    term, text = selection.condition, selection.condition.text
+    if selection.term.op != "mul":
+        return text
+    at, inner = (selection.at, term) if term.op or term.at is None else (term.at, known.term(term.at))
+    if inner.op in CASTS and inner.args and not text.isidentifier() and _is_truth(known, at, inner.args[0]):
+        return inner.args[0].text
+    return text if _is_truth(known, selection.at, term) else f"({text}) != 0"
+
+
+def _is_truth(known: Evidence, at: int, term: Term) -> bool:
+    # Has a part of the expression of an entry truth values?
+    value = known.computation(at).value(term)
+    return value is not None and numpy.asarray(value).dtype.kind == "b"
+
+
+def _own_where(term: Term) -> str:
+    # How the program calls ``where`` itself, such as ``np.where``; empty where it is a method, or is none.
+    match parsed(term.text):
+        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(attr="where") as called, args=[_, _, _]))]):
+            return ast.unparse(called)
+    return ""
+
+
+def _spelled_before(known: Evidence, text: str, since: int, at: int, deep: int = DEEP) -> str:
+    # A text of the line of one entry as the line of an earlier one can have it: with what later names stand for.
+    #
+    # Empty where a name stands for several values, of which the text means one.
+    tree, stands = parsed(text), dict[str, str]()
+    if tree is None or not deep or DRAWING.search(text):
+        return ""
+    for name in {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+        bound = [one for one in _bound(known, name, since) if one >= at]
+        if bound:
+            source = known.entries[bound[0]].source
+            if source is None or len(_bound(known, name, since)) > 1:
+                return ""
+            stands[name] = _spelled_before(known, source.expression, bound[0], at, deep - 1)
+            if not stands[name]:
+                return ""
+    return _with_names(tree, stands)
+
+
+def _bound(known: Evidence, name: str, before: int) -> list[int]:
+    # The entries that a name stands for up to the line of another, one after the other.
+    home = known.home(before)
+    return [one for one in range(before) if name in known.locals(one) and known.home(one) == home]
+
+
+def _with_names(tree: ast.AST, stands: Mapping[str, str]) -> str:
+    class Named(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return ast.parse(stands[node.id], mode="eval").body if node.id in stands else node
+
+    return ast.unparse(Named().visit(tree))

@@ -1,0 +1,97 @@
+"""Selections: the branch of a ``where``, what a mask makes 0 or leaves out, and what is computed for nothing there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.terms import Term
+from backprobe.record.entries import GradStatus
+from backprobe.record.graph import reached
+
+BY_INDEX = frozenset({"getitem", "boolean_mask", "masked_select"})
+CASTS = frozenset({"float", "double", "half", "to", "cast", "type", "astype", "type_as"})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A part ``term`` of the expression of the entry ``at`` that takes numbers of ``branch`` by a condition.
+
+    They are taken where the condition is ``taken_where``, and ``holds`` has its numbers. ``is_all`` says that no other
+    selection has to leave out more of what is bad.
+    """
+
+    at: int
+    term: Term
+    branch: Term
+    condition: Term
+    taken_where: bool
+    holds: Any
+    is_all: bool = True
+
+    @property
+    def leaves_out(self) -> Any:
+        """The places at which the branch is not taken."""
+        return self.holds != self.taken_where
+
+
+class Selections:
+    """Those of one record; ``followers`` are the entries that a value flows into, and that have a gradient."""
+
+    def __init__(self, known: Evidence, followers: Sequence[Sequence[int]]) -> None:
+        self.known, self.followers = known, followers
+
+    def that_leave_out(self, owner: int, wrt: int | None, part: Term | None) -> Iterator[Selection]:
+        """Those behind an entry, or a part of it, that leave out numbers whose gradient is bad; the nearest first."""
+        behind = reached([owner], self.followers.__getitem__)
+        for at in sorted(behind):
+            for one in self._of(at):
+                bad = self._bad(one, wrt)
+                if self._holds(one, owner, part, behind) and (one.leaves_out & bad).any():
+                    yield replace(one, is_all=wrt is None or not (bad & ~one.leaves_out).any() or bool(bad.all()))
+
+    def _of(self, at: int) -> Iterator[Selection]:
+        computed = self.known.computation(at)
+        for term in computed.term:
+            for branch, condition, taken_where in self._branches(term):
+                holds = computed.value(condition)
+                if holds is not None and (term.op == "where" or self._is_mask(condition, holds)):
+                    yield Selection(at, term, branch, condition, taken_where, numpy.asarray(holds, bool))
+
+    def _branches(self, term: Term) -> Iterator[tuple[Term, Term, bool]]:
+        # What a term takes numbers of, by which condition, and where that is true or where it is false.
+        match term:
+            case Term(op="where", args=(condition, one, other)):
+                yield one, condition, True
+                yield other, condition, False
+            case Term(op="mul", args=(one, other)):
+                yield one, other, True
+                yield other, one, True
+            case Term(args=(one, condition)) if term.op in BY_INDEX:
+                yield one, condition, True
+
+    def _is_mask(self, term: Term, numbers: Any) -> bool:
+        # Is it of truth values, or a name for 0 and 1 that nothing is differentiated with respect to?
+        array, inner = numpy.asarray(numbers), term if term.op or term.at is None else self.known.term(term.at)
+        if array.dtype.kind == "b":
+            return True
+        is_named = "(" not in term.text or inner.op in CASTS
+        is_constant = term.at is None or self.known.entries[term.at].status is not GradStatus.OK
+        return is_named and is_constant and array.ndim > 0 and bool(numpy.isin(array, (0, 1)).all())
+
+    def _holds(self, one: Selection, owner: int, part: Term | None, behind: Set[int]) -> bool:
+        # Is the value of an entry in the branch, or that part of it?
+        if one.at == owner:
+            return part is not None and any(each is part for each in one.branch)
+        return not behind.isdisjoint({each.at for each in one.branch} - {None, one.at})
+
+    def _bad(self, one: Selection, wrt: int | None) -> Any:
+        # The places at which a gradient is bad, as far as they can be seen: all where not.
+        grad = None if wrt is None else self.known.grad_numbers(wrt)
+        if grad is None or grad.shape != one.holds.shape:
+            return numpy.ones(one.holds.shape, bool)
+        return ~numpy.isfinite(grad)
