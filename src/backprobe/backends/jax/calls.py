@@ -124,9 +124,10 @@ def jitted(function: Any) -> Any:
 
 
 def _jits_of_libraries() -> tuple[type, ...]:
-    # What the ``jit`` of Equinox and of Flax NNX make, where these are imported.
+    # What the ``jit`` of Equinox and of Flax NNX make, where these are imported. Older ones make plain functions.
     makers = (("equinox", "filter_jit"), ("flax.nnx", "jit"))
-    return tuple(_made_by(name, maker) for name, maker in makers if hasattr(sys.modules.get(name), maker))
+    kinds = [_made_by(name, maker) for name, maker in makers if hasattr(sys.modules.get(name), maker)]
+    return tuple(kind for kind in kinds if kind is not FunctionType)
 
 
 @functools.lru_cache
@@ -136,8 +137,8 @@ def _made_by(library: str, maker: str) -> type:
 
 def _shares_objects(function: Any) -> bool:
     # Does what a jitted function does to its arguments reach the caller? In Flax NNX it does.
-    nnx = sys.modules.get("flax.nnx")
-    return nnx is not None and isinstance(function, _made_by("flax.nnx", "jit"))
+    kind = _made_by("flax.nnx", "jit") if "flax.nnx" in sys.modules else FunctionType
+    return kind is not FunctionType and isinstance(function, kind)
 
 
 def _as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
