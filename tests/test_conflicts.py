@@ -116,5 +116,5 @@ def _doubled(x):
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(bp.NotInstalled, match=r"backprobe\[plot\]"):
+    with pytest.raises(bp.NotInstalled, match="pip install matplotlib"):
         probed(torch.ones(2), torch.ones(2)).conflicts().plot()

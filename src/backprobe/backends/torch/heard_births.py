@@ -57,14 +57,15 @@ class _Within(Function):
     # Runs a function within one of PyTorch's own: warnings of its C++ come when that is over, and not when what the
     # program has called is.
     @staticmethod
-    def forward(ctx: Any, run: Callable[[], bool]) -> bool:  # type: ignore[override]  # it takes no tensors
-        return run()
+    def forward(ctx: Any, *given: Any) -> Any:
+        return given[0]()
 
 
 def _unwarned(run: Callable[[], bool]) -> bool:
     with catch_warnings():
         simplefilter("ignore")
-        return bool(_Within.apply(run))  # type: ignore[no-untyped-call]  # it has no type
+        within: Any = _Within  # whose apply() has no type
+        return bool(within.apply(run))
 
 
 def _tensors(func: Any, args: Sequence[Any], words: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
