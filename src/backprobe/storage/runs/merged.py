@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,19 @@ class RunReader:
             }  # fmt: skip
             _add(total, part, at, is_once)
         return total[column]
+
+    def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
+        """The places from ``low`` to ``high`` in parts of about so many steps, none of which cuts a chunk in two.
+
+        A chunk of more steps is a part by itself.
+        """
+        index = next(iter(self.ranks.values())).index()
+        ends = index.ends if index.is_plain else []
+        while low < high:
+            at = bisect_right(ends, low + most) - 1  # the last chunk that ends within reach
+            stop = ends[at] if at >= 0 and ends[at] > low else ends[at + 1] if at + 1 < len(ends) else low + most
+            yield low, min(stop, high)
+            low = stop
 
     def settled(self) -> int:
         """The last step that every rank has: what is after it may grow still; the last of all where there is one."""
