@@ -10,7 +10,7 @@ INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint cons
 
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
-  test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
+  test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage page \
   contexts
 
 demo: $(DEMO)
@@ -204,6 +204,14 @@ test-browser: $(READY)
 .venv-browser/.ready: pyproject.toml constraints.txt
 	test -x .venv-browser/bin/python || $(PYTHON) -m venv .venv-browser
 	.venv-browser/$(INSTALL) . playwright pytest
+	touch $@
+
+# the viewer's page, bundled anew after a change of its sources; Node and npm are needed for that alone
+page: tools/page/node_modules
+	$(PYTHON) tools/page/build.py
+
+tools/page/node_modules: tools/page/package.json
+	npm --prefix tools/page ci --silent
 	touch $@
 
 # the libraries that train models, and some that few people use: in an environment of their own, since `make test` needs

@@ -224,6 +224,18 @@ class Run:
             numbers=lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(of_name)},
         )  # fmt: skip
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run as one page, an ``.html`` file that needs nothing else: what ``bp.view`` shows, at this moment.
+
+        ``run.save("run.html")``. Steps are put together into 300 bins, which keep the least and the greatest number and
+        how many of them had NaN or Inf; the steps of alerts are there with all numbers. Raises BadOption.
+        """
+        from backprobe.view import save
+
+        asked = f"run.save({cut(written(path))})"
+        check_folder(path, "a page is a file, whose path is a text", asked, "run.save('run.html')")
+        save([self.folder], path, asked)
+
     def plot(self, field: str = "grad.rms") -> Any:
         """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
 
@@ -395,7 +407,11 @@ class Run:
         return "\n".join([f"run in {self.folder}", *lines])
 
     def _repr_html_(self) -> str:
-        return shown(facts(f"run in {self.folder}", self._facts()))
+        if not len(self.steps):
+            return shown(facts(f"run in {self.folder}", self._facts()))
+        from backprobe.view import framed_runs
+
+        return framed_runs([self.folder])
 
 
 class Histogram:

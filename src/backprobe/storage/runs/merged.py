@@ -25,7 +25,8 @@ from backprobe.record.statistics import (
     merged,
     statistic,
 )
-from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, joined, nothing
+from backprobe.storage.runs.layout import FILE, LOCK, Attempt, Matrix, RowKey, joined, nothing
+from backprobe.storage.runs.lock import is_written
 from backprobe.storage.runs.reader import Named, RankFile
 
 LOGGED = "logged"
@@ -74,6 +75,11 @@ class RunReader:
     def close(self) -> None:
         for rank in self.ranks.values():
             rank.close()
+
+    @property
+    def is_written(self) -> bool:
+        """Does a process of this machine write one of the files now?"""
+        return any(is_written(one.path.with_name(LOCK.format(rank))) for rank, one in self.ranks.items())
 
     @property
     def how(self) -> str:

@@ -1,0 +1,64 @@
+"""The viewer on the command line: its address is printed, and it goes on until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import backprobe as bp
+from backprobe.cli.output import show, tell
+from backprobe.errors import BadOption
+from backprobe.show.printing import echo
+from backprobe.view import Viewer, check_html, open_browser, save
+
+
+def viewed(sources: tuple[str, ...], port: int, is_opened: bool) -> None:
+    """Show runs until Ctrl-C. Raises BadOption and BadRun."""
+    with bp.view(*sources, port=port, open=False) as viewer:
+        announce(viewer, is_opened)
+        wait(viewer)
+    show(None, {"url": viewer.url})
+
+
+def announce(viewer: Viewer, is_opened: bool) -> None:
+    """Print where the viewer is, and how to reach it from another machine."""
+    echo(viewer.url)
+    port = viewer.url.partition("#")[0].rstrip("/").rpartition(":")[2]
+    if "SSH_CONNECTION" in os.environ:
+        tell(f"on your own machine: ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}, and open that address there")
+    tell("Ctrl-C ends it")
+    sys.stdout.flush()
+    if is_opened:
+        open_browser(viewer.url)
+
+
+def wait(viewer: Viewer) -> None:
+    """Return after Ctrl-C."""
+    with suppress(KeyboardInterrupt):
+        viewer.wait()
+
+
+def begin(folder: Path) -> Viewer:
+    """A viewer of runs that are not there yet."""
+    viewer = Viewer([folder], 0, "backprobe watch --view")
+    announce(viewer, True)
+    return viewer
+
+
+def saved(runs: tuple[str, ...], path: str, **others: Any) -> None:
+    """Write the page of one run, or of two, into a file. Raises BadOption and BadRun."""
+    asked = f"backprobe report {' '.join(runs)} --html {path}"
+    given = [f"--{name}" for name, value in others.items() if value is not None]
+    if given:
+        raise BadOption(
+            "a page shows all of a run", asked=f"{asked} {given[0]}", next=f"{asked}, or without --html"
+        )  # fmt: skip
+    check_html(Path(path), asked)
+    for run in runs:
+        bp.open_run(run).close()  # what is no run is refused before anything is read
+    save([Path(run) for run in runs], path, asked)
+    show(f"the page: {path}", {"page": str(path)})

@@ -1,0 +1,222 @@
+"""What a page may ask about runs, each question a function: the same for a server, for a file and for a notebook."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy
+
+from backprobe.errors import BackprobeError, BadOption
+from backprobe.record.exponents import table_of
+from backprobe.record.statistics import STATISTICS
+from backprobe.rules import alerts as judged
+from backprobe.rules.gap import Gap
+from backprobe.rules.gaps import gaps
+from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
+from backprobe.view.packing import packed
+from backprobe.view.runs import OpenRun, Runs
+
+Query = Mapping[str, str]
+MOST_BINS = 4000
+MOST_NAMES, MOST_STRETCHES = 50, 200  # of a gap
+SEPARATORS = (".", ":", "/")
+
+
+class Answers:
+    """Answers about some runs. Those of files are ``rounded`` to four digits, with which they pack well."""
+
+    def __init__(self, runs: Runs, *, is_rounded: bool = False) -> None:
+        self.runs, self.is_rounded = runs, is_rounded
+
+    def answer(self, question: str, query: Query) -> bytes:
+        """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
+        if question == "runs":
+            return packed({"runs": self.brief()})
+        return QUESTIONS[question](self, self.runs[int(query["run"])], query)
+
+    def brief(self) -> list[dict[str, Any]]:
+        """Of each run: its name, how many steps it has, and whether it goes on."""
+        return [brief(one) for one in self.runs.all()]
+
+    def about(self, run: OpenRun, query: Query) -> bytes:
+        """What a run has: names with their kinds, fields, parameters, and what was logged."""
+        with run.reading() as reader:
+            kinds: dict[str, list[str]] = {}
+            for name, kind in reader.rows():
+                kinds.setdefault(name, []).append(kind)
+            attempts = [one.facts for one in reader.attempts()]
+            return packed({
+                "names": list(kinds), "kinds": list(kinds.values()), "fields": fields_of(reader),
+                "parameters": list(reader.parameters()), "folder": str(run.folder),
+                "starts": len(attempts), "every": max((int(one.get("every", 1)) for one in attempts), default=1),
+                "has_magnitudes": reader.has_exponents(), "ranks": list(reader.ranks),
+            })  # fmt: skip
+
+    def alerts(self, run: OpenRun, query: Query) -> bytes:
+        """What goes wrong, and what has no row."""
+        with run.judging() as (reader, judge):
+            report = judged(reader, judge=judge)
+            found = [one.to_dict() for one in report]
+            return packed({
+                "alerts": found, "notes": list(report.notes),
+                "gaps": [_gap(one) for one in gaps(reader) if isinstance(one, Gap)],
+            })  # fmt: skip
+
+    def grid(self, run: OpenRun, query: Query) -> bytes:
+        """A field in bins of steps, of all names that have it, or of the ``rows`` that are asked for.
+
+        Rows are a list of names; one that ends with a star stands for all names below it.
+        """
+        with run.reading() as reader:
+            field = _field(reader, query)
+            names = names_of(reader, field)
+            rows = json.loads(query["rows"]) if "rows" in query else None
+            if rows is None:
+                found = binned(reader, names, field, *_window(query))
+                return self._grid(found, {"names": list(names)}, [[at] for at in range(len(names))])
+            own = [_below(row, names) for row in rows]
+            needed = sorted({at for group in own for at in group})
+            place = {at: number for number, at in enumerate(needed)}
+            found = binned(reader, [names[at] for at in needed], field, *_window(query))
+            groups = [[place[at] for at in group] for group in own]
+            return self._grid(found, {"names": rows}, groups)
+
+    def _grid(self, found: Binned, head: dict[str, Any], groups: Sequence[Sequence[int]]) -> bytes:
+        arrays = {
+            "first": found.first, "last": found.last,
+            "least": _grouped(found.least, groups, numpy.fmin, numpy.nan),
+            "greatest": _grouped(found.greatest, groups, numpy.fmax, numpy.nan),
+        }  # fmt: skip
+        if (found.first == found.last).all():
+            del arrays["least"]  # each bin is one step
+        arrays |= {
+            f"nonfinite {kind}": _grouped(one, groups, numpy.maximum, 0) for kind, one in found.nonfinite.items()
+        }
+        return packed(head, arrays, is_rounded=self.is_rounded)
+
+    def series(self, run: OpenRun, query: Query) -> bytes:
+        """A field of one name in bins of steps."""
+        with run.reading() as reader:
+            field = _field(reader, query)
+            found = binned(reader, [query["name"]], field, *_window(query))
+            return self._grid(found, {"names": [query["name"]]}, [[0]])
+
+    def step(self, run: OpenRun, query: Query) -> bytes:
+        """All numbers at a step: of one name, or of all."""
+        with run.reading() as reader:
+            found = reader.at(int(query["step"]))
+            if found is None:
+                return packed({"step": None, "names": {}})
+            info, attempt, rows = found
+            if "name" in query:
+                rows = {name: rows[name] for name in [query["name"]] if name in rows}
+            about = {"time": float(info["time"]), "backwards": int(info["backwards"]), "skipped": int(info["skipped"])}
+            return packed({"step": int(info["step"]), "attempt": attempt, **about, "names": rows})
+
+    def magnitudes(self, run: OpenRun, query: Query) -> bytes:
+        """How many numbers of a name had which exponent, at the steps in which that was counted."""
+        with run.reading() as reader:
+            found = reader.exponents(query["name"], query["kind"])
+            exponents, counts = table_of([*found.values()])
+            chosen = numpy.linspace(0, len(counts) - 1, min(len(counts), 400)).astype(int)
+            steps = numpy.array([*found], numpy.int64)[chosen]
+            return packed(
+                {"exponents": exponents.tolist()},
+                {"steps": steps, "counts": counts[chosen]},
+                is_rounded=self.is_rounded,
+            )
+
+    def nonfinite(self, run: OpenRun, query: Query) -> bytes:
+        """Where NaN and Inf are, in the order of steps, from a step on; and at which to go on."""
+        with run.reading() as reader:
+            found, rest = stretches_of_nonfinite(reader, int(query.get("from", 0)), int(query.get("most", 2000)))
+            rows = [[one.name, one.kind, one.first, one.last, one.count] for one in found]
+            return packed({"stretches": rows, "rest": rest})
+
+
+QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
+    "about": Answers.about, "alerts": Answers.alerts, "grid": Answers.grid, "series": Answers.series,
+    "step": Answers.step, "magnitudes": Answers.magnitudes, "nonfinite": Answers.nonfinite,
+}  # fmt: skip
+
+
+def brief(run: OpenRun) -> dict[str, Any]:
+    """A run in short. ``state`` is how it goes: written, ended, died or damaged."""
+    found: dict[str, Any] = {"run": run.number, "label": run.label, "steps": 0, "first": 0, "last": -1, "time": 0.0}
+    try:
+        with run.reading() as reader:
+            info, attempts = reader.info(), reader.attempts()
+            if len(info):
+                ends = {"first": int(info["step"][0]), "last": int(info["step"][-1]), "time": float(info["time"][-1])}
+                found |= {"steps": len(info), **ends}
+            has_ended = bool(attempts) and "ended" in attempts[-1].facts
+            found["state"] = "written" if reader.is_written else "ended" if has_ended else "died"
+            found["rows"], found["starts"] = len(reader.rows()), len(attempts)
+    except (BackprobeError, OSError) as error:
+        found |= {"state": "damaged", "error": str(error)}
+    return {**found, "now": time.time()}
+
+
+def fields_of(reader: RunReader) -> list[str]:
+    """Every field that some name has."""
+    kinds = dict.fromkeys(kind for _, kind in reader.rows())
+    found = [f"{kind}.{name}" for kind in kinds if kind != LOGGED for name in STATISTICS]
+    return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
+
+
+def names_of(reader: RunReader, field: str) -> list[str]:
+    """The names that have a field, in the order of the model."""
+    kind = field.partition(".")[0]
+    return [name for name, one in reader.rows() if one == kind]
+
+
+def _field(reader: RunReader, query: Query) -> str:
+    # Raises BadOption for a field that the run does not have.
+    field = query["field"]
+    known = fields_of(reader)
+    if field not in known:
+        raise BadOption("this run has no such field", asked=field[:80], found=", ".join(known), next="another field")
+    return field
+
+
+def _window(query: Query) -> tuple[int, int | None, int | None]:
+    # How many bins, and of which steps. Raises ValueError.
+    bins = int(query.get("bins", 300))
+    if not 1 <= bins <= MOST_BINS:
+        raise ValueError(f"from 1 to {MOST_BINS} bins")
+    first, last = (int(query[one]) if one in query else None for one in ("from", "to"))
+    return bins, first, last
+
+
+def _below(row: str, names: Sequence[str]) -> list[int]:
+    # The places of the names that a row stands for.
+    if not row.endswith("*"):
+        return [at for at, name in enumerate(names) if name == row]
+    inside = row[:-1]
+    beginnings = tuple(inside + one for one in SEPARATORS)
+    return [at for at, name in enumerate(names) if name == inside or name.startswith(beginnings)]
+
+
+def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: float) -> Any:
+    # Rows that stand for several are joined.
+    if all(len(one) == 1 for one in groups):
+        return numbers[[one[0] for one in groups]] if len(groups) else numbers[:0]
+    empty = numpy.full(numbers.shape[1:], nothing, numbers.dtype)
+    return numpy.stack([join.reduce(numbers[list(one)], axis=0) if len(one) else empty for one in groups])
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    # A gap in short: a run may have one of each name in each step.
+    stretches: list[list[int]] = []
+    for step in gap.steps:
+        if stretches and step - stretches[-1][1] <= 1:
+            stretches[-1][1] = step
+        else:
+            stretches.append([step, step])
+    found = {one: asdict(gap)[one] for one in ("kind", "name", "headline", "kinds")}
+    return {**found, "names": gap.names[:MOST_NAMES], "count": len(gap.names), "steps": stretches[:MOST_STRETCHES]}

@@ -1,0 +1,101 @@
+"""The page as one text: for a server, which it asks, or with all answers in it, for a file and for a notebook.
+
+Nothing of the user's program is ever parsed as HTML or run. What is in the page is JSON whose signs ``<``, ``>`` and
+``&`` are escaped, scripts write it as text, and the page's own policy lets no script run but those that are in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+from urllib.parse import urlencode
+
+from backprobe.show.text import printable
+from backprobe.storage.runs.merged import LOGGED
+from backprobe.view.answers import Answers, fields_of, names_of
+from backprobe.view.packing import plain
+from backprobe.view.runs import OpenRun, Runs
+
+SCRIPTS = ("vendor/uPlot.js", "built/page.js")
+STYLES = ("vendor/uPlot.css", "built/page.css")
+"""As ``make page`` bundles them."""
+ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
+MOST_STEPS, MOST_MAGNITUDES = 12, 24  # that are in a file with all their numbers
+
+
+def live_page() -> tuple[str, str]:
+    """The page for a server, and its policy."""
+    return _page({"live": True}, "backprobe")
+
+
+def page_of(runs: Runs, *, bins: int = 300, fields: tuple[str, ...] = SHOWN, title: str = "") -> str:
+    """The page with what it may ask for in it: every run with some fields in so many bins of steps."""
+    answers = Answers(runs, is_rounded=True)
+    store = {question: _zipped(answer) for question, answer in _answers(answers, bins, fields)}
+    names = ", ".join(one.label for one in runs.all())
+    return _page({"live": False, "runs": answers.brief(), "store": store}, title or f"backprobe: {names}")[0]
+
+
+def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    # Each question with its answer.
+    def asked(question: str, run: OpenRun, **query: Any) -> tuple[str, bytes]:
+        texts = {"run": str(run.number), **{name: str(value) for name, value in query.items()}}
+        return f"{question}?{urlencode(texts)}", answers.answer(question, texts)
+
+    for run in answers.runs.all():
+        yield asked("about", run)
+        yield asked("alerts", run)
+        yield asked("nonfinite", run)
+        with run.judging() as (reader, judge):
+            alerts = [one for rule in judge.now().rules for one in rule.alerts()]
+            known, logged = fields_of(reader), names_of(reader, LOGGED)
+            steps = reader.info()["step"].tolist()
+            has_magnitudes = reader.has_exponents()
+        for name in logged:
+            yield asked("series", run, name=name, field=LOGGED, bins=1000)
+        for field in dict.fromkeys([*fields, *(one.field for one in alerts)]):
+            if field in known and field != LOGGED:
+                yield asked("grid", run, field=field, bins=bins)
+        for step in list(dict.fromkeys([*steps[-1:], *(one.step for one in alerts)]))[:MOST_STEPS]:
+            yield asked("step", run, step=step)
+        for one in alerts[: MOST_MAGNITUDES * has_magnitudes]:
+            kind = one.field.partition(".")[0]
+            if kind in ("value", "grad", "param", "update"):
+                yield asked("magnitudes", run, name=one.name, kind=kind)
+
+
+def _zipped(answer: bytes) -> str:
+    return base64.b64encode(gzip.compress(answer, 9, mtime=0)).decode()
+
+
+def _page(data: Mapping[str, Any], title: str) -> tuple[str, str]:
+    # The text, and the policy that is in it too.
+    style, script = ("".join(map(_file, names)) for names in (STYLES, SCRIPTS))
+    policy = (
+        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
+        f"connect-src {'{0}self{0}'.format(chr(39)) if data['live'] else '{0}none{0}'.format(chr(39))}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "title": html.escape(printable(title)), "style": style, "script": script, "policy": policy,
+        "data": json.dumps(plain(data), separators=(",", ":")).translate(ESCAPED),
+    }  # fmt: skip
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html")), policy
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files("backprobe.view.page").joinpath(*name.split("/")).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
