@@ -1,4 +1,4 @@
-"""What a page may ask about runs, each question a function: the same for a server, for a file and for a notebook."""
+"""The questions that a page may ask about runs, each a function: the same for a server, a file and a notebook."""
 
 from __future__ import annotations
 
