@@ -3,7 +3,7 @@
 import json
 import socket
 import urllib.request
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode
 
 import numpy
@@ -273,10 +273,17 @@ def test_nothing_is_answered_after_it_was_closed(folder):
     viewer = bp.view(folder, open=False)
     ask = Asker(viewer)
     assert ask("/").status == 200
+    kept = HTTPConnection("127.0.0.1", ask.port, timeout=5)
+    kept.request("GET", "/")
+    assert kept.getresponse().read()
     viewer.close()
     viewer.close()
     with pytest.raises(OSError):
         ask("/")
+    with pytest.raises((OSError, HTTPException)):
+        kept.request("GET", "/")
+        kept.getresponse()
+    kept.close()
 
 
 # bad input

@@ -11,7 +11,8 @@ from typing import Any
 import numpy
 
 DIGITS = numpy.uint32(0xFFFFF800)
-"""The bits of a float32 that are kept where it is rounded: 12 of its fraction, so 4 digits, which pack better."""
+HALF = numpy.uint32(0x400)
+"""The bits of a float32 that are kept where it is rounded, and half of the last: 12 of its fraction, so 4 digits."""
 
 
 def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> bytes:
@@ -33,7 +34,7 @@ def _narrow(numbers: Any, is_rounded: bool) -> Any:
     with numpy.errstate(over="ignore"):
         found = numpy.ascontiguousarray(numbers, "<f4")
     if is_rounded:
-        found = (found.view("<u4") & DIGITS).view("<f4")
+        found = numpy.where(numpy.isfinite(found), ((found.view("<u4") + HALF) & DIGITS).view("<f4"), found)
     return found
 
 

@@ -81,7 +81,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def parse_request(self) -> bool:
         """Refuse what does not come from a page of this server before anything of it is read."""
-        if not super().parse_request():
+        if not super().parse_request() or self.server.closed.is_set():
+            self.close_connection = True  # also one that was open before the server was closed
             return False
         refused = self._refused()
         if refused is not None:

@@ -52,7 +52,8 @@ export function Details(given) {
   const [magnitudes] = useAnswers(`${name} ${kind}\n${version}`, [hasMagnitudes ? ["magnitudes", { run: runs[0].run, name, kind }] : []]);
   const numbers = useAnswers(`${name} ${step}\n${runs.map((run) => run.run)}`, step === null || !kinds.length ? []
     : runs.map((run) => ["step", isLive ? { run: run.run, step, name } : { run: run.run, step }]));
-  const bands = useMemo(() => bandsOf(series, grids, name, shownField), [series, grids, name, shownField]);
+  const bands = useMemo(() => bandsOf(series, grids, row, shownField), [series, grids, row, shownField]);
+  const title = kinds.length || !row ? shownField : `${field} of ${plural(row.names.length, "name")} in it`;
   const isLog = useMemo(() => bands.length > 0 && bands.every((band) => band.least.every((one) => one === null || one > 0)), [bands]);
   const own = alerts.filter((alert) => alert.name === name);
   const missing = gaps.filter((gap) => gap.names.includes(name));
@@ -62,24 +63,25 @@ export function Details(given) {
     <p class="faint">${about.parameters.has(name) ? "parameter" : kinds.length ? "output" : "module"}${kinds.length ? ` · ${kinds.join(", ")}` : ""}</p>
     ${own.map((alert) => html`<${AlertCard} alert=${alert} run=${runs.length > 1 ? runs[alert.of]?.label : ""} />`)}
     ${missing.length ? html`<${Gaps} gaps=${missing} />` : null}
-    ${bands.length ? html`<h3>${shownField}</h3><${Chart} ...${{ width: width - 82, side: 58, height: 150, range, bands, isLog, theme, step, showsSteps: true, onZoom, onStep, label: `${shownField} of ${name} over the steps` }} />` : null}
+    ${bands.length ? html`<h3>${title}</h3><${Chart} ...${{ width: width - 82, side: 58, height: 150, range, bands, isLog, theme, step, showsSteps: true, onZoom, onStep, label: `${title} over the steps` }} />` : null}
     ${magnitudes?.steps?.length ? html`<${Magnitudes} found=${magnitudes} theme=${theme} scale=${scale} kind=${kind} step=${step} />` : null}
     ${step !== null && kinds.length ? html`<${Numbers} ...${{ numbers, runs, name, step, grid: grids[0], row }} />` : null}
     ${row?.hasInner ? html`<${Inside} row=${row} pick=${pick} />` : null}
   </aside>`;
 }
 
-function bandsOf(series, grids, name, field) {
-  // What was asked for; in a file the row of the picture, which is the series in its bins.
-  const found = series.map((one, at) => one ?? rowOf(grids[at], name, field)).filter(Boolean);
+function bandsOf(series, grids, row, field) {
+  // What was asked for; for a module, and in a file, the row of the picture, which is the series in its bins.
+  const found = grids.map((grid, at) => series[at] ?? rowOf(grid, row, field)).filter(Boolean);
   return found.filter((one) => one.first.length).map(bandOf);
 }
 
-function rowOf(grid, name, field) {
-  const place = grid?.field === field ? grid.placeOf.get(name) : undefined;
-  if (place === undefined) return null;
-  const planes = Object.fromEntries(grid.kinds.map((kind) => [`nonfinite ${kind}`, grid.plane(`nonfinite ${kind}`, place)]));
-  return { first: grid.first, last: grid.last, least: grid.plane("least", place), greatest: grid.plane("greatest", place), ...planes };
+function rowOf(grid, row, field) {
+  if (grid?.field !== field || !row) return null;
+  const { places, least, greatest, nonfinite } = grid.row(row.own ? { asks: row.key, stands: [row.key] } : { asks: `${row.key}*`, stands: row.names });
+  if (!places.length) return null;
+  const counts = Object.fromEntries(Object.entries(nonfinite).map(([kind, plane]) => [`nonfinite ${kind}`, plane]));
+  return { first: grid.first, last: grid.last, least, greatest, ...counts };
 }
 
 function Magnitudes({ found, theme, scale, kind, step }) {
@@ -141,8 +143,7 @@ function Table({ fields, skipped }) {
 }
 
 function Inside({ row, pick }) {
-  const names = row.stands.length > 1 ? row.stands : [];
-  if (!names.length) return null;
-  return html`<h3>stands for ${plural(names.length, "name")}</h3><ul class="inside">${names.slice(0, MOST_INSIDE).map((name) => html`<li><button class="link" onclick=${() => pick(name)}>${name}</button></li>`)}
+  const names = row.names.filter((name) => name !== row.key);
+  return html`<h3>${plural(names.length, "name")} in it</h3><ul class="inside">${names.slice(0, MOST_INSIDE).map((name) => html`<li><button class="link" onclick=${() => pick(name)}>${name}</button></li>`)}
     ${names.length > MOST_INSIDE ? html`<li class="faint">and ${grouped(names.length - MOST_INSIDE)} more</li>` : null}</ul>`;
 }

@@ -39,8 +39,8 @@ const ARROWS = {
 
 export function actOn(event, page) {
   // Does what a key says, but where it is for a field that is written in, a list, or the browser.
-  const within = event.target.closest?.("input, select, textarea, dialog[open]");
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const within = event.target.closest?.("input, select, textarea");
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("dialog[open]")) return;
   if (within && event.key !== "Escape") return;
   if (event.target.closest?.("button, a, summary") && (event.key === "Enter" || event.key === " ")) return;
   const act = ARROWS[event.key] ?? KEYS.find(([key]) => key === event.key)?.[2];

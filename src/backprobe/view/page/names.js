@@ -89,7 +89,7 @@ export function rowsOf(root, isOpen, search = "") {
       const stands = hasInner && !open ? found ?? child.names : child.own ? [child.key] : [];
       const asks = hasInner && !open ? `${child.key}*` : child.key;
       rows.push({ key: child.key, label: child.label, depth: child.depth, hasInner, open, own: child.own, stands, asks,
-                  place: at + 1, siblings: shown.length, size: child.names.length });
+                  place: at + 1, siblings: shown.length, names: child.names });
       if (open) walk(child);
     });
   };
