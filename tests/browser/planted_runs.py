@@ -42,7 +42,7 @@ def written(folder, rows, steps, numbers, lines=None, is_ended=True):
     return writer
 
 
-def planted(folder, steps=400, factor=1.0, planted=PLANTED, is_ended=True):
+def planted(folder, steps=400, planted=PLANTED, is_ended=True, change=lambda step: 1.0):
     """Twelve modules of four kinds of numbers, a loss, and NaN where it is planted."""
     random = numpy.random.default_rng(0)
     rows = [RowKey(name, kind) for name in names() for kind in ("value", "grad", "param", "update")]
@@ -50,10 +50,10 @@ def planted(folder, steps=400, factor=1.0, planted=PLANTED, is_ended=True):
 
     def numbers(row, step):
         if row.name == "loss":
-            return numpy.array([3 * 0.99**step + 0.1 * factor])
+            return numpy.array([3 * 0.99**step + 0.1])
         if row.name == "lr":
             return numpy.array([1e-3])
-        size = {"value": 1.0, "grad": 1e-3, "param": 0.3, "update": 1e-4}[row.kind] * factor
+        size = {"value": 1.0, "grad": 1e-3, "param": 0.3, "update": 1e-4}[row.kind] * change(step)
         found = random.normal(size=8) * size * (1 + names().index(row.name)) * 10 ** (-step / 200)
         if (row.name, row.kind, step) in planted:
             found[:3] = numpy.nan

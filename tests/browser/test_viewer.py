@@ -470,3 +470,27 @@ def test_it_can_be_printed(page_of, folders):
     assert page.evaluate("document.querySelector('#tracks').clientHeight") >= 18 * page.locator(".row").count()
     assert not page.locator("#search").is_visible()
     assert len(page.pdf()) > 10_000
+
+
+# two runs
+
+
+def test_two_runs_lie_over_each_other(page_of, folders, tmp_path):
+    """The way to where they part, and how many times one is the other."""
+    changed = lambda step: 2.0 if step >= 250 else 1.0
+    around = tmp_path / "both"
+    planted_runs.planted(around / "one", planted=set())
+    planted_runs.planted(around / "two", planted=set(), change=changed)
+    page = ready(page_of(around, live=True, fragment="&run=1&with=0&mode=ratio"))
+    parting = page.get_by_role("button", name=re.compile("step 250 by more than a tenth"))
+    parting.click()
+    expect(page.locator("#details h2")).to_have_text("h.0.ln1")
+    assert page.locator("#details h3").filter(has_text="step 250").count() == 2
+    canvas, box = page.locator("#tracks canvas").bounding_box(), row(page, "h.2.attn").bounding_box()
+    for step, ratio in ((240, 1), (260, 2)):
+        page.mouse.move(canvas["x"] + (step + 0.5) / 400 * canvas["width"], box["y"] + 9)
+        said = page.locator(".tip").inner_text()
+        assert number(re.search(r"× the other run: (\S+)", said)[1]) == pytest.approx(ratio, rel=1e-3)
+    page.locator("nav .pick").first.click()  # the other way round
+    page.wait_for_timeout(300)
+    assert "run=0" in page.url and "with=1" in page.url

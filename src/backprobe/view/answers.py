@@ -17,6 +17,7 @@ from backprobe.rules import alerts as judged
 from backprobe.rules.gap import Gap
 from backprobe.rules.gaps import gaps
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
 from backprobe.view.packing import packed
 from backprobe.view.runs import OpenRun, Runs
@@ -24,6 +25,7 @@ from backprobe.view.runs import OpenRun, Runs
 Query = Mapping[str, str]
 MOST_BINS = 4000
 MOST_NAMES, MOST_STRETCHES = 50, 200  # of a gap
+TENTH = 0.1
 SEPARATORS = (".", ":", "/")
 
 
@@ -138,10 +140,25 @@ class Answers:
             rows = [[one.name, one.kind, one.first, one.last, one.count] for one in found]
             return packed({"stretches": rows, "rest": rest})
 
+    def parting(self, run: OpenRun, query: Query) -> bytes:
+        """The first steps at which a run and another part: in any bit, and by more than a tenth."""
+        other = self.runs[int(query["with"])]
+        if other is run:
+            raise ValueError("a run does not part from itself")
+        one, two = sorted((run, other), key=lambda each: each.number)  # locks are taken in one order
+        with one.reading() as first, two.reading() as second:
+            found = partings(first, second, (0.0, TENTH))
+            said = [
+                found and {"step": found.step, "rows": found.rows[:MOST_NAMES], "count": len(found.rows)}
+                for found in found
+            ]
+            return packed({"exact": said[0], "tenth": said[1]})
+
 
 QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
     "about": Answers.about, "alerts": Answers.alerts, "grid": Answers.grid, "series": Answers.series,
     "step": Answers.step, "magnitudes": Answers.magnitudes, "nonfinite": Answers.nonfinite,
+    "parting": Answers.parting,
 }  # fmt: skip
 
 

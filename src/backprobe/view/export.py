@@ -47,30 +47,41 @@ def page_of(runs: Runs, *, bins: int = 300, fields: tuple[str, ...] = SHOWN, tit
 
 def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     # Each question with its answer.
-    def asked(question: str, run: OpenRun, **query: Any) -> tuple[str, bytes]:
-        texts = {"run": str(run.number), **{name: str(value) for name, value in query.items()}}
-        return f"{question}?{urlencode(texts)}", answers.answer(question, texts)
-
-    for run in answers.runs.all():
-        yield asked("about", run)
-        yield asked("alerts", run)
-        yield asked("nonfinite", run)
+    runs = answers.runs.all()
+    wanted = sorted({step for run in runs for step in _steps_of_alerts(run)})
+    for run in runs:
+        yield _asked(answers, "about", run)
+        yield _asked(answers, "alerts", run)
+        yield _asked(answers, "nonfinite", run)
+        for other in runs:
+            if other is not run:
+                yield _asked(answers, "parting", run, **{"with": other.number})
         with run.judging() as (reader, judge):
             alerts = [one for rule in judge.now().rules for one in rule.alerts()]
             known, logged = fields_of(reader), names_of(reader, LOGGED)
             steps = reader.info()["step"].tolist()
-            has_magnitudes = reader.has_exponents()
+            counted = MOST_MAGNITUDES if reader.has_exponents() else 0
         for name in logged:
-            yield asked("series", run, name=name, field=LOGGED, bins=1000)
+            yield _asked(answers, "series", run, name=name, field=LOGGED, bins=1000)
         for field in dict.fromkeys([*fields, *(one.field for one in alerts)]):
             if field in known and field != LOGGED:
-                yield asked("grid", run, field=field, bins=bins)
-        for step in list(dict.fromkeys([*steps[-1:], *(one.step for one in alerts)]))[:MOST_STEPS]:
-            yield asked("step", run, step=step)
-        for one in alerts[: MOST_MAGNITUDES * has_magnitudes]:
+                yield _asked(answers, "grid", run, field=field, bins=bins)
+        for step in list(dict.fromkeys([*steps[-1:], *wanted]))[:MOST_STEPS]:
+            yield _asked(answers, "step", run, step=step)
+        for one in alerts[:counted]:
             kind = one.field.partition(".")[0]
             if kind in ("value", "grad", "param", "update"):
-                yield asked("magnitudes", run, name=one.name, kind=kind)
+                yield _asked(answers, "magnitudes", run, name=one.name, kind=kind)
+
+
+def _asked(answers: Answers, question: str, run: OpenRun, **query: Any) -> tuple[str, bytes]:
+    texts = {"run": str(run.number), **{name: str(value) for name, value in query.items()}}
+    return f"{question}?{urlencode(texts)}", answers.answer(question, texts)
+
+
+def _steps_of_alerts(run: OpenRun) -> list[int]:
+    with run.judging() as (_, judge):
+        return [one.step for rule in judge.now().rules for one in rule.alerts()]
 
 
 def _zipped(answer: bytes) -> str:

@@ -35,6 +35,7 @@ export function actions(now) {
       const modes = ["greatest", "least", "change", ...(now.other ? ["ratio"] : [])];
       set({ mode: modes[(modes.indexOf(now.mode) + 1) % modes.length] });
     },
+    choose: (run) => set({ run, with: now.other?.run === run ? now.run.run : now.state.with, ...(now.other ? {} : { from: null, to: null, step: null }) }),
     compare: (run) => set({ with: run, mode: run === null ? "greatest" : "ratio" }),
 
     pick: (name, step) => set({ name, open: true, ...(step === undefined ? {} : { step }) }),
@@ -102,6 +103,10 @@ export function actions(now) {
       const step = gap.steps[0]?.[0] ?? null;
       set({ ...(gap.names.length ? { name: gap.names[0], open: true, turned: opened(gap.names[0]), find: "" } : {}), step, ...(step === null ? {} : within(step)) });
       now.say(gap.headline);
+    },
+    goToParting: ({ step, rows: [[name, kind]] }) => {
+      const field = now.about?.fields.includes(`${kind}.rms`) ? { field: `${kind}.rms`, low: null, high: null } : {};
+      set({ ...field, name, step, open: true, turned: opened(name), find: "", ...within(step) });
     },
     nextAlert: (by) => {
       const { alerts, state } = now;

@@ -56,7 +56,7 @@ function isAbout(key, question, query) {
   const at = key.indexOf("?");
   const own = new URLSearchParams(key.slice(at + 1));
   if (key.slice(0, at) !== question) return false;
-  return ["run", "field", "name", "step", "kind"].every((word) => own.get(word) === (query[word] === undefined ? null : String(query[word])));
+  return ["run", "field", "name", "step", "kind", "with"].every((word) => own.get(word) === (query[word] === undefined ? null : String(query[word])));
 }
 
 function read(bytes) {

@@ -5,6 +5,7 @@ import { token } from "./colours.js";
 import { grouped, powerOf, rounded } from "./words.js";
 
 const EDGE = 18; // pixels at the right: half a number
+const FEW = 30; // bins that have a point each
 const FONT = "11px system-ui, sans-serif";
 
 export function bandOf(found) {
@@ -68,7 +69,8 @@ function optionsOf({ width, height, side, range, bands, isLog, showsSteps, step,
       isLog ? logAxis(side) : axis({ size: side, space: 24, values: (_, at) => at.map((one) => rounded(one, 3)) }),
     ],
     series: [{}, ...bands.flatMap((_, at) => {
-      const line = { stroke: inks[at], width: smooth[at] ? 1.4 : 1, spanGaps: false, points: { show: false } };
+      const points = { show: bands[at].x.length <= FEW, size: 5, fill: inks[at] }; // a line of one step would not be seen
+      const line = { stroke: inks[at], width: smooth[at] ? 1.4 : 1, spanGaps: false, points };
       return [line, line];
     })],
     bands: bands.map((_, at) => ({ series: [2 + 2 * at, 1 + 2 * at], fill: `${inks[at]}55` })),

@@ -37,11 +37,10 @@ function FieldChoice({ fields, field, onChoose }) {
 }
 
 export function Head({ runs, run, other, state, fields, field, isFollowing, page, set }) {
-  const choose = (number) => set({ run: number, from: null, to: null, step: null, with: state.with === number ? null : state.with });
-  const modes = Object.keys(MODES).filter((mode) => mode !== "ratio" || other);
+    const modes = Object.keys(MODES).filter((mode) => mode !== "ratio" || other);
   return html`<header>
     <h1>backprobe</h1>
-    ${runs.length > 1 ? html`<label>run <select id="run" onchange=${(event) => choose(+event.target.value)}>${runs.map((one) => html`<option key=${one.run} value=${one.run} selected=${one === run}>${one.label}</option>`)}</select></label>
+    ${runs.length > 1 ? html`<label>run <select id="run" onchange=${(event) => page.choose(+event.target.value)}>${runs.map((one) => html`<option key=${one.run} value=${one.run} selected=${one === run}>${one.label}</option>`)}</select></label>
       <label>with <select id="with" onchange=${(event) => page.compare(event.target.value === "" ? null : +event.target.value)}><option value="" selected=${!other}>no other</option>
       ${runs.filter((one) => one !== run).map((one) => html`<option key=${one.run} value=${one.run} selected=${one === other}>${one.label}</option>`)}</select></label>`
     : html`<span class="name" title=${run.label}>${run.label}</span>`}
@@ -89,20 +88,30 @@ function powersAround(low, high) {
   return Array.from({ length: last - first + 1 }, (_, at) => first + at);
 }
 
-export function Lists({ runs, run, alerts, gaps, notes, chosen, isTwo, error, page, set }) {
+export function Lists({ runs, run, alerts, gaps, notes, chosen, other, parting, error, page }) {
   const [showsGaps, setShowsGaps] = useState(false);
   return html`<nav aria-label="Runs and alerts">
-    ${runs.length > 1 ? html`<h2>${plural(runs.length, "run")}</h2><ul>${runs.map((one) => html`<li key=${one.run}><button class="pick" aria-current=${one === run} onclick=${() => set({ run: one.run, from: null, to: null, step: null })}>
+    ${runs.length > 1 ? html`<h2>${plural(runs.length, "run")}</h2><ul>${runs.map((one) => html`<li key=${one.run}><button class="pick" aria-current=${one === run} onclick=${() => page.choose(one.run)}>
       <b>${one.label}</b> <small class=${`state ${one.state}`}>${grouped(one.steps)} steps</small></button></li>`)}</ul>` : null}
+    ${parting ? html`<${Parting} ...${{ parting, run, other, page }} />` : null}
     <h2>${alerts === null ? "Alerts" : alerts.length ? plural(alerts.length, "alert") : "No alerts"}</h2>
     ${error ? html`<p class="faint">${error.message}</p>` : alerts === null ? html`<p class="faint">The steps are being checked …</p>` : null}
     <ul>${(alerts ?? []).map((one) => html`<li key=${`${one.of} ${one.kind} ${one.name}`}><button class="pick" aria-current=${one === chosen} onclick=${() => page.goTo(one)}>
-      <span><b class="kind">${one.kind.replaceAll("_", " ")}</b> <small>${isTwo ? `${one.label} · ` : ""}step ${grouped(one.step)}</small></span>
+      <span><b class="kind">${one.kind.replaceAll("_", " ")}</b> <small>${other ? `${one.label} · ` : ""}step ${grouped(one.step)}</small></span>
       <span>${one.headline.replace(/^step [^:]*: /, "")}</span></button></li>`)}</ul>
     ${(notes ?? []).map((note) => html`<p class="note">${note}</p>`)}
     ${gaps?.length ? html`<h2><button class="fold" aria-expanded=${showsGaps} onclick=${() => setShowsGaps(!showsGaps)}>${showsGaps ? "▾" : "▸"} ${plural(gaps.length, "gap")}</button></h2>
       ${showsGaps ? html`<ul>${gaps.map((gap) => html`<li><button class="pick" onclick=${() => page.goToGap(gap)}><span><b>${gap.kind.replaceAll("_", " ")}</b>${gap.count > 1 ? html` <small>${plural(gap.count, "name")}</small>` : null}</span><span>${gap.headline}</span></button></li>`)}</ul>` : null}` : null}
   </nav>`;
+}
+
+function Parting({ parting, run, other, page }) {
+  // Where two runs part, and the way there.
+  const line = (found, words) => found && html`<li><button class="pick" onclick=${() => page.goToParting(found)}><span><b>step ${grouped(found.step)}</b> <small>${words}</small></span>
+    <span>${found.rows[0].join(", ")}${found.count > 1 ? ` and ${grouped(found.count - 1)} more` : ""}</span></button></li>`;
+  return html`<h2>They part</h2><p class="note"><span class="of-run of-0">${run.label}</span> and <span class="of-run of-1">${other.label}</span></p>
+    <ul>${line(parting.exact, "in any bit")}${line(parting.tenth, "by more than a tenth")}</ul>
+    ${parting.exact ? null : html`<p class="note">They do not: all numbers of the steps that both have are equal.</p>`}`;
 }
 
 export function Help({ isOpen, close }) {

@@ -65,7 +65,7 @@ export function Details(given) {
     ${missing.length ? html`<${Gaps} gaps=${missing} />` : null}
     ${bands.length ? html`<h3>${title}</h3><${Chart} ...${{ width: width - 82, side: 58, height: 150, range, bands, isLog, theme, step, showsSteps: true, onZoom, onStep, label: `${title} over the steps` }} />` : null}
     ${magnitudes?.steps?.length ? html`<${Magnitudes} found=${magnitudes} theme=${theme} scale=${scale} kind=${kind} step=${step} />` : null}
-    ${step !== null && kinds.length ? html`<${Numbers} ...${{ numbers, runs, name, step, grid: grids[0], row }} />` : null}
+    ${step !== null && kinds.length ? html`<${Numbers} ...${{ numbers, runs, name, step, grids, row }} />` : null}
     ${row?.hasInner ? html`<${Inside} row=${row} pick=${pick} />` : null}
   </aside>`;
 }
@@ -109,12 +109,12 @@ function Magnitudes({ found, theme, scale, kind, step }) {
     <p class="ends"><span>${stepsOf(steps[0], steps[0])}</span><span>${stepsOf(steps.at(-1), steps.at(-1))}</span></p>`;
 }
 
-function Numbers({ numbers, runs, name, step, grid, row }) {
+function Numbers({ numbers, runs, name, step, grids, row }) {
   if (!numbers.length) return html`<h3>step ${grouped(step)}</h3><p class="faint">…</p>`;
   return runs.map((run, at) => {
     const fields = numbers[at]?.names?.[name];
     const title = html`<h3>step ${grouped(step)}${runs.length > 1 ? html` <small class="faint">${run.label}</small>` : null}</h3>`;
-    if (!fields) return html`${title}<p class="faint">${whyNot(numbers[at], name, step, grid, row)}</p>`;
+    if (!fields) return html`${title}<p class="faint">${whyNot(numbers[at], name, step, grids[at], row)}</p>`;
     return html`${title}<${Table} fields=${fields} skipped=${numbers[at].skipped === 1} />`;
   });
 }

@@ -59,7 +59,7 @@ function useRun(run, state, bins, seen) {
 function useScalars(parts, names, state, bins) {
   // The series of what the program logged, by name, of each run.
   const window = state.from === null ? {} : { from: state.from, to: state.to };
-  const key = names.length && bins ? `${parts.map((part) => `${part.run.run} ${part.version}`)} ${names.join("\n")} ${bins} ${JSON.stringify(window)}` : null;
+  const key = names.length && bins ? `${parts.map((part) => `${part.run.run} ${part.version} ${Boolean(part.about)}`)} ${names.join("\n")} ${bins} ${JSON.stringify(window)}` : null;
   const found = useAnswer(key, async () => {
     const one = (part, name) => (part.about?.kindsOf.get(name)?.includes("logged") ? ask("series", { run: part.run.run, name, field: "logged", bins, ...window }).catch(() => null) : null);
     return { runs: parts.map((part) => part.run.run).join(), of: new Map(await Promise.all(names.map(async (name) => [name, (await Promise.all(parts.map((part) => one(part, name)))).map((answer) => answer && bandOf(answer))]))) };
@@ -129,6 +129,7 @@ function Viewer({ runs, run, other, state, set, theme, isFollowing, setFollowing
   const scalars = state.scalars ? logged.filter((name) => state.scalars.includes(name)) : logged.slice(0, isNarrow ? 1 : MOST_SCALARS);
   const series = useScalars(parts, scalars, state, bins);
 
+  const parting = useAnswer(other && `${a.version} ${b.version} ${run.run} ${other.run}`, () => ask("parting", { run: run.run, with: other.run })).value;
   const alerts = useMemo(() => a.judged && parts.flatMap((part, of) => (part.judged?.alerts ?? []).map((one) => ({ ...one, step: +one.step, of, label: part.run.label }))), [a.judged, b.judged]);
   const gaps = useMemo(() => (a.judged?.gaps ?? NONE).filter((one) => one.kind !== "cut_short" || run.state !== "written"), [a.judged, run.state]);
   const mode = state.mode === "ratio" && !other ? "greatest" : MODES.includes(state.mode) ? state.mode : "greatest";
@@ -159,7 +160,7 @@ function Viewer({ runs, run, other, state, set, theme, isFollowing, setFollowing
   const problem = run.state === "damaged" ? run.error : (a.error?.message && `${a.error.message} ${a.error.found ?? ""}`) || "";
   return html`<div id="page" class=${`${isDetailed ? "detailed" : ""}${isPrinted ? " printed" : ""}`}>
     <${Head} ...${{ runs, run, other, state: { ...state, mode }, fields: about?.fields ?? [], field, isFollowing, page, set }} />
-    <${Lists} ...${{ runs, run, alerts, gaps, notes: a.judged?.notes, chosen: chosenAlert, isTwo: Boolean(other), error: a.alertsError, page, set }} />
+    <${Lists} ...${{ runs, run, alerts, gaps, notes: a.judged?.notes, chosen: chosenAlert, other, parting: other && parting, error: a.alertsError, page, set }} />
     <main ref=${main}>
       ${lost ? html`<p class="lost" role="alert">${lost.message} What you see is from before. ${lost.found}</p>` : null}
       ${problem ? html`<${Message} title="This run cannot be read"><pre>${problem}</pre><//>` : !run.steps ? html`<${Message} title="No step yet"><p>The run is there; its first step appears here as soon as it was made.</p><//>` : null}
@@ -221,10 +222,10 @@ function nearestStep(grid, step) {
 function Scalar({ name, bands, isFirst, isLast, isLog, isNarrow, step, ...rest }) {
   const known = useMemo(() => (bands ?? NONE).filter((band) => band?.x.length), [bands]);
   const height = (isFirst ? (isNarrow ? 92 : 124) : 64) + (isLast ? 24 : 0);
-  const value = step !== null && known.length ? valueAt(known[0], step) : known.length ? valueAt(known[0], Infinity) : null;
+  const values = known.map((band) => valueAt(band, step ?? Infinity));
   if (!known.length) return html`<div class="scalar" style=${{ height: `${height}px` }}></div>`;
   const positive = isLog && known.every((band) => band.least.every((one) => one === null || one > 0));
-  return html`<div class="scalar"><p style=${{ width: `${rest.side - 62}px` }}><b title=${name}>${name}</b><span>${value === null ? "" : value}</span></p>
+  return html`<div class="scalar"><p style=${{ width: `${rest.side - 62}px` }}><b title=${name}>${name}</b>${values.map((value, at) => html`<span class=${values.length > 1 ? `of-run of-${at}` : ""}>${value}</span>`)}</p>
     <${Chart} ...${{ ...rest, bands: known, isLog: positive, height, step, showsSteps: isLast, label: `${name} over the steps` }} /></div>`;
 }
 
