@@ -194,8 +194,9 @@ test-jax-release:
 	$(KEPT)/bin/python -c "import jax; print('JAX', jax.__version__)"
 	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax_control_flow.py tests/frameworks/test_jax_random.py
 
-# the pages that bp.draw writes, opened in Debian's Chromium: recordings of PyTorch, where PyTorch is not installed
-test-browser: $(READY)
+# the viewer and the pages that bp.draw writes, opened in Debian's Chromium: recordings of PyTorch, where PyTorch is not
+# installed; Node bundles the viewer's page anew, which must give what is there
+test-browser: $(READY) tools/page/node_modules
 	@command -v chromium >/dev/null || { echo "Chromium is missing. As root: apt-get install -y chromium"; exit 1; }
 	@$(MAKE) --no-print-directory .venv-browser/.ready
 	$(BIN)/python tests/browser/recorded.py .venv-browser/recorded

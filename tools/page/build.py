@@ -1,4 +1,4 @@
-"""Bundle the viewer's page: ``make page`` runs this after a change of src/backprobe/view/page.
+"""Bundle the viewer's page: ``make page`` runs this after a change of tools/page/viewer.
 
 ``python tools/page/build.py FOLDER`` writes what it makes to another folder, for a test that compares.
 """
@@ -10,31 +10,37 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent.parent / "src" / "backprobe" / "view" / "page"
+ROOT = HERE.parent.parent
+PAGE, VENDOR = Path("src/backprobe/view/page"), Path("tools/page/vendor")
+VIEWER = HERE / "viewer"
 MODULES = HERE / "node_modules"
 ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8", "--legal-comments=none",
            "--log-level=warning"]  # fmt: skip
 
 
-def digest(page: Path = PAGE) -> str:
+def digest() -> str:
     """Of all sources: it is in the bundle's first line, so that an old bundle is seen without building it anew."""
     found = hashlib.sha256()
-    for source in sorted([*page.glob("*.js"), page / "vendor" / "preact.js"]):
+    for source in sorted([*VIEWER.iterdir(), ROOT / VENDOR / "preact.js"]):
         found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return found.hexdigest()
 
 
-def build(to: Path) -> None:
-    vendor, built = to / "vendor", to / "built"
-    for folder in (vendor, built):
+def build(root: Path) -> None:
+    """Write what the package has of the page, and the library that it is bundled with."""
+    page, vendor = root / PAGE, root / VENDOR
+    for folder in (page, vendor):
         folder.mkdir(parents=True, exist_ok=True)
     for name, source in (("uPlot.js", "uPlot.iife.min.js"), ("uPlot.css", "uPlot.min.css")):
-        shutil.copyfile(MODULES / "uplot" / "dist" / source, vendor / name)
+        shutil.copyfile(MODULES / "uplot" / "dist" / source, page / name)
+    for name in ("preact", "htm"):
+        shutil.copyfile(MODULES / name / "LICENSE", page / f"{name}.LICENSE")
+    shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
     banner = f"--banner:js=// sources {digest()}"
-    subprocess.run([*ESBUILD, "--format=iife", banner, PAGE / "shell.js", f"--outfile={built / 'page.js'}"], check=True)
-    subprocess.run([*ESBUILD, PAGE / "page.css", f"--outfile={built / 'page.css'}"], check=True)
+    subprocess.run([*ESBUILD, "--format=iife", banner, VIEWER / "shell.js", f"--outfile={page / 'page.js'}"], check=True)
+    subprocess.run([*ESBUILD, VIEWER / "page.css", f"--outfile={page / 'page.css'}"], check=True)
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE)
+    build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)

@@ -24,9 +24,8 @@ from backprobe.view.answers import Answers, fields_of, names_of
 from backprobe.view.packing import plain
 from backprobe.view.runs import OpenRun, Runs
 
-SCRIPTS = ("vendor/uPlot.js", "built/page.js")
-STYLES = ("vendor/uPlot.css", "built/page.css")
-"""As ``make page`` bundles them."""
+SCRIPTS, STYLES = ("uPlot.js", "page.js"), ("uPlot.css", "page.css")
+"""As ``make page`` bundles them; their sources are in ``tools/page``."""
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
 MOST_STEPS, MOST_MAGNITUDES = 12, 24  # that are in a file with all their numbers
@@ -105,7 +104,7 @@ def _page(data: Mapping[str, Any], title: str) -> tuple[str, str]:
 
 @cache
 def _file(name: str) -> str:
-    return resources.files("backprobe.view.page").joinpath(*name.split("/")).read_text(encoding="utf-8")
+    return resources.files("backprobe.view.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

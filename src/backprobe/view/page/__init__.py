@@ -1,1 +1,1 @@
-"""The files of the page: its style and scripts as browsers read them, and the libraries that it is made with."""
+"""The files of the page, as browsers read them: ``make page`` makes them of the sources in ``tools/page``."""

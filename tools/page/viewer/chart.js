@@ -1,6 +1,6 @@
 // Series over steps, by uPlot: the one file that knows it. The plot's left edge and width are those of the tracks.
 
-import { html, useLayoutEffect, useRef } from "./vendor/preact.js";
+import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { token } from "./colours.js";
 import { grouped, powerOf, rounded } from "./words.js";
 

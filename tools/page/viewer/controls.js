@@ -1,6 +1,6 @@
 // What is around the tracks: the head, the legend, the lists of runs, alerts and gaps, the help.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { isLive } from "./asking.js";
 import { SCALES, colourTable } from "./colours.js";
 import { KEYS } from "./keys.js";

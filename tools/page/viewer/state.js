@@ -1,6 +1,6 @@
 // What is looked at, and the address that holds all of it: whoever opens the same address sees the same.
 
-import { useEffect, useRef, useState } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "../vendor/preact.js";
 
 const NUMBERS = ["run", "with", "from", "to", "step", "low", "high"];
 const TEXTS = ["field", "mode", "scale", "name", "find", "theme"];

@@ -1,6 +1,6 @@
 // The time line: where alerts begin, and the steps that lack something.
 
-import { html, useLayoutEffect, useRef } from "./vendor/preact.js";
+import { html, useLayoutEffect, useRef } from "../vendor/preact.js";
 import { token } from "./colours.js";
 
 const HEIGHT = 18;

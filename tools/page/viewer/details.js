@@ -1,6 +1,6 @@
 // All that is known of one name: its alerts with the line of code, its series, its magnitudes, its numbers at a step.
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask, isLive } from "./asking.js";
 import { Chart, bandOf } from "./chart.js";
 import { colourTable, levelOf } from "./colours.js";

@@ -1,7 +1,7 @@
 // The tracks: the tree of modules as the y axis, and beside each row a cell for each bin of steps.
 // Marks of NaN and Inf are painted last and are never narrower than three pixels: nothing hides one.
 
-import { html, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { colourTable, levelOf, packedColour, token } from "./colours.js";
 import { grouped, plural, rounded, stepsOf } from "./words.js";
 

@@ -1,6 +1,6 @@
 // The page: what is asked for what is looked at, and what the keys and buttons do.
 
-import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./vendor/preact.js";
+import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask, follow, isLive } from "./asking.js";
 import { Chart, bandOf } from "./chart.js";
 import { Head, Help, Legend, Lists, Message } from "./controls.js";
