@@ -37,8 +37,8 @@ def build(root: Path) -> None:
         shutil.copyfile(MODULES / name / "LICENSE", page / f"{name}.LICENSE")
     shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
-    banner = f"--banner:js=// sources {digest()}"
-    subprocess.run([*ESBUILD, "--format=iife", banner, VIEWER / "shell.js", f"--outfile={page / 'page.js'}"], check=True)
+    bundle = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", VIEWER / "shell.js"]
+    subprocess.run([*bundle, f"--outfile={page / 'page.js'}"], check=True)
     subprocess.run([*ESBUILD, VIEWER / "page.css", f"--outfile={page / 'page.css'}"], check=True)
 
 
