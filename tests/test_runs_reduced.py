@@ -5,7 +5,7 @@ import pytest
 
 import backprobe as bp
 from backprobe.record.statistics import measured
-from backprobe.storage.runs import reduced
+from backprobe.storage.runs import levels, reduced
 from backprobe.storage.runs.layout import StepData, blank
 from written_runs import rows, writer
 
@@ -128,3 +128,44 @@ def test_a_run_without_steps_has_no_bins(tmp_path):
     with bp.open_run(tmp_path) as run:
         assert reduced.binned(run._reader, ["a"], "grad.rms", 10).least.shape == (1, 0)
         assert reduced.stretches_of_nonfinite(run._reader) == ([], None)
+
+
+@pytest.mark.parametrize("bins", [5, 16, 1000])
+def test_kept_bins_of_a_run_that_grows_are_those_of_the_grid(tmp_path, monkeypatch, bins):
+    """Step by step, and when it is resumed from an earlier one."""
+    monkeypatch.setattr(levels, "FEWEST", 16)
+    monkeypatch.setattr(levels, "NUMBERS", 1)
+    with_level = {}
+    for begin, end, seed in ((0, 1, 0), (1, 40, 1), (40, 41, 2), (41, 97, 3), (60, 75, 4), (75, 130, 5)):
+        fill(tmp_path, range(begin, end), seed=seed)
+        with bp.open_run(tmp_path) as run:
+            level = with_level.setdefault("level", levels.Level(run._reader, ["a", "b", "c.d"], "grad.rms"))
+            level.reader = run._reader
+            found, (_, steps, grid) = level.binned(bins), run.grid("grad.rms")
+            is_so = run.grid("grad.finite")[2] < run.grid("grad.count")[2]
+        assert len(found.first) <= bins and found.first[0] == 0 and found.last[-1] == steps[-1]
+        for at, (first, last) in enumerate(zip(found.first, found.last)):
+            part = (steps >= first) & (steps <= last)
+            for place in range(3):
+                assert found.least[place, at] == pytest.approx(extreme(grid[place, part], min, numpy.nan), nan_ok=True)
+                assert found.greatest[place, at] == pytest.approx(
+                    extreme(grid[place, part], max, numpy.nan), nan_ok=True
+                )
+                count = found.nonfinite["grad"][place, at] if "grad" in found.nonfinite else 0
+                assert count == is_so[place, part].sum()
+
+
+def test_what_was_reduced_once_is_not_read_again(tmp_path, monkeypatch):
+    read = []
+    whole = reduced.binned
+    monkeypatch.setattr(levels, "binned", lambda *given: read.append(given[4:]) or whole(*given))
+    fill(tmp_path, range(64))
+    with bp.open_run(tmp_path) as run:
+        level = levels.Level(run._reader, ["a"], "grad.rms")
+        level.binned(100)
+        assert read == [(0, 63)]
+        level.binned(100)
+        assert read == [(0, 63)]
+        fill(tmp_path, range(64, 70), seed=1)
+        level.binned(100)
+        assert read == [(0, 63), (64, 69)]

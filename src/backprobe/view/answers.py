@@ -70,23 +70,28 @@ class Answers:
             })  # fmt: skip
 
     def grid(self, run: OpenRun, query: Query) -> bytes:
-        """A field in bins of steps, of all names that have it, or of the ``rows`` that are asked for.
+        """A field in bins of steps, of all names that have it or have NaN, or of the ``rows`` that are asked for.
 
         Rows are a list of names; one that ends with a star stands for all names below it.
         """
+        rows = _rows(query)
         with run.reading() as reader:
-            field = _field(reader, query)
-            names = names_of(reader, field)
-            rows = json.loads(query["rows"]) if "rows" in query else None
-            if rows is None:
-                found = binned(reader, names, field, *_window(query))
-                return self._grid(found, {"names": list(names)}, [[at] for at in range(len(names))])
-            own = [_below(row, names) for row in rows]
-            needed = sorted({at for group in own for at in group})
-            place = {at: number for number, at in enumerate(needed)}
-            found = binned(reader, [names[at] for at in needed], field, *_window(query))
-            groups = [[place[at] for at in group] for group in own]
-            return self._grid(found, {"names": rows}, groups)
+            field, names = _field(reader, query), measured_names(reader)
+            bins, first, last = _window(query)
+            groups = None if rows is None else [_below(row, names) for row in rows]
+            if first is None and last is None:
+                found = run.level(reader, names, field).binned(bins)
+            elif groups is None:
+                found = binned(reader, names, field, bins, first, last)
+            else:
+                needed = sorted({at for group in groups for at in group})
+                place = {at: number for number, at in enumerate(needed)}
+                groups = [[place[at] for at in group] for group in groups]
+                found = binned(reader, [names[at] for at in needed], field, bins, first, last)
+        if rows is None or groups is None:
+            there = _there(found)
+            return self._grid(found, {"names": [names[at] for at in there]}, [[at] for at in there])
+        return self._grid(found, {"names": rows}, groups)
 
     def _grid(self, found: Binned, head: dict[str, Any], groups: Sequence[Sequence[int]]) -> bytes:
         arrays = {
@@ -186,6 +191,11 @@ def fields_of(reader: RunReader) -> list[str]:
     return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
 
 
+def measured_names(reader: RunReader) -> list[str]:
+    """The names that have numbers of other kinds than logged ones, in the order of the model."""
+    return list(dict.fromkeys(name for name, kind in reader.rows() if kind != LOGGED))
+
+
 def names_of(reader: RunReader, field: str) -> list[str]:
     """The names that have a field, in the order of the model."""
     kind = field.partition(".")[0]
@@ -208,6 +218,24 @@ def _window(query: Query) -> tuple[int, int | None, int | None]:
         raise ValueError(f"from 1 to {MOST_BINS} bins")
     first, last = (int(query[one]) if one in query else None for one in ("from", "to"))
     return bins, first, last
+
+
+def _rows(query: Query) -> list[str] | None:
+    # Raises ValueError for what is no list of texts.
+    if "rows" not in query:
+        return None
+    rows = json.loads(query["rows"])
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        raise ValueError("rows are a list of names")
+    return rows
+
+
+def _there(found: Binned) -> list[int]:
+    # The places of names that have a number somewhere, or NaN or Inf in any kind.
+    has = ~numpy.isnan(found.greatest).all(axis=1)
+    for counts in found.nonfinite.values():
+        has |= counts.any(axis=1)
+    return [int(at) for at in numpy.flatnonzero(has)]
 
 
 def _below(row: str, names: Sequence[str]) -> list[int]:

@@ -12,9 +12,11 @@ from typing import Any
 from backprobe.errors import BackprobeError
 from backprobe.rules.judge import Judge
 from backprobe.storage.runs.layout import FILE
+from backprobe.storage.runs.levels import Level
 from backprobe.storage.runs.merged import RunReader, open_ranks
 
 DEEPEST = 4  # folders between one that is looked into and a run in it
+LEVELS = 24 << 20  # bytes of kept bins of a run, before another field is kept too
 
 
 class Runs:
@@ -63,6 +65,7 @@ class OpenRun:
     def __init__(self, number: int, folder: Path, label: str) -> None:
         self.number, self.folder, self.label = number, folder, label
         self._numbers, self._alerts = Handle(folder), Handle(folder)
+        self._levels: dict[tuple[int, str, int], Level] = {}
 
     def reading(self) -> Any:
         """Within this context its reader is this thread's alone. Raises BadRun."""
@@ -72,7 +75,20 @@ class OpenRun:
         """The same for alerts: the reader, and a judge that goes on where it ended."""
         return self._alerts.judging()
 
+    def level(self, reader: RunReader, names: Sequence[str], field: str) -> Level:
+        """The bins of a field that are kept, of a reader that this thread has alone."""
+        key = id(reader), field, len(names)
+        if key not in self._levels:
+            kept = [(one, level) for one, level in self._levels.items() if one[0] == id(reader)]
+            while kept and sum(level.size for _, level in kept) > LEVELS:
+                kept.pop(0)
+            self._levels = dict(kept)
+            self._levels[key] = Level(reader, list(names), field)
+        self._levels[key] = self._levels.pop(key)  # the last used is the last
+        return self._levels[key]
+
     def close(self) -> None:
+        self._levels = {}
         self._numbers.close()
         self._alerts.close()
 

@@ -49,8 +49,9 @@ function useRun(run, state, bins, seen) {
   const ready = own && field && bins && run.steps && (!large || seen.length);
   const grid = useAnswer(ready ? `${run.run} ${version} ${field} ${bins} ${JSON.stringify(window)} ${rows.rows ?? ""}` : null, async () => ({
     run: run.run, grid: new Grid(await ask("grid", { run: run.run, field, bins, ...window, ...rows }), field, own.every) }));
-  const judged = useAnswer(run ? `${run.run} ${version} ${run.state}` : null, async () => ({ run: run.run, ...(await ask("alerts", { run: run.run })) }));
-  const nonfinite = useAnswer(run ? `${run.run} ${version}` : null, async () => ({ run: run.run, ...(await ask("nonfinite", { run: run.run })) }));
+  const drawn = grid.value?.run === run?.run || (own && !ready); // what takes longer is asked behind the first picture
+  const judged = useAnswer(run && drawn ? `${run.run} ${version} ${run.state}` : null, async () => ({ run: run.run, ...(await ask("alerts", { run: run.run })) }));
+  const nonfinite = useAnswer(run && drawn ? `${run.run} ${version}` : null, async () => ({ run: run.run, ...(await ask("nonfinite", { run: run.run })) }));
   const of = (answer) => (answer.value?.run === run?.run ? answer.value : null);
   return { run, version, about: own, field, grid: of(grid)?.grid ?? null, judged: of(judged), nonfinite: of(nonfinite),
            error: about.error ?? grid.error, alertsError: judged.error };

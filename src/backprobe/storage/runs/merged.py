@@ -128,6 +128,11 @@ class RunReader:
         together = joined(found)
         return together[numpy.unique(together["step"], return_index=True)[1]]
 
+    def made_by(self, last: int) -> NDArray[numpy.int64]:
+        """The attempt of the first rank that made each of its steps up to this one: another makes a step anew."""
+        index = next(iter(self.ranks.values())).index()
+        return index.attempt_of[: int(numpy.searchsorted(index.info["step"], last, side="right"))]
+
     def columns(self, rows: Sequence[RowKey], wanted: Sequence[str]) -> tuple[NDArray[numpy.int64], dict[str, Matrix]]:
         """The steps, and matrices of rows × steps by column."""
         keys = [(row.name, row.kind) for row in rows]

@@ -51,12 +51,8 @@ def binned(
     found = _Found(len(names), edges)
     read = _Reading(reader, names, field)
     for start, stop in reader.stretches(low, high, max(1, NUMBERS // max(1, len(names)))) if names else ():
-        found.add(start, stop, read.numbers(start, stop), read.nonfinite(start, stop))
-    return Binned(
-        names, steps[edges[:-1]], steps[edges[1:] - 1],
-        numpy.where(found.least == numpy.inf, found.only_infinite(numpy.inf), found.least),
-        numpy.where(found.greatest == -numpy.inf, found.only_infinite(-numpy.inf), found.greatest), found.nonfinite,
-    )  # fmt: skip
+        found.add(start, stop, read)
+    return Binned(names, steps[edges[:-1]], steps[edges[1:] - 1], found.least, found.greatest, found.nonfinite)
 
 
 class _Reading:
@@ -79,17 +75,20 @@ class _Reading:
         rows, keys = self.rows[kind], self.keys[kind]
         return {column: self.reader.narrow(rows, keys, column, start, stop) for column in wanted}
 
-    def numbers(self, start: int, stop: int) -> Matrix:
-        """The field: names × steps, or names × 1 where it does not change."""
+    def extremes(self, start: int, stop: int, cuts: Counts) -> tuple[Matrix, Matrix]:
+        """The least and greatest of the field between cuts: names × cuts, or names × 1 where it does not change."""
         if self.kind == LOGGED:
-            return numpy.asarray(logged(self._columns(LOGGED, LOGGED_FROM, start, stop)))
-        found = numpy.asarray(
-            statistic(self.which, self._columns(self.kind, columns_for([self.which]), start, stop))
-        )  # fmt: skip
+            return _extremes(numpy.asarray(logged(self._columns(LOGGED, LOGGED_FROM, start, stop))), cuts)
+        columns = self._columns(self.kind, columns_for([self.which]), start, stop)
+        if self.which == "rms" and not self.is_ratio and columns["finite"].shape[1] == 1:
+            ends = _extremes(columns["squares"], cuts)  # before the root of fewer numbers: it grows with these
+            least, greatest = (statistic("rms", {**columns, "squares": one}) for one in ends)
+            return numpy.asarray(least), numpy.asarray(greatest)
+        found = numpy.asarray(statistic(self.which, columns))
         if self.is_ratio:
             with numpy.errstate(all="ignore"):
                 found = found / statistic("rms", self._columns("param", columns_for(["rms"]), start, stop))
-        return found
+        return _extremes(found, cuts)
 
     def nonfinite(self, start: int, stop: int) -> Iterator[tuple[str, NDArray[numpy.bool_]]]:
         """By kind, in which steps numbers of which names are not finite."""
@@ -105,32 +104,33 @@ class _Found:
 
     def __init__(self, height: int, edges: Counts) -> None:
         self.edges, self.shape = edges, (height, len(edges) - 1)
-        self.least, self.greatest = numpy.full(self.shape, numpy.inf), numpy.full(self.shape, -numpy.inf)
-        self.seen = numpy.zeros(self.shape, bool)
+        self.least, self.greatest = numpy.full(self.shape, numpy.nan), numpy.full(self.shape, numpy.nan)
         self.nonfinite: dict[str, Counts] = {}
 
-    def add(self, start: int, stop: int, numbers: Matrix, nonfinite: Iterator[tuple[str, Any]]) -> None:
+    def add(self, start: int, stop: int, read: _Reading) -> None:
+        """Add the steps from one place to another, each at once in all bins that it lies in."""
         begin = int(numpy.searchsorted(self.edges, start, side="right")) - 1
         cuts = numpy.maximum(self.edges[begin:-1], start)
         cuts = cuts[cuts < stop] - start
         to, widths = slice(begin, begin + len(cuts)), numpy.diff(numpy.append(cuts, stop - start))
-        for held, join, nothing in (
-            (self.least, numpy.minimum, numpy.inf),
-            (self.greatest, numpy.maximum, -numpy.inf),
-        ):
-            part = numpy.where(numpy.isnan(numbers), nothing, numbers)
-            held[:, to] = join(held[:, to], part if part.shape[1] == 1 else join.reduceat(part, cuts, axis=1))
-        is_there = ~numpy.isnan(numbers)
-        self.seen[:, to] |= is_there if is_there.shape[1] == 1 else numpy.logical_or.reduceat(is_there, cuts, axis=1)
-        for kind, is_so in nonfinite:
+        least, greatest = read.extremes(start, stop, cuts)
+        self.least[:, to] = numpy.fmin(self.least[:, to], least)
+        self.greatest[:, to] = numpy.fmax(self.greatest[:, to], greatest)
+        for kind, is_so in read.nonfinite(start, stop):
             total = self.nonfinite.setdefault(kind, numpy.zeros(self.shape, numpy.int64))
             total[:, to] += (
                 is_so * widths if is_so.shape[1] == 1 else numpy.add.reduceat(is_so.astype(numpy.int64), cuts, axis=1)
             )
 
-    def only_infinite(self, infinity: float) -> Matrix:
-        """In place of an extreme that is infinite: NaN where there was no number at all."""
-        return numpy.where(self.seen, infinity, numpy.nan)
+
+def _extremes(numbers: Matrix, cuts: Counts) -> tuple[Matrix, Matrix]:
+    # The least and greatest between cuts, NaN left out, which takes longer where there is one.
+    if numbers.shape[1] == 1:
+        return numbers, numbers
+    least = numpy.minimum.reduceat(numbers, cuts, axis=1)
+    if not numpy.isnan(least).any():
+        return least, numpy.maximum.reduceat(numbers, cuts, axis=1)
+    return numpy.fmin.reduceat(numbers, cuts, axis=1), numpy.fmax.reduceat(numbers, cuts, axis=1)
 
 
 @dataclass(frozen=True)
