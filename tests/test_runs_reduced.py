@@ -89,8 +89,9 @@ def test_each_bin_is_that_of_the_grid(run, field):
         assert numpy.concatenate([*parts, []]).tolist() == chosen.tolist()  # each step is in one bin
         for at, part in enumerate(parts):
             for place, name in enumerate(names):
-                assert numpy.array_equal(found.least[place, at], extreme(grid[place, part], min, numpy.nan), True)
-                assert numpy.array_equal(found.greatest[place, at], extreme(grid[place, part], max, numpy.nan), True)
+                least, greatest = (extreme(grid[place, part], join, numpy.nan) for join in (min, max))
+                assert numpy.array_equal(found.least[place, at], numpy.float32(least), True)
+                assert numpy.array_equal(found.greatest[place, at], numpy.float32(greatest), True)
                 for kind, (known, is_so) in counts.items():
                     total = is_so[known.index(name), part].sum() if name in known else 0
                     assert found.nonfinite.get(kind, numpy.zeros(found.least.shape))[place, at] == total

@@ -110,7 +110,11 @@ class Answers:
         """A field of one name in bins of steps."""
         with run.reading() as reader:
             field = _field(reader, query)
-            found = binned(reader, [query["name"]], field, *_window(query))
+            bins, first, last = _window(query)
+            if first is None and last is None and field == LOGGED:
+                found = run.level(reader, [query["name"]], field).binned(bins)
+            else:
+                found = binned(reader, [query["name"]], field, bins, first, last)
             return self._grid(found, {"names": [query["name"]]}, [[0]])
 
     def step(self, run: OpenRun, query: Query) -> bytes:

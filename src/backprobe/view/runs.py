@@ -65,7 +65,7 @@ class OpenRun:
     def __init__(self, number: int, folder: Path, label: str) -> None:
         self.number, self.folder, self.label = number, folder, label
         self._numbers, self._alerts = Handle(folder), Handle(folder)
-        self._levels: dict[tuple[int, str, int], Level] = {}
+        self._levels: dict[tuple[int, str, int, str], Level] = {}
 
     def reading(self) -> Any:
         """Within this context its reader is this thread's alone. Raises BadRun."""
@@ -77,7 +77,7 @@ class OpenRun:
 
     def level(self, reader: RunReader, names: Sequence[str], field: str) -> Level:
         """The bins of a field that are kept, of a reader that this thread has alone."""
-        key = id(reader), field, len(names)
+        key = id(reader), field, len(names), names[0] if len(names) == 1 else ""
         if key not in self._levels:
             kept = [(one, level) for one, level in self._levels.items() if one[0] == id(reader)]
             while kept and sum(level.size for _, level in kept) > LEVELS:

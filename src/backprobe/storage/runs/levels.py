@@ -14,7 +14,7 @@ import numpy
 from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned, binned
 
-NUMBERS, FEWEST, MOST = 3 << 20, 256, 4096  # names × bins of a level, and how many bins it has
+NUMBERS, FEWEST, MOST = 2 << 20, 256, 4096  # names × bins of a level, and how many bins it has
 
 
 class Level:
@@ -70,10 +70,7 @@ class Level:
         self.known = self.known[: even // 2 * self.width]
 
     def _read(self, steps: Any, low: int, high: int, bins: int) -> Binned:
-        found = binned(self.reader, self.names, self.field, bins, int(steps[low]), int(steps[high - 1]))
-        with numpy.errstate(over="ignore"):
-            small = {name: getattr(found, name).astype(numpy.float32) for name in ("least", "greatest")}
-        return Binned(found.names, found.first, found.last, small["least"], small["greatest"], found.nonfinite)
+        return binned(self.reader, self.names, self.field, bins, int(steps[low]), int(steps[high - 1]))
 
 
 def _nothing(names: Sequence[str]) -> Binned:
@@ -91,14 +88,21 @@ def _part(found: Binned, end: int) -> Binned:
 
 def _joined(parts: Sequence[Binned]) -> Binned:
     # Bins one after another.
+    parts = [part for part in parts if len(part.first)] or [*parts[:1]]
+    if len(parts) == 1:
+        return parts[0]
     kinds = dict.fromkeys(kind for part in parts for kind in part.nonfinite)
-    none = {id(part): numpy.zeros(part.least.shape, numpy.int64) for part in parts}
+    nonfinite = {
+        kind: numpy.concatenate(
+            [part.nonfinite.get(kind, numpy.zeros(part.least.shape, numpy.int64)) for part in parts], axis=1
+        )
+        for kind in kinds
+    }  # fmt: skip
     return Binned(
         parts[0].names,
-        *(numpy.concatenate([getattr(part, name) for part in parts], axis=-1)
-          for name in ("first", "last", "least", "greatest")),
-        {kind: numpy.concatenate([part.nonfinite.get(kind, none[id(part)]) for part in parts], axis=1)
-         for kind in kinds},
+        numpy.concatenate([part.first for part in parts]), numpy.concatenate([part.last for part in parts]),
+        numpy.concatenate([part.least for part in parts], axis=1),
+        numpy.concatenate([part.greatest for part in parts], axis=1), nonfinite,
     )  # fmt: skip
 
 

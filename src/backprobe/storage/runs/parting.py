@@ -30,7 +30,7 @@ def partings(first: RunReader, second: RunReader, shares: Sequence[float]) -> li
     """
     known = second.rows()
     rows = [(row, known[key]) for key, row in first.rows().items() if key in known]
-    steps, here, there = numpy.intersect1d(first.info()["step"], second.info()["step"], True, return_indices=True)
+    steps, here, there = numpy.intersect1d(first.info()["step"], second.info()["step"], return_indices=True)
     found: list[Parting | None] = [None] * len(shares)
     size = max(1, BLOCK // max(1, len(rows)))
     for start in range(0, len(steps) if rows else 0, size):
@@ -59,10 +59,10 @@ def _columns(reader: RunReader, rows: Sequence[RowKey], places: NDArray[numpy.in
 def _differ(a: dict[str, Matrix], b: dict[str, Matrix], share: float) -> NDArray[numpy.bool_]:
     is_other = (a["count"] != b["count"]) | (a["finite"] != b["finite"])
     if not share:
-        return is_other | (a["sum"] != b["sum"]) | (a["squares"] != b["squares"])
+        return numpy.asarray(is_other | (a["sum"] != b["sum"]) | (a["squares"] != b["squares"]))
     with numpy.errstate(all="ignore"):
         one, other = (numpy.sqrt(side["squares"] / side["finite"]) for side in (a, b))
-        return is_other | (abs(one - other) > share * numpy.maximum(one, other))
+        return numpy.asarray(is_other | (abs(one - other) > share * numpy.maximum(one, other)))
 
 
 def _first(is_other: NDArray[numpy.bool_], steps: NDArray[numpy.int64], rows: Sequence[RowKey]) -> Parting | None:
@@ -70,4 +70,4 @@ def _first(is_other: NDArray[numpy.bool_], steps: NDArray[numpy.int64], rows: Se
     if not len(found):
         return None
     those = numpy.flatnonzero(is_other[:, found[0]])
-    return Parting(int(steps[found[0]]), [(rows[at].name, rows[at].kind) for at in those])
+    return Parting(int(steps[found[0]]), [(rows[at].name, rows[at].kind) for at in those.tolist()])

@@ -26,16 +26,16 @@ LOGGED_FROM = ("count", "finite", "nan", "posinf", "neginf", "sum")
 class Binned:
     """A field of some names in bins of steps; all matrices are names × bins.
 
-    ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are NaN
-    where no step of a bin has a number, and infinite where one is. ``nonfinite`` has, by kind of numbers, in how many
+    ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are in
+    float32, NaN where no step of a bin has a number, and infinite where one is. ``nonfinite`` has, by kind of numbers, in how many
     steps fewer numbers of a name were finite than there were: of every kind that the names have, whatever the field.
     """
 
     names: Sequence[str]
     first: Counts
     last: Counts
-    least: Matrix
-    greatest: Matrix
+    least: NDArray[numpy.float32]
+    greatest: NDArray[numpy.float32]
     nonfinite: Mapping[str, Counts]
 
 
@@ -104,7 +104,7 @@ class _Found:
 
     def __init__(self, height: int, edges: Counts) -> None:
         self.edges, self.shape = edges, (height, len(edges) - 1)
-        self.least, self.greatest = numpy.full(self.shape, numpy.nan), numpy.full(self.shape, numpy.nan)
+        self.least, self.greatest = (numpy.full(self.shape, numpy.nan, numpy.float32) for _ in range(2))
         self.nonfinite: dict[str, Counts] = {}
 
     def add(self, start: int, stop: int, read: _Reading) -> None:
@@ -114,8 +114,9 @@ class _Found:
         cuts = cuts[cuts < stop] - start
         to, widths = slice(begin, begin + len(cuts)), numpy.diff(numpy.append(cuts, stop - start))
         least, greatest = read.extremes(start, stop, cuts)
-        self.least[:, to] = numpy.fmin(self.least[:, to], least)
-        self.greatest[:, to] = numpy.fmax(self.greatest[:, to], greatest)
+        with numpy.errstate(over="ignore"):
+            self.least[:, to] = numpy.fmin(self.least[:, to], least.astype(numpy.float32))
+            self.greatest[:, to] = numpy.fmax(self.greatest[:, to], greatest.astype(numpy.float32))
         for kind, is_so in read.nonfinite(start, stop):
             total = self.nonfinite.setdefault(kind, numpy.zeros(self.shape, numpy.int64))
             total[:, to] += (
