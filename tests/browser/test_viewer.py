@@ -284,8 +284,6 @@ def test_everything_can_be_done_with_keys(page_of, folders):
     assert page.locator("dialog").is_visible() and "the next NaN or Inf" in page.locator("dialog").inner_text()
     press("Escape")
     assert not page.locator("dialog").is_visible()
-    press("f")
-    assert page.get_by_role("button", name="standing still").is_visible()
     press("/")
     page.keyboard.type("2 attn")
     page.wait_for_timeout(150)
@@ -395,12 +393,20 @@ def test_a_training_is_followed(page_of, tmp_path):
     expect(page.locator(".state")).to_contain_text("running: step 20")
     page.wait_for_function("document.querySelector('#tracks') !== null")
     assert time.monotonic() - began < 2
-    writer.abandon()
-    expect(page.locator(".state")).to_contain_text("died: nothing after step 20")
-    again = planted_runs.RunWriter(tmp_path / "run", 0, {"every": 1}, "bp.watch(model, folder)")
+    page.keyboard.press("f")
+    expect(page.get_by_role("button", name="standing still")).to_be_visible()
+    writer.append(next_step(writer, 21))
+    writer.commit()
+    page.wait_for_timeout(1000)
     expect(page.locator(".state")).to_contain_text("running: step 20")
+    page.keyboard.press("f")
+    expect(page.locator(".state")).to_contain_text("running: step 21")
+    writer.abandon()
+    expect(page.locator(".state")).to_contain_text("died: nothing after step 21")
+    again = planted_runs.RunWriter(tmp_path / "run", 0, {"every": 1}, "bp.watch(model, folder)")
+    expect(page.locator(".state")).to_contain_text("running: step 21")
     again.close()
-    expect(page.locator(".state")).to_contain_text("ended at step 20")
+    expect(page.locator(".state")).to_contain_text("ended at step 21")
 
 
 def next_step(writer, number):

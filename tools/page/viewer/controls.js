@@ -49,7 +49,7 @@ export function Head({ runs, run, other, state, fields, field, isFollowing, page
     <${FieldChoice} fields=${fields} field=${field} onChoose=${(one) => set({ field: one, low: null, high: null })} />
     <div class="modes" role="radiogroup" aria-label="View">${modes.map((mode) => html`<button role="radio" key=${mode} title=${MODES[mode]} aria-checked=${mode === state.mode} onclick=${() => set({ mode })}>${mode}</button>`)}</div>
     <input id="search" type="search" placeholder="Search names  /" aria-label="Search names" value=${state.find} oninput=${(event) => set({ find: event.target.value })} />
-    ${isLive ? html`<button aria-pressed=${isFollowing} title="follow the run (f)" onclick=${() => page.toggleFollow()}>${isFollowing ? "following" : "standing still"}</button>` : null}
+    ${isLive && runs.some((one) => one.state === "written") ? html`<button aria-pressed=${isFollowing} title="follow the run (f)" onclick=${() => page.toggleFollow()}>${isFollowing ? "following" : "standing still"}</button>` : null}
     ${state.from !== null ? html`<button title="all steps (z)" onclick=${() => page.zoom(null, null)}>all steps</button>` : null}
     <span class="last"><button title="light or dark (t)" aria-label="Light or dark" onclick=${() => page.toggleTheme()}>◐</button>
     <button title="the keys (?)" aria-label="Keys" onclick=${() => page.showKeys()}>?</button></span>
