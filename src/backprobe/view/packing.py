@@ -16,7 +16,7 @@ HALF = numpy.uint32(0x400)
 
 
 def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> bytes:
-    """The head, and by name arrays of whole numbers or of floating-point ones.
+    r"""The head, and by name arrays of whole numbers or of floating-point ones.
 
     >>> packed({"a": math.nan}, {"b": numpy.array([1])})
     b'&\\x00\\x00\\x00{"a":"NaN","arrays":[["b","u4",1]]}  \\x01\\x00\\x00\\x00'

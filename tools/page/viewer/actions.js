@@ -61,11 +61,7 @@ export function actions(now) {
       }
     },
     toggle: (key) => set(({ turned }) => ({ turned: turned.includes(key) ? turned.filter((one) => one !== key) : [...turned, key] })),
-    openAll: () => {
-      const closed = now.rows.some((row) => row.hasInner && !row.open);
-      const inner = new Set(now.rows.filter((row) => row.hasInner).map((row) => row.key));
-      set({ turned: [...new Set([...now.state.turned, ...inner])].filter((key) => (inner.has(key) ? now.atFirst.has(key) !== closed : true)) });
-    },
+    openAll: () => set({ all: now.rows.some((row) => row.hasInner && !row.open) ? "open" : "closed", turned: [] }),
 
     moveStep: (by) => {
       const { grid } = now;

@@ -123,8 +123,9 @@ function Viewer({ runs, run, other, state, set, theme, isFollowing, setFollowing
   const atFirst = useMemo(() => openAtFirst(root), [root]);
   const isOpen = useMemo(() => {
     const turned = new Set(state.turned);
-    return (key) => atFirst.has(key) !== turned.has(key);
-  }, [atFirst, state.turned]);
+    const isOpened = { open: () => true, closed: () => false }[state.all] ?? ((key) => atFirst.has(key));
+    return (key) => isOpened(key) !== turned.has(key);
+  }, [atFirst, state.turned, state.all]);
   const rows = useMemo(() => rowsOf(root, isOpen, state.find), [root, isOpen, state.find]);
   const logged = useMemo(() => scalarsOf(about), [about]);
   const scalars = state.scalars ? logged.filter((name) => state.scalars.includes(name)) : logged.slice(0, isNarrow ? 1 : MOST_SCALARS);
@@ -141,7 +142,7 @@ function Viewer({ runs, run, other, state, set, theme, isFollowing, setFollowing
   const lines = useMemo(() => [...new Set((alerts ?? []).map((one) => one.step))], [alerts]);
   const marks = a.nonfinite ? marksIn(a.nonfinite) : "";
 
-  const page = usePage({ state, set, rows, atFirst, isOpen, grid, range, run, alerts, nonfinite: a.nonfinite, about, other, mode, theme, setHelp, say, setFollowing, logged, scalars });
+  const page = usePage({ state, set, rows, isOpen, grid, range, run, alerts, nonfinite: a.nonfinite, about, other, mode, theme, setHelp, say, setFollowing, logged, scalars });
   useEffect(() => {
     const onKey = (event) => actOn(event, page);
     const print = (is) => () => setPrinted(is);
