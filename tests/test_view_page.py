@@ -20,7 +20,6 @@ VENDORED = {
     "preact.LICENSE": "1fe6958409c8c257a70c587a18b6f7f412b179b456630790d30b2ec9a8e4b7d4",
     "preact.js": "12224bdae6411bafa7fcc1a46d1861c23b97f71f7761ce701cdab6ec71cce999",
     "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
-    "uPlot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
     "uPlot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
 }
 """uPlot 1.6.32, and preact 10.29.8 with htm 3.1.1 as ``make page`` bundles them."""

@@ -1,6 +1,8 @@
 """The viewer's server: what it answers, and each of the requests that it refuses."""
 
+import html
 import json
+import re
 import socket
 import urllib.request
 from http.client import HTTPConnection, HTTPException
@@ -13,6 +15,10 @@ import backprobe as bp
 from written_runs import fill, rows, step, writer
 
 HOSTILE = "</script><script>alert(1)</script>"
+
+
+def tripled(x):
+    return x * 3
 
 
 @pytest.fixture
@@ -286,6 +292,20 @@ def test_nothing_is_answered_after_it_was_closed(folder):
     kept.close()
 
 
+def test_a_circuit_is_given_to_who_has_the_token_and_its_script_may_run(folder, tmp_path):
+    drawing = bp.draw(bp.probe(tripled, backend="torch")(2.0), tmp_path / "x.html")
+    with bp.view(folder, drawing, open=False) as viewer:
+        ask = Asker(viewer)
+        assert ask.json("circuits") == {"titles": ["gradients are of return"]}
+        assert ask.json("circuit", circuit=0) == {"page": drawing.page}
+        assert ask("/answer/circuit?circuit=1").status == ask("/answer/circuit?circuit=x").status == 400
+        assert ask("/answer/circuit?circuit=0", token=False).status == 403
+        allowed = ask("/").headers["Content-Security-Policy"]
+        assert set(re.findall(r"sha256-[\w+/=]+", html.unescape(drawing.page))) <= set(
+            re.findall(r"sha256-[\w+/=]+", allowed)
+        )
+
+
 # bad input
 
 
@@ -297,6 +317,12 @@ def test_bad_input_is_refused_in_words(given, options):
     with pytest.raises((bp.BadOption, bp.BadRun)) as raised:
         bp.view(*given, **options)
     assert raised.value.asked and raised.value.next
+
+
+def test_a_recording_is_drawn_first():
+    with pytest.raises(bp.BadOption) as raised:
+        bp.view(bp.probe(tripled, backend="torch")(2.0))
+    assert "bp.view(bp.draw(rec, 'circuit.html'))" in raised.value.next
 
 
 def test_a_port_that_is_taken_is_said(folder, ask):

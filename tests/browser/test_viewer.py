@@ -39,9 +39,11 @@ def page_of(chromium, tmp_path):
     """Open a page of a run, as a file or from a server; at the end nothing must have gone wrong."""
     contexts, viewers, seen = [], [], []
 
-    def open_page(folder, *, live=False, fragment="", scheme="light", width=1400, height=900, expected=(), **settings):
+    def open_page(
+        folder, *others, live=False, fragment="", scheme="light", width=1400, height=900, expected=(), **settings
+    ):
         if live:
-            viewer = bp.view(folder, open=False)
+            viewer = bp.view(*([folder] if folder else []), *others, open=False)
             viewers.append(viewer)
             url, own = viewer.url + fragment, viewer.url.partition("#")[0]
         else:
@@ -49,7 +51,7 @@ def page_of(chromium, tmp_path):
             with bp.open_run(folder) as run:
                 run.save(path)
             url, own = path.as_uri() + fragment.replace("&", "#", 1), path.as_uri()
-        context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height}, **settings)
+        context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(8000)
@@ -57,7 +59,7 @@ def page_of(chromium, tmp_path):
         page.on("console", lambda message: told(f"console: {message.text}"))
         page.on("pageerror", lambda error: told(f"error: {error}"))
         page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        is_own = lambda address: address.startswith(own) if live else address.partition("#")[0] == own
+        is_own = lambda address: address.startswith((own, "about:srcdoc")) if live else address.partition("#")[0] == own
         page.on("request", lambda request: None if is_own(request.url) else seen.append(request.url))
         page.goto(url)
         return page
@@ -491,7 +493,7 @@ def test_two_runs_lie_over_each_other(page_of, folders, tmp_path):
     parting = page.get_by_role("button", name=re.compile("step 250 by more than a tenth"))
     parting.click()
     expect(page.locator("#details h2")).to_have_text("h.0.ln1")
-    assert page.locator("#details h3").filter(has_text="step 250").count() == 2
+    expect(page.locator("#details h3").filter(has_text="step 250")).to_have_count(2)
     canvas, box = page.locator("#tracks canvas").bounding_box(), row(page, "h.2.attn").bounding_box()
     for step, ratio in ((240, 1), (260, 2)):
         page.mouse.move(canvas["x"] + (step + 0.5) / 400 * canvas["width"], box["y"] + 9)
@@ -500,3 +502,31 @@ def test_two_runs_lie_over_each_other(page_of, folders, tmp_path):
     page.locator("nav .pick").first.click()  # the other way round
     page.wait_for_timeout(300)
     assert "run=0" in page.url and "with=1" in page.url
+
+
+# circuits
+
+
+@pytest.mark.parametrize("with_run", [True, False], ids=["beside a run", "alone"])
+def test_a_circuit_is_explored_beside_a_run(page_of, folders, recording, tmp_path, with_run):
+    """The page of bp.draw in a frame: also of a hostile recording, and of a report of two that differ."""
+    drawings = [
+        bp.draw(drawn, tmp_path / f"{at}.html")
+        for at, drawn in enumerate(
+            [recording("two_paths"), recording("hostile"), bp.diff(recording("net"), recording("port"))]
+        )
+    ]
+    page = page_of(folders("planted") if with_run else None, *drawings, live=True)
+    titles = page.locator("nav ul").first.locator(".pick")
+    expect(titles).to_have_count(3)
+    for at, expected in enumerate(["u", "made", "blocks.0"]):
+        if with_run or at:
+            titles.nth(at).click()
+        frame = page.frame_locator("iframe")
+        expect(frame.locator("[role=treeitem]").filter(has_text=expected).first).to_be_visible()
+        assert frame.locator("html").get_attribute("data-theme") == "light"
+    assert frame.locator("img, script:not([type])").count() <= 1
+    if with_run:
+        page.locator(".circuit .close").click()
+        expect(page.locator("iframe")).to_have_count(0)
+        assert ready(page).locator(".row").count() > 0

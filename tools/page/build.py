@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ ROOT = HERE.parent.parent
 PAGE, VENDOR = Path("src/backprobe/view/page"), Path("tools/page/vendor")
 VIEWER = HERE / "viewer"
 MODULES = HERE / "node_modules"
+INDENTED = re.compile(r"\n +")  # of what is minified only templates have lines, and htm leaves out where they begin
 ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8", "--legal-comments=none",
            "--log-level=warning"]  # fmt: skip
 
@@ -31,14 +33,14 @@ def build(root: Path) -> None:
     page, vendor = root / PAGE, root / VENDOR
     for folder in (page, vendor):
         folder.mkdir(parents=True, exist_ok=True)
-    for name, source in (("uPlot.js", "uPlot.iife.min.js"), ("uPlot.css", "uPlot.min.css")):
-        shutil.copyfile(MODULES / "uplot" / "dist" / source, page / name)
+    shutil.copyfile(MODULES / "uplot" / "dist" / "uPlot.iife.min.js", page / "uPlot.js")
     for name in ("preact", "htm"):
         shutil.copyfile(MODULES / name / "LICENSE", page / f"{name}.LICENSE")
     shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
     bundle = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", VIEWER / "shell.js"]
-    subprocess.run([*bundle, f"--outfile={page / 'page.js'}"], check=True)
+    made = subprocess.run(bundle, check=True, capture_output=True, text=True).stdout
+    (page / "page.js").write_text(INDENTED.sub("\n", made))
     subprocess.run([*ESBUILD, VIEWER / "page.css", f"--outfile={page / 'page.css'}"], check=True)
 
 

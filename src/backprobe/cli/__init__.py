@@ -392,6 +392,7 @@ def view(sources: tuple[str, ...], port: int, no_open: bool) -> None:
     \b
     backprobe view runs/exp1
     backprobe view runs              all runs in a folder
+    backprobe view runs bad-step     and the circuit of a recording
     backprobe view runs/exp1 --no-open --port 8000
 
     RUN is the folder that bp.watch was given, or one around it; the default is the current folder. A run that is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,20 @@ from backprobe.view import Viewer, check_html, open_browser, save
 
 def viewed(sources: tuple[str, ...], port: int, is_opened: bool) -> None:
     """Show runs until Ctrl-C. Raises BadOption and BadRun."""
-    with bp.view(*sources, port=port, open=False) as viewer:
+    with bp.view(*map(_shown, sources), port=port, open=False) as viewer:
         announce(viewer, is_opened)
         wait(viewer)
     show(None, {"url": viewer.url})
+
+
+def _shown(source: str) -> Any:
+    # A recording as the drawing that explores it; all else as it is.
+    from backprobe.storage.recordings import DATA  # which imports NumPy
+
+    if not (Path(source) / DATA).is_file():
+        return source
+    with tempfile.TemporaryDirectory() as folder:
+        return bp.draw(bp.load(source, to="numpy"), Path(folder) / "circuit.html")
 
 
 def announce(viewer: Viewer, is_opened: bool) -> None:

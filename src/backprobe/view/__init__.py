@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -38,7 +38,8 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     ...     viewer.url.startswith("http://127.0.0.1:")
     True
 
-    - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder.
+    - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A drawing of
+      ``bp.draw`` is shown beside them, as the page that explores its circuit.
     - ``port`` is that of the server; 0 is any that is free.
     - ``open`` opens a browser.
 
@@ -49,7 +50,9 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     """
     check_options({"port": port, "open": open}, OPTIONS)
     asked = f"bp.view({', '.join(map(written, sources))})"
-    viewer = Viewer([_folder(one, asked) for one in sources or [Path.cwd()]], port, asked)
+    drawings = [one for one in sources if _is_drawing(one)]
+    folders = [_folder(one, asked) for one in sources if not _is_drawing(one)]
+    viewer = Viewer(folders if sources else [Path.cwd()], port, asked, [one.page for one in drawings])
     if open:
         open_browser(viewer.url)
     return viewer
@@ -68,14 +71,14 @@ def open_browser(url: str) -> None:
 class Viewer:
     """A server that shows runs: ``url`` is where, ``close()`` ends it, and it is a context that ends it too."""
 
-    def __init__(self, folders: list[Path], port: int, asked: str) -> None:
+    def __init__(self, folders: list[Path], port: int, asked: str, circuits: Sequence[str] = ()) -> None:
         from backprobe.view.answers import Answers  # which imports NumPy
         from backprobe.view.runs import Runs
         from backprobe.view.server import Server
 
         self._runs = Runs(folders)
         try:
-            self._server = Server(Answers(self._runs), port)
+            self._server = Server(Answers(self._runs, circuits=circuits), port)
         except OSError as error:
             raise BadOption(
                 f"port {port} cannot be had", asked=asked, found=error.strerror or str(error),
@@ -158,13 +161,18 @@ def check_html(target: Path, asked: str) -> None:
         )  # fmt: skip
 
 
+def _is_drawing(source: Any) -> bool:
+    return hasattr(type(source), "page") and hasattr(type(source), "svg")
+
+
 def _folder(source: Any, asked: str) -> Path:
     # The folder that is shown. Raises BadOption and BadRun.
     found = getattr(source, "folder", source)  # of a run, and of a watch
     if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
         raise BadOption(
-            f"a viewer shows runs and their folders, not {kind(source)}", asked=asked, next="bp.view('runs/exp1')"
-        )
+            f"a viewer shows runs, their folders and drawings, not {kind(source)}", asked=asked,
+            next="bp.view('runs/exp1'), or of a recording bp.view(bp.draw(rec, 'circuit.html'))",
+        )  # fmt: skip
     folder = Path(found)
     if not folder.is_dir():
         raise BadRun(

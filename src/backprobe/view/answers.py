@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -26,19 +28,24 @@ Query = Mapping[str, str]
 MOST_BINS = 4000
 MOST_NAMES, MOST_STRETCHES = 50, 200  # of a gap
 TENTH = 0.1
+TITLE = re.compile(r"<title>(?:backprobe: )?(.*?)</title>", re.DOTALL)  # of a circuit's page
 SEPARATORS = (".", ":", "/")
 
 
 class Answers:
-    """Answers about some runs. Those of files are ``rounded`` to four digits, with which they pack well."""
+    """Answers about some runs, and the pages of circuits. Those of files are rounded to four digits, to pack well."""
 
-    def __init__(self, runs: Runs, *, is_rounded: bool = False) -> None:
-        self.runs, self.is_rounded = runs, is_rounded
+    def __init__(self, runs: Runs, *, is_rounded: bool = False, circuits: Sequence[str] = ()) -> None:
+        self.runs, self.is_rounded, self.circuits = runs, is_rounded, circuits
 
     def answer(self, question: str, query: Query) -> bytes:
         """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
         if question == "runs":
             return packed({"runs": self.brief()})
+        if question == "circuits":
+            return packed({"titles": [html.unescape(TITLE.findall(page)[0]) for page in self.circuits]})
+        if question == "circuit":
+            return packed({"page": dict(enumerate(self.circuits))[int(query["circuit"])]})
         return QUESTIONS[question](self, self.runs[int(query["run"])], query)
 
     def brief(self) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -24,16 +24,20 @@ from backprobe.view.answers import Answers, fields_of, names_of
 from backprobe.view.packing import plain
 from backprobe.view.runs import OpenRun, Runs
 
-SCRIPTS, STYLES = ("uPlot.js", "page.js"), ("uPlot.css", "page.css")
+SCRIPTS, STYLES = ("uPlot.js", "page.js"), ("page.css",)
 """As ``make page`` bundles them; their sources are in ``tools/page``."""
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
 MOST_STEPS, MOST_MAGNITUDES = 12, 24  # that are in a file with all their numbers
 
 
-def live_page() -> tuple[str, str]:
-    """The page for a server, and its policy."""
-    return _page({"live": True}, "backprobe")
+def live_page(circuits: Sequence[str] = ()) -> tuple[str, str]:
+    """The page for a server, and its policy.
+
+    The pages of circuits are shown in frames, which have the policy of what is around them beside their own: so it
+    names their scripts and styles too.
+    """
+    return _page({"live": True}, "backprobe", circuits)
 
 
 def page_of(runs: Runs, *, bins: int = 300, fields: tuple[str, ...] = SHOWN, title: str = "") -> str:
@@ -87,14 +91,18 @@ def _zipped(answer: bytes) -> str:
     return base64.b64encode(gzip.compress(answer, 9, mtime=0)).decode()
 
 
-def _page(data: Mapping[str, Any], title: str) -> tuple[str, str]:
+def _page(data: Mapping[str, Any], title: str, inner: Sequence[str] = ()) -> tuple[str, str]:
     # The text, and the policy that is in it too.
+    hashes = {kind: {one for page in inner for one in _hashes(page, kind)} for kind in ("style", "script")}
     style, script = ("".join(map(_file, names)) for names in (STYLES, SCRIPTS))
-    policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:; "
-        f"connect-src {'{0}self{0}'.format(chr(39)) if data['live'] else '{0}none{0}'.format(chr(39))}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    allowed = {
+        "default-src": "'none'",
+        "style-src": " ".join([_hash(style), *sorted(hashes["style"])]),
+        "script-src": " ".join([_hash(script), *sorted(hashes["script"])]),
+        "img-src": "data:", "connect-src": "'self'" if data["live"] else "'none'",
+        "base-uri": "'none'", "form-action": "'none'",
+    }  # fmt: skip
+    policy = "; ".join(f"{name} {value}" for name, value in allowed.items())
     parts = {
         "title": html.escape(printable(title)), "style": style, "script": script, "policy": policy,
         "data": json.dumps(plain(data), separators=(",", ":")).translate(ESCAPED),
@@ -103,6 +111,12 @@ def _page(data: Mapping[str, Any], title: str) -> tuple[str, str]:
 
 
 @cache
+def _hashes(page: str, kind: str) -> list[str]:
+    # Those that a page of ours allows itself.
+    own = html.unescape(re.findall(r'Content-Security-Policy" content="(.*?)"', page)[0])
+    return re.findall(r"'sha256-[\w+/=]+'", next(part for part in own.split(";") if part.strip().startswith(kind)))
+
+
 def _file(name: str) -> str:
     return resources.files("backprobe.view.page").joinpath(name).read_text(encoding="utf-8")
 

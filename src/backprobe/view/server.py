@@ -48,7 +48,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, answers: Answers, port: int = 0) -> None:
         super().__init__((HOST, port), Handler)
         self.answers, self.token, self.closed = answers, secrets.token_urlsafe(24), threading.Event()
-        self.page, self.policy = live_page()
+        self.page, self.policy = live_page(answers.circuits)
         self.thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="backprobe-view", daemon=True)
         self.thread.start()
 

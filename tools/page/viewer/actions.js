@@ -25,6 +25,7 @@ export function actions(now) {
     showKeys: () => now.setHelp(true),
     escape: () => {
       if (document.activeElement?.id === "search") document.activeElement.blur();
+      else if (now.state.circuit !== null) set({ circuit: null });
       else if (now.state.open) set({ open: false });
       else set({ step: null });
     },
@@ -92,7 +93,7 @@ export function actions(now) {
     goTo: (alert) => {
       const read = alert.field.replace(/\.(count|finite|nan|posinf|neginf)$/, ".rms"); // counts of what marks show anyway
       const field = now.about?.fields.includes(read) && read !== "logged" ? { field: read, low: null, high: null } : {};
-      set({ ...field, name: alert.name, step: alert.step, open: true, turned: opened(alert.name), find: "", ...within(alert.step) });
+      set({ ...field, circuit: null, name: alert.name, step: alert.step, open: true, turned: opened(alert.name), find: "", ...within(alert.step) });
       now.say(alert.headline);
     },
     goToGap: (gap) => {

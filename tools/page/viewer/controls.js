@@ -2,6 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { isLive } from "./asking.js";
+import { CircuitList } from "./circuits.js";
 import { SCALES, colourTable } from "./colours.js";
 import { KEYS } from "./keys.js";
 import { ago, grouped, plural, powerOf } from "./words.js";
@@ -88,12 +89,13 @@ function powersAround(low, high) {
   return Array.from({ length: last - first + 1 }, (_, at) => first + at);
 }
 
-export function Lists({ runs, run, alerts, gaps, notes, chosen, other, parting, error, page }) {
+export function Lists({ runs, run, circuits, state, set, alerts, gaps, notes, chosen, other, parting, error, page }) {
   const [showsGaps, setShowsGaps] = useState(false);
   return html`<nav aria-label="Runs and alerts">
     ${runs.length > 1 ? html`<h2>${plural(runs.length, "run")}</h2><ul>${runs.map((one) => html`<li key=${one.run}><button class="pick" aria-current=${one === run} onclick=${() => page.choose(one.run)}>
       <b>${one.label}</b> <small class=${`state ${one.state}`}>${grouped(one.steps)} steps</small></button></li>`)}</ul>` : null}
     ${parting ? html`<${Parting} ...${{ parting, run, other, page }} />` : null}
+    ${circuits.length ? html`<${CircuitList} ...${{ circuits, state, set }} />` : null}
     <h2>${alerts === null ? "Alerts" : alerts.length ? plural(alerts.length, "alert") : "No alerts"}</h2>
     ${error ? html`<p class="faint">${error.message}</p>` : alerts === null ? html`<p class="faint">The steps are being checked …</p>` : null}
     <ul>${(alerts ?? []).map((one) => html`<li key=${`${one.of} ${one.kind} ${one.name}`}><button class="pick" aria-current=${one === chosen} onclick=${() => page.goTo(one)}>

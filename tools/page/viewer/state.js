@@ -2,13 +2,13 @@
 
 import { useEffect, useRef, useState } from "../vendor/preact.js";
 
-const NUMBERS = ["run", "with", "from", "to", "step", "low", "high"];
+const NUMBERS = ["run", "with", "from", "to", "step", "low", "high", "circuit"];
 const TEXTS = ["field", "mode", "scale", "name", "find", "theme", "all"];
 const FLAGS = ["log", "open"];
 const LISTS = ["turned", "scalars"];
 
 export const START = {
-  run: null, with: null, from: null, to: null, step: null, low: null, high: null,
+  run: null, with: null, from: null, to: null, step: null, low: null, high: null, circuit: null,
   field: null, mode: "greatest", scale: "viridis", name: null, find: "", theme: null, all: null, log: false, open: false, turned: [], scalars: null,
 };
 

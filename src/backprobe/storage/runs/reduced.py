@@ -27,8 +27,9 @@ class Binned:
     """A field of some names in bins of steps; all matrices are names × bins.
 
     ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are in
-    float32, NaN where no step of a bin has a number, and infinite where one is. ``nonfinite`` has, by kind of numbers, in how many
-    steps fewer numbers of a name were finite than there were: of every kind that the names have, whatever the field.
+    float32, NaN where no step of a bin has a number, and infinite where one is. ``nonfinite`` has, by kind of numbers,
+    in how many steps fewer numbers of a name were finite than there were: of every kind that the names have, whatever
+    the field.
     """
 
     names: Sequence[str]
