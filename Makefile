@@ -136,6 +136,7 @@ bench: $(READY)
 	$(BIN)/python bench/watch_jax.py
 	$(BIN)/python bench/watch_long.py
 	$(BIN)/python bench/runs.py
+	$(BIN)/python bench/viewing.py
 	$(BIN)/python bench/alerts.py
 	$(BIN)/python bench/draw.py
 	$(BIN)/python bench/explain.py

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Report
-from backprobe.markup import facts, shown
+from backprobe.markup import facts, joined, shown
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 from backprobe.record.options import check_folder
@@ -225,16 +225,13 @@ class Run:
         )  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run as one page, an ``.html`` file that needs nothing else: what ``bp.view`` shows, at this moment.
+        """Write the run as an ``.html`` file that needs nothing else: what ``bp.view`` shows, at this moment.
 
-        ``run.save("run.html")``. Steps are put together into 300 bins, which keep the least and the greatest number and
-        how many of them had NaN or Inf; the steps of alerts are there with all numbers. Raises BadOption.
+        Its 300 bins of steps keep the least and greatest numbers, and how many steps had NaN or Inf. Raises BadOption.
         """
         from backprobe.view import save
 
-        asked = f"run.save({cut(written(path))})"
-        check_folder(path, "a page is a file, whose path is a text", asked, "run.save('run.html')")
-        save([self.folder], path, asked)
+        save([self.folder], path, f"run.save({cut(written(path))})")
 
     def plot(self, field: str = "grad.rms") -> Any:
         """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
@@ -392,11 +389,8 @@ class Run:
             ("kinds", ", ".join(kinds)),
         ]
         starts = len(self._reader.attempts())
-        known += [
-            ("starts", str(starts) if starts > 1 else ""),
-            ("ranks", listed(self.ranks) if self.ranks != [0] else ""),
-        ]
-        return known
+        ranks = listed(self.ranks) if self.ranks != [0] else ""
+        return [*known, ("starts", str(starts) if starts > 1 else ""), ("ranks", ranks)]
 
     def __repr__(self) -> str:
         counts = f"{plural(len(self.steps), 'step')}, {plural(len(self.names), 'name')}"
@@ -407,11 +401,10 @@ class Run:
         return "\n".join([f"run in {self.folder}", *lines])
 
     def _repr_html_(self) -> str:
-        if not len(self.steps):
-            return shown(facts(f"run in {self.folder}", self._facts()))
         from backprobe.view import framed_runs
 
-        return framed_runs([self.folder])
+        framed = [framed_runs([self.folder])] if len(self.steps) else []
+        return joined([shown(facts(f"run in {self.folder}", self._facts())), *framed])
 
 
 class Histogram:

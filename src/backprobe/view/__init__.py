@@ -17,7 +17,7 @@ from backprobe.errors import BadOption, BadRun
 from backprobe.markup import Html, element, framed, joined
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable, write_whole
-from backprobe.record.options import Option, check_options
+from backprobe.record.options import Option, check_folder, check_options
 
 OPTIONS = (Option("port", int, lambda port: 0 <= port < 65536 and port is not False and port is not True, "8000",
                   says="a number from 0, for any that is free, to 65535"), Option("open", bool))  # fmt: skip
@@ -113,10 +113,10 @@ class Viewer:
 
     def _repr_html_(self) -> str:
         link = element("a", "open the viewer, which follows the run", href=self.url, target="_blank", rel="noopener")
-        return joined([Html(framed_runs(self._runs.folders)), element("p", link)])
+        return joined([framed_runs(self._runs.folders), element("p", link)])
 
 
-def framed_runs(folders: list[Path]) -> str:
+def framed_runs(folders: list[Path]) -> Html:
     """The page in a frame of a notebook: one field in few bins."""
     from backprobe.view.export import page_of
     from backprobe.view.runs import Runs
@@ -133,6 +133,7 @@ def save(folders: list[Path], path: Any, asked: str) -> None:
     from backprobe.view.export import page_of
     from backprobe.view.runs import Runs
 
+    check_folder(path, "a page is a file, whose path is a text", asked, "'run.html'")
     target = Path(path)
     check_html(target, asked)
     runs = Runs(folders)
