@@ -383,10 +383,11 @@ def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str 
 
 
 @main.command(short_help="Show runs in a browser, while they are written too.")
-@click.argument("sources", metavar="[RUN]...", nargs=-1)
+@click.argument("sources", metavar="RUN...", nargs=-1, required=True)
 @declared("port", "The port of the server; the default is any that is free.", default=0, metavar="N")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
-def view(sources: tuple[str, ...], port: int, no_open: bool) -> None:
+@click.option("--until-ended", is_flag=True, help="End when none of the runs is being written any more.")
+def view(sources: tuple[str, ...], port: int, no_open: bool, until_ended: bool) -> None:
     """Show runs in a browser: losses, all names over the steps, alerts, each number.
 
     \b
@@ -395,10 +396,10 @@ def view(sources: tuple[str, ...], port: int, no_open: bool) -> None:
     backprobe view runs bad-step     and the circuit of a recording
     backprobe view runs/exp1 --no-open --port 8000
 
-    RUN is the folder that bp.watch was given, or one around it; the default is the current folder. A run that is
-    being written is followed. The address is printed; only this machine can open it, and whoever has its token.
+    RUN is the folder that bp.watch was given, or one around it, or a recording. A run that is being written is
+    followed, until Ctrl-C. The address is printed; only this machine can open it, and whoever has its token.
     """
-    viewed(sources, port, not no_open)
+    viewed(sources, port, not no_open, until_ended)
 
 
 @main.command(short_help="Run a captured step again, and say where its NaN was born.")

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import backprobe as bp
-from backprobe.cli.output import show, tell
+from backprobe.cli.output import is_asked, show, tell
 from backprobe.errors import BadOption
 from backprobe.show.printing import echo
 from backprobe.view import Viewer, check_html, open_browser, save
 
 
-def viewed(sources: tuple[str, ...], port: int, is_opened: bool) -> None:
-    """Show runs until Ctrl-C. Raises BadOption and BadRun."""
+def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bool) -> None:
+    """Show runs until Ctrl-C, or until none is being written. Raises BadOption and BadRun."""
     with bp.view(*map(_shown, sources), port=port, open=False) as viewer:
         announce(viewer, is_opened)
-        wait(viewer)
+        wait(viewer, until_ended)
     show(None, {"url": viewer.url})
 
 
@@ -37,7 +37,8 @@ def _shown(source: str) -> Any:
 
 def announce(viewer: Viewer, is_opened: bool) -> None:
     """Print where the viewer is, and how to reach it from another machine."""
-    echo(viewer.url)
+    if not is_asked("quiet"):
+        echo(viewer.url)
     port = viewer.url.partition("#")[0].rstrip("/").rpartition(":")[2]
     if "SSH_CONNECTION" in os.environ:
         tell(f"on your own machine: ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}, and open that address there")
@@ -47,10 +48,10 @@ def announce(viewer: Viewer, is_opened: bool) -> None:
         open_browser(viewer.url)
 
 
-def wait(viewer: Viewer) -> None:
+def wait(viewer: Viewer, until_ended: bool = False) -> None:
     """Return after Ctrl-C."""
     with suppress(KeyboardInterrupt):
-        viewer.wait()
+        viewer.wait(until=lambda: until_ended and not viewer.is_followed)
 
 
 def begin(folder: Path) -> Viewer:
@@ -69,7 +70,9 @@ def saved(runs: tuple[str, ...], path: str, **others: Any) -> None:
             "a page shows all of a run", asked=f"{asked} {given[0]}", next=f"{asked}, or without --html"
         )  # fmt: skip
     check_html(Path(path), asked)
+    reports = []
     for run in runs:
-        bp.open_run(run).close()  # what is no run is refused before anything is read
+        with bp.open_run(run) as opened:
+            reports.append(opened.report().to_dict())
     save([Path(run) for run in runs], path, asked)
-    show(f"the page: {path}", {"page": str(path)})
+    show(f"the page: {path}", {**(reports[0] if len(runs) == 1 else {}), "page": str(path)})

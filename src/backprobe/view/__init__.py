@@ -90,6 +90,11 @@ class Viewer:
         """The address to open. Who has it may read the runs."""
         return self._server.url
 
+    @property
+    def is_followed(self) -> bool:
+        """Is one of the runs being written?"""
+        return any(one["state"] == "written" for one in self._server.answers.brief())
+
     def close(self) -> None:
         """End the server, and close the files."""
         self._server.close()

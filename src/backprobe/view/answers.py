@@ -179,7 +179,17 @@ QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
 
 
 def brief(run: OpenRun) -> dict[str, Any]:
-    """A run in short. ``state`` is how it goes: written, ended, died or damaged."""
+    """A run in short. ``state`` is how it goes: written, ended, died or damaged.
+
+    One that nobody writes is read again when its files have changed: a folder may hold very many.
+    """
+    files = run.files()
+    if files is None or files != run.said[0] or run.said[1]["state"] not in ("ended", "died"):
+        run.said = files, _brief(run)
+    return {**run.said[1], "now": time.time()}
+
+
+def _brief(run: OpenRun) -> dict[str, Any]:
     found: dict[str, Any] = {"run": run.number, "label": run.label, "steps": 0, "first": 0, "last": -1, "time": 0.0}
     try:
         with run.reading() as reader:
@@ -192,7 +202,7 @@ def brief(run: OpenRun) -> dict[str, Any]:
             found["rows"], found["starts"] = len(reader.rows()), len(attempts)
     except (BackprobeError, OSError) as error:
         found |= {"state": "damaged", "error": str(error)}
-    return {**found, "now": time.time()}
+    return found
 
 
 def fields_of(reader: RunReader) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from backprobe.errors import BackprobeError
@@ -15,6 +16,7 @@ from backprobe.storage.runs.layout import FILE
 from backprobe.storage.runs.levels import Level
 from backprobe.storage.runs.merged import RunReader, open_ranks
 
+LOOK = 0.5  # seconds between two looks for new runs
 DEEPEST = 4  # folders between one that is looked into and a run in it
 LEVELS = 24 << 20  # bytes of kept bins of a run, before another field is kept too
 
@@ -25,14 +27,17 @@ class Runs:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = [one.absolute() for one in folders]
         self.known: dict[Path, OpenRun] = {}
+        self.looked, self.lock = 0.0, Lock()
 
     def all(self) -> list[OpenRun]:
-        """Those that there are now, and those that there were, by number."""
-        for folder in self.folders:
-            for found in _runs_in(folder):
-                if found not in self.known:
-                    self.known[found] = OpenRun(len(self.known), found, _label(found, self.folders))
-        return list(self.known.values())
+        """Those that there are now, and those that there were, by number. It is looked for new ones now and then."""
+        with self.lock:
+            if not self.known or monotonic() - self.looked > LOOK:
+                for found in [run for folder in self.folders for run in _runs_in(folder)]:
+                    if found not in self.known:
+                        self.known[found] = OpenRun(len(self.known), found, _label(found, self.folders))
+                self.looked = monotonic()
+            return list(self.known.values())
 
     def __getitem__(self, number: int) -> OpenRun:
         """Raises LookupError."""
@@ -66,6 +71,12 @@ class OpenRun:
         self.number, self.folder, self.label = number, folder, label
         self._numbers, self._alerts = Handle(folder), Handle(folder)
         self._levels: dict[tuple[int, str, int, str], Level] = {}
+        self.said: tuple[Any, dict[str, Any]] = None, {}  # in short, as the files were then
+
+    def files(self) -> Any:
+        """Another value where something was written to it."""
+        with suppress(OSError), os.scandir(self.folder) as found:
+            return sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in found)
 
     def reading(self) -> Any:
         """Within this context its reader is this thread's alone. Raises BadRun."""
