@@ -90,7 +90,7 @@ STATUSES = [
     (0, "diff quiet quiet", ()), (1, "diff quiet loud", ()),
     (0, "report quiet", ()), (1, "report loud", ()), (1, "report loud --json", ()), (1, "report one", ()),
     (1, "report loud --name weight", ()), (0, "report loud --name lonely", ()), (0, "report loud --step 1", ()),
-    (2, "report two", ()), (0, "report loud --html loud.html", ()), (2, "report loud quiet", ()),
+    (2, "report two", ()), (1, "report loud --html loud.html", ()), (0, "report quiet --html quiet.html", ()), (2, "report loud quiet", ()),
     (0, "view --no-open --until-ended loud quiet well.rec", ()), (2, "view nothing", ()), (2, "view", ()),
     (0, "watch --folder a.run well.py", ()), (7, "watch --folder b.run ends.py", ()),
     (1, "watch --folder c.run -m raises", ()),

@@ -367,10 +367,10 @@ def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str 
 
     RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written.
 
-    The exit status is 1 if there are alerts, of NAME where one is given; a step has none, and neither has --html.
+    The exit status is 1 if there are alerts, of NAME where one is given; a step has none.
     """
     if html is not None:
-        return saved(tuple(map(the_run, runs)), html, name=name, step=step)
+        saved(tuple(map(the_run, runs)), html, name=name, step=step)
     if len(runs) > 1:
         raise BadOption(
             "the report of several runs is a page", asked=f"backprobe report {' '.join(runs)}",

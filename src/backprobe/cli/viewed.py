@@ -8,7 +8,7 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import backprobe as bp
 from backprobe.cli.output import is_asked, show, tell
@@ -61,8 +61,8 @@ def begin(folder: Path) -> Viewer:
     return viewer
 
 
-def saved(runs: tuple[str, ...], path: str, **others: Any) -> None:
-    """Write the page of one run, or of two, into a file. Raises BadOption and BadRun."""
+def saved(runs: tuple[str, ...], path: str, **others: Any) -> NoReturn:
+    """Write the page of some runs into a file, and exit with 1 if one has alerts. Raises BadOption and BadRun."""
     asked = f"backprobe report {' '.join(runs)} --html {path}"
     given = [f"--{name}" for name, value in others.items() if value is not None]
     if given:
@@ -76,3 +76,4 @@ def saved(runs: tuple[str, ...], path: str, **others: Any) -> None:
             reports.append(opened.report().to_dict())
     save([Path(run) for run in runs], path, asked)
     show(f"the page: {path}", {**(reports[0] if len(runs) == 1 else {}), "page": str(path)})
+    sys.exit(int(not all(one["ok"] for one in reports)))
