@@ -383,7 +383,7 @@ def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str 
 
 
 @main.command(short_help="Show runs in a browser, while they are written too.")
-@click.argument("sources", metavar="RUN...", nargs=-1, required=True)
+@click.argument("sources", metavar="RUN [RUN]...", nargs=-1, required=True)
 @declared("port", "The port of the server; the default is any that is free.", default=0, metavar="N")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
 @click.option("--until-ended", is_flag=True, help="End when none of the runs is being written any more.")
