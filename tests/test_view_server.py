@@ -4,12 +4,14 @@ import html
 import json
 import re
 import socket
+import time
 import urllib.request
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode
 
 import numpy
 import pytest
+import torch
 
 import backprobe as bp
 from written_runs import fill, rows, step, writer
@@ -328,3 +330,21 @@ def test_a_recording_is_drawn_first():
 def test_a_port_that_is_taken_is_said(folder, ask):
     with pytest.raises(bp.BadOption, match=f"port {ask.port} cannot be had"):
         bp.view(folder, port=ask.port, open=False)
+
+
+def test_a_step_is_seen_within_two_seconds_of_its_end(tmp_path):
+    """Of a training whose steps are slow: none waits for others to be written with it."""
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with bp.watch(model, tmp_path / "run", optimizer=optimizer), bp.view(tmp_path, open=False) as viewer:
+        ask = Asker(viewer)
+        for _ in range(2):  # a step may be logged to until the next has begun
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+        ended = time.monotonic()
+        while not (runs := ask.json("runs")["runs"]) or not runs[0]["steps"]:
+            time.sleep(0.05)
+        assert time.monotonic() - ended < 2
+        assert runs[0]["state"] == "written"  # by this very process, whose lock it is
+    with bp.view(tmp_path, open=False) as viewer:
+        assert Asker(viewer).json("runs")["runs"][0]["state"] == "ended"
