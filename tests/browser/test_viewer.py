@@ -343,8 +343,9 @@ def test_no_run_is_said(page_of, tmp_path):
     assert page.locator(".row").all_inner_texts()[0].split() == ["weight"]
 
 
-def test_ten_thousand_names_are_scrolled_and_searched(page_of, folders):
-    page = ready(page_of(folders("many"), live=True))
+@pytest.mark.parametrize("live", [True, False], ids=["live", "file"])
+def test_ten_thousand_names_are_scrolled_and_searched(page_of, folders, live):
+    page = ready(page_of(folders("many"), live=live))
     page.keyboard.press("e")
     page.wait_for_timeout(300)
     page.keyboard.press("End")

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 from backprobe.show.text import printable
 from backprobe.storage.runs.merged import LOGGED
-from backprobe.view.answers import Answers, fields_of, names_of
+from backprobe.view.answers import Answers, fields_of, measured_names, names_of
 from backprobe.view.packing import plain
 from backprobe.view.runs import OpenRun, Runs
 
@@ -28,6 +28,7 @@ SCRIPTS, STYLES = ("uPlot.js", "page.js"), ("page.css",)
 """As ``make page`` bundles them; their sources are in ``tools/page``."""
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
+CELLS, FEWEST_BINS = 400_000, 40  # of a field in a file, and bins of very many names
 MOST_STEPS, MOST_MAGNITUDES = 12, 24  # that are in a file with all their numbers
 
 
@@ -62,13 +63,14 @@ def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[t
         with run.judging() as (reader, judge):
             alerts = [one for rule in judge.now().rules for one in rule.alerts()]
             known, logged = fields_of(reader), names_of(reader, LOGGED)
-            steps = reader.info()["step"].tolist()
+            steps, count = reader.info()["step"].tolist(), len(measured_names(reader))
             counted = MOST_MAGNITUDES if reader.has_exponents() else 0
         for name in logged:
             yield _asked(answers, "series", run, name=name, field=LOGGED, bins=1000)
+        fitting = max(FEWEST_BINS, min(bins, CELLS // max(1, count)))
         for field in dict.fromkeys([*fields, *(one.field for one in alerts)]):
             if field in known and field != LOGGED:
-                yield _asked(answers, "grid", run, field=field, bins=bins)
+                yield _asked(answers, "grid", run, field=field, bins=fitting)
         for step in list(dict.fromkeys([*steps[-1:], *wanted]))[:MOST_STEPS]:
             yield _asked(answers, "step", run, step=step)
         for one in alerts[:counted]:

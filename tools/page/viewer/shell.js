@@ -45,7 +45,7 @@ function useRun(run, state, bins, seen) {
   const fields = own?.fields ?? [];
   const field = fields.includes(state.field) ? state.field : (FIELDS.find((one) => fields.includes(one)) ?? null);
   const window = state.from === null ? {} : { from: state.from, to: state.to };
-  const large = own && own.names.length > LARGE;
+  const large = isLive && own && own.names.length > LARGE; // a file has them all anyway
   const rows = large ? { rows: JSON.stringify(seen) } : {};
   const ready = own && field && bins && run.steps && (!large || seen.length);
   const grid = useAnswer(ready ? `${run.run} ${version} ${field} ${bins} ${JSON.stringify(window)} ${rows.rows ?? ""}` : null, async () => ({

@@ -207,7 +207,7 @@ export function Tracks(given) {
         style=${{ marginLeft: `${side}px`, width: `${width}px`, height: `${seen.height}px`, marginBottom: `-${seen.height}px` }}
         onpointermove=${move} onpointerleave=${leave} onpointerdown=${(event) => event.button === 0 && setDrag({ from: event.offsetX, to: event.offsetX })} onpointerup=${drop}></canvas>
       ${drag && Math.abs(drag.to - drag.from) > 4 ? html`<div class="span" style=${{ left: `${side + Math.min(drag.from, drag.to)}px`, width: `${Math.abs(drag.to - drag.from)}px`, top: `${seen.top}px`, height: `${high}px` }}></div>` : null}
-      <div id="tree" role="tree" tabindex="0" aria-label="Names" aria-activedescendant=${place >= 0 ? `row ${place}` : undefined} style=${{ width: `${side}px`, height: `${rows.length * ROW}px` }}>
+      <div id="tree" role="tree" tabindex="0" aria-label="Names" aria-activedescendant=${place >= 0 ? `row-${place}` : undefined} style=${{ width: `${side}px`, height: `${rows.length * ROW}px` }}>
         ${shown.map((row, y) => html`<${Row} key=${row.key} ...${{ row, grid, at: first + y, isChosen: row.key === chosen.name, onPick, onToggle }} />`)}
       </div>
     </div>
@@ -222,7 +222,7 @@ function Row({ row, grid, at, isChosen, onPick, onToggle }) {
     event.stopPropagation();
     onToggle(row.key);
   };
-  return html`<div id=${`row ${at}`} role="treeitem" class=${`row${isChosen ? " chosen" : ""}`} aria-selected=${isChosen} aria-level=${row.depth} aria-posinset=${row.place}
+  return html`<div id=${`row-${at}`} role="treeitem" class=${`row${isChosen ? " chosen" : ""}`} aria-selected=${isChosen} aria-level=${row.depth} aria-posinset=${row.place}
       aria-setsize=${row.siblings} aria-expanded=${row.hasInner ? row.open : undefined} aria-label=${words.filter(Boolean).join(", ")} title=${row.key}
       style=${{ top: `${at * ROW}px`, paddingLeft: `${4 + (row.depth - 1) * 11}px` }} onclick=${() => onPick(row.key)} ondblclick=${toggle}>
     <span class="turn" onclick=${row.hasInner ? toggle : undefined}>${row.hasInner ? (row.open ? "▾" : "▸") : ""}</span><span class="label">${row.label}</span>
