@@ -14,7 +14,9 @@ import pytest
 import torch
 
 import backprobe as bp
-from written_runs import fill, rows, step, writer
+from backprobe.storage.runs.layout import StepData
+from backprobe.storage.runs.reduced import stretches_of_nonfinite
+from written_runs import fill, matrix, rows, step, writer
 
 HOSTILE = "</script><script>alert(1)</script>"
 
@@ -348,3 +350,31 @@ def test_a_step_is_seen_within_two_seconds_of_its_end(tmp_path):
         assert runs[0]["state"] == "written"  # by this very process, whose lock it is
     with bp.view(tmp_path, open=False) as viewer:
         assert Asker(viewer).json("runs")["runs"][0]["state"] == "ended"
+
+
+def test_nan_of_a_run_that_grows_are_those_of_all_its_steps(tmp_path):
+    """Stretches that go on, and steps that are made anew when the training is resumed."""
+
+    def go_on(steps, bad):
+        one = writer(tmp_path)
+        one.add_rows(rows(["a", "b"], ["grad"]))
+        for number in steps:
+            made = matrix(number, 2)
+            made[1, [at for at, name in enumerate("ab") if (name, number) in bad]] -= 1  # fewer are finite
+            one.append(StepData(number, made, 0.0, 1))
+        one.close()
+
+    with bp.view(tmp_path, open=False) as viewer:
+        for steps, bad in (
+            (range(10), {("a", 3), ("a", 4), ("b", 9)}),
+            (range(10, 14), {("b", 10), ("b", 11), ("a", 13)}),
+            (range(14, 16), set()),
+            (range(8, 12), {("a", 10)}),
+            (range(12, 20), {("b", 19)}),
+        ):
+            go_on(steps, bad)
+            found = Asker(viewer).json("nonfinite", run=0)
+            with bp.open_run(tmp_path) as run:
+                whole = stretches_of_nonfinite(run._reader)[0]
+            assert found["stretches"] == [[one.name, one.kind, one.first, one.last, one.count] for one in whole]
+            assert found["rest"] is None

@@ -42,7 +42,6 @@ def announce(viewer: Viewer, is_opened: bool) -> None:
     port = viewer.url.partition("#")[0].rstrip("/").rpartition(":")[2]
     if "SSH_CONNECTION" in os.environ:
         tell(f"on your own machine: ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}, and open that address there")
-    tell("Ctrl-C ends it")
     sys.stdout.flush()
     if is_opened:
         open_browser(viewer.url)
@@ -50,6 +49,7 @@ def announce(viewer: Viewer, is_opened: bool) -> None:
 
 def wait(viewer: Viewer, until_ended: bool = False) -> None:
     """Return after Ctrl-C."""
+    tell("the viewer goes on until Ctrl-C" + ", or until no run is being written" * until_ended)
     with suppress(KeyboardInterrupt):
         viewer.wait(until=lambda: until_ended and not viewer.is_followed)
 

@@ -152,7 +152,10 @@ class Answers:
     def nonfinite(self, run: OpenRun, query: Query) -> bytes:
         """Where NaN and Inf are, in the order of steps, from a step on; and at which to go on."""
         with run.reading() as reader:
-            found, rest = stretches_of_nonfinite(reader, int(query.get("from", 0)), int(query.get("most", 2000)))
+            if "from" in query:
+                found, rest = stretches_of_nonfinite(reader, int(query["from"]), int(query.get("most", 2000)))
+            else:
+                found, rest = run.nonfinite(reader)
             rows = [[one.name, one.kind, one.first, one.last, one.count] for one in found]
             return packed({"stretches": rows, "rest": rest})
 

@@ -10,11 +10,14 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
+import numpy
+
 from backprobe.errors import BackprobeError
 from backprobe.rules.judge import Judge
 from backprobe.storage.runs.layout import FILE
 from backprobe.storage.runs.levels import Level
 from backprobe.storage.runs.merged import RunReader, open_ranks
+from backprobe.storage.runs.reduced import Stretch, stretches_of_nonfinite
 
 LOOK = 0.5  # seconds between two looks for new runs
 DEEPEST = 4  # folders between one that is looked into and a run in it
@@ -71,6 +74,7 @@ class OpenRun:
         self.number, self.folder, self.label = number, folder, label
         self._numbers, self._alerts = Handle(folder), Handle(folder)
         self._levels: dict[tuple[int, str, int, str], Level] = {}
+        self._nonfinite: tuple[int, Any, list[Stretch]] = -1, numpy.empty(0, numpy.int64), []
         self.said: tuple[Any, dict[str, Any]] = None, {}  # in short, as the files were then
 
     def files(self) -> Any:
@@ -97,6 +101,19 @@ class OpenRun:
             self._levels[key] = Level(reader, list(names), field)
         self._levels[key] = self._levels.pop(key)  # the last used is the last
         return self._levels[key]
+
+    def nonfinite(self, reader: RunReader) -> tuple[list[Stretch], int | None]:
+        """Where NaN and Inf are from the first step on, and at which to go on. What is known is not read again."""
+        steps = reader.info()["step"]
+        last, made_by, found = self._nonfinite
+        begin = int(steps[0]) if len(steps) else 0
+        if last >= 0 and numpy.array_equal(reader.made_by(last), made_by):
+            begin = min((one.first for one in found if one.last == last), default=last + 1)  # where one may go on
+        kept = [one for one in found if one.first < begin]
+        new, rest = stretches_of_nonfinite(reader, begin)
+        if rest is None and len(steps):
+            self._nonfinite = int(steps[-1]), reader.made_by(int(steps[-1])), kept + new
+        return kept + new, rest
 
     def close(self) -> None:
         self._levels = {}
