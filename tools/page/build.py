@@ -15,6 +15,9 @@ ROOT = HERE.parent.parent
 PAGE, VENDOR = Path("src/backprobe/view/page"), Path("tools/page/vendor")
 VIEWER = HERE / "viewer"
 MODULES = HERE / "node_modules"
+NOTICE = """htm 3.1.1, copyright 2018 Google Inc., is under the Apache License, version 2.0, as backprobe is: its LICENSE has
+the text, and so has https://www.apache.org/licenses/LICENSE-2.0. It is bundled without changes of its own.
+"""
 INDENTED = re.compile(r"\n +")  # of what is minified only templates have lines, and htm leaves out where they begin
 ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8", "--legal-comments=none",
            "--log-level=warning"]  # fmt: skip
@@ -34,9 +37,9 @@ def build(root: Path) -> None:
     for folder in (page, vendor):
         folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(MODULES / "uplot" / "dist" / "uPlot.iife.min.js", page / "uPlot.js")
-    for name in ("preact", "htm"):
-        shutil.copyfile(MODULES / name / "LICENSE", page / f"{name}.LICENSE")
+    shutil.copyfile(MODULES / "preact" / "LICENSE", page / "preact.LICENSE")
     shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
+    (page / "htm.LICENSE").write_text(NOTICE)
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
     bundle = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", VIEWER / "shell.js"]
     made = subprocess.run(bundle, check=True, capture_output=True, text=True).stdout
