@@ -16,7 +16,7 @@ from written_runs import fill, rows, writer
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "src" / "backprobe" / "view" / "page"
 VENDORED = {
-    "htm.LICENSE": "3d0e478082dd0a214913c72245785d5e5d6602bf234c0ffb06394e0cd88f5b49",
+    "htm.LICENSE": "db23695901376335f19bdd79a8f97ea53881d5437aac0c7bb63440cf32f894e2",
     "preact.LICENSE": "1fe6958409c8c257a70c587a18b6f7f412b179b456630790d30b2ec9a8e4b7d4",
     "preact.js": "12224bdae6411bafa7fcc1a46d1861c23b97f71f7761ce701cdab6ec71cce999",
     "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",

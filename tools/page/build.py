@@ -15,8 +15,9 @@ ROOT = HERE.parent.parent
 PAGE, VENDOR = Path("src/backprobe/view/page"), Path("tools/page/vendor")
 VIEWER = HERE / "viewer"
 MODULES = HERE / "node_modules"
-NOTICE = """htm 3.1.1, copyright 2018 Google Inc., is under the Apache License, version 2.0, as backprobe is: its LICENSE has
-the text, and so has https://www.apache.org/licenses/LICENSE-2.0. It is bundled without changes of its own.
+NOTICE = """\
+htm 3.1.1, copyright 2018 Google Inc., is under the Apache License, version 2.0, as backprobe is: its LICENSE has the
+text, and so has https://www.apache.org/licenses/LICENSE-2.0. It is bundled without changes of its own.
 """
 INDENTED = re.compile(r"\n +")  # of what is minified only templates have lines, and htm leaves out where they begin
 ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8", "--legal-comments=none",
