@@ -3,6 +3,7 @@
 ``python tools/page/build.py FOLDER`` writes what it makes to another folder, for a test that compares.
 """
 
+import gzip
 import hashlib
 import re
 import shutil
@@ -25,9 +26,9 @@ ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8
 
 
 def digest() -> str:
-    """Of all sources: it is in the bundle's first line, so that an old bundle is seen without building it anew."""
+    """Of all sources: it is in a line of the bundle, so that an old bundle is seen without building it anew."""
     found = hashlib.sha256()
-    for source in sorted([*VIEWER.iterdir(), ROOT / VENDOR / "preact.js"]):
+    for source in sorted([*VIEWER.iterdir(), *(ROOT / VENDOR).iterdir()]):
         found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return found.hexdigest()
 
@@ -37,14 +38,15 @@ def build(root: Path) -> None:
     page, vendor = root / PAGE, root / VENDOR
     for folder in (page, vendor):
         folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(MODULES / "uplot" / "dist" / "uPlot.iife.min.js", page / "uPlot.js")
+    shutil.copyfile(MODULES / "uplot" / "dist" / "uPlot.iife.min.js", vendor / "uPlot.js")
     shutil.copyfile(MODULES / "preact" / "LICENSE", page / "preact.LICENSE")
     shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
     (page / "htm.LICENSE").write_text(NOTICE)
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
     bundle = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", VIEWER / "shell.js"]
     made = subprocess.run(bundle, check=True, capture_output=True, text=True).stdout
-    (page / "page.js").write_text(INDENTED.sub("\n", made))
+    script = (vendor / "uPlot.js").read_text() + INDENTED.sub("\n", made)
+    (page / "page.js.gz").write_bytes(gzip.compress(script.encode(), 9, mtime=0))
     subprocess.run([*ESBUILD, VIEWER / "page.css", f"--outfile={page / 'page.css'}"], check=True)
 
 

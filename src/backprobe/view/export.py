@@ -24,8 +24,6 @@ from backprobe.view.answers import Answers, fields_of, measured_names, names_of
 from backprobe.view.packing import plain
 from backprobe.view.runs import OpenRun, Runs
 
-SCRIPTS, STYLES = ("uPlot.js", "page.js"), ("page.css",)
-"""As ``make page`` bundles them; their sources are in ``tools/page``."""
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
 CELLS, FEWEST_BINS = 400_000, 40  # of a field in a file, and bins of very many names
@@ -96,7 +94,7 @@ def _zipped(answer: bytes) -> str:
 def _page(data: Mapping[str, Any], title: str, inner: Sequence[str] = ()) -> tuple[str, str]:
     # The text, and the policy that is in it too.
     hashes = {kind: {one for page in inner for one in _hashes(page, kind)} for kind in ("style", "script")}
-    style, script = ("".join(map(_file, names)) for names in (STYLES, SCRIPTS))
+    style, script = _file("page.css"), _script()
     allowed = {
         "default-src": "'none'",
         "style-src": " ".join([_hash(style), *sorted(hashes["style"])]),
@@ -117,6 +115,13 @@ def _hashes(page: str, kind: str) -> list[str]:
     # Those that a page of ours allows itself.
     own = html.unescape(re.findall(r'Content-Security-Policy" content="(.*?)"', page)[0])
     return re.findall(r"'sha256-[\w+/=]+'", next(part for part in own.split(";") if part.strip().startswith(kind)))
+
+
+@cache
+def _script() -> str:
+    # As ``make page`` bundles it, of the sources in tools/page; zipped, since an installed package may not be large.
+    zipped = resources.files("backprobe.view.page").joinpath("page.js.gz").read_bytes()
+    return gzip.decompress(zipped).decode()
 
 
 def _file(name: str) -> str:
