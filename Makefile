@@ -12,7 +12,7 @@ INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint cons
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
-  contexts check-project release test-oldest test-newest
+  contexts page check-project release test-oldest test-newest
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -136,6 +136,7 @@ bench: $(READY)
 	$(BIN)/python bench/watch_jax.py
 	$(BIN)/python bench/watch_long.py
 	$(BIN)/python bench/runs.py
+	$(BIN)/python bench/viewing.py
 	$(BIN)/python bench/alerts.py
 	$(BIN)/python bench/draw.py
 	$(BIN)/python bench/explain.py
@@ -194,8 +195,9 @@ test-jax-release:
 	$(KEPT)/bin/python -c "import jax; print('JAX', jax.__version__)"
 	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax_control_flow.py tests/frameworks/test_jax_random.py
 
-# the pages that bp.draw writes, opened in Debian's Chromium: recordings of PyTorch, where PyTorch is not installed
-test-browser: $(READY)
+# the viewer and the pages that bp.draw writes, opened in Debian's Chromium: recordings of PyTorch, where PyTorch is not
+# installed; Node bundles the viewer's page anew, which must give what is there
+test-browser: $(READY) tools/page/node_modules
 	@command -v chromium >/dev/null || { echo "Chromium is missing. As root: apt-get install -y chromium"; exit 1; }
 	@$(MAKE) --no-print-directory .venv-browser/.ready
 	$(BIN)/python tests/browser/recorded.py .venv-browser/recorded
@@ -204,6 +206,14 @@ test-browser: $(READY)
 .venv-browser/.ready: pyproject.toml constraints.txt
 	@$(call VENV_IN,.venv-browser,$(PYTHON))
 	.venv-browser/$(INSTALL) . playwright pytest
+	touch $@
+
+# the viewer's page, bundled anew after a change of its sources; Node and npm are needed for that alone
+page: $(READY) tools/page/node_modules
+	$(BIN)/python tools/page/build.py
+
+tools/page/node_modules: tools/page/package.json
+	npm --prefix tools/page ci --silent
 	touch $@
 
 # the libraries that train models, and some that few people use: in an environment of their own, since `make test` needs

@@ -84,8 +84,8 @@ def test_a_lesson_runs_and_shows_what_is_stored_in_it(path):
         assert numbers(new) == pytest.approx(numbers(old), rel=1e-5)
 
 
-def test_there_is_a_lesson_for_each_document_and_one_each_on_a_model_graphs_replacing_training_and_ports():
-    assert len(LESSONS) == 8
+def test_there_is_a_lesson_for_each_document_and_one_each_on_a_model_graphs_replacing_trainings_and_ports():
+    assert len(LESSONS) == 9
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

@@ -38,6 +38,7 @@ PUBLIC = {
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "probe", "provoke", "stamp",
     "replay", "ReplayReport",
     "Sweep", "sweep",
+    "Viewer", "view",
 }  # fmt: skip
 
 

@@ -17,6 +17,8 @@ x = w = torch.ones(3)
 
 assert_type(bp.check(loss, skip=[torch.relu])(x, w), bp.CheckReport)
 assert_type(bp.check(nn.Linear(3, 1))(x), bp.CheckReport)
+assert_type(bp.view("runs", port=8000, open=False), bp.Viewer)
+assert_type(bp.view().url, str)
 assert_type(bp.sweep(loss, "u", replace=torch.zeros_like)(x, w=w), bp.Sweep)
 assert_type(bp.noise_floor(loss, runs=2)(x, w), bp.NoiseFloor)
 assert_type(bp.diff_live(loss, loss, backend=("torch", "jax"))(x, w), bp.DiffReport)
@@ -34,6 +36,7 @@ bp.check(loss).ok  # type: ignore[attr-defined]
 bp.check(loss, backend="pytorch")  # type: ignore[arg-type]
 bp.check(3)  # type: ignore[arg-type]
 bp.sweep(loss, "u")  # type: ignore[call-arg]
+bp.view("runs", port="8000")  # type: ignore[arg-type]
 bp.sweep(loss, "u", replace=torch.zeros_like)(x, w, 1)  # type: ignore[call-arg]
 bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
 bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]

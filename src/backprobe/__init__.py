@@ -59,6 +59,7 @@ if typing.TYPE_CHECKING:
     from backprobe.rules import Alert, Gap
     from backprobe.runs import Histogram, Run, Step, open_run
     from backprobe.sweep import Sweep, sweep
+    from backprobe.view import Viewer, view
     from backprobe.watch import Pace, Watch, watch, watch_function
 
 __version__ = "0.2.0"
@@ -126,6 +127,7 @@ __all__ = [
     "UnknownName",
     "UnknownStep",
     "Unsupported",
+    "Viewer",
     "Watch",
     "WrongDerivative",
     "check",
@@ -147,6 +149,7 @@ __all__ = [
     "replay",
     "stamp",
     "sweep",
+    "view",
     "watch",
     "watch_function",
 ]
@@ -186,6 +189,7 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "rules": "Alert Gap",
     "runs": "Histogram Run Step open_run",
     "sweep": "Sweep sweep",
+    "view": "Viewer view",
     "watch": "Pace Watch watch watch_function",
 }  # fmt: skip
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names.split()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Report
-from backprobe.markup import facts, shown
+from backprobe.markup import facts, joined, shown
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 from backprobe.record.options import check_folder
@@ -224,6 +224,15 @@ class Run:
             numbers=lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(of_name)},
         )  # fmt: skip
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run as an ``.html`` file that needs nothing else: what ``bp.view`` shows, at this moment.
+
+        Its 300 bins of steps keep the least and greatest numbers, and how many steps had NaN or Inf. Raises BadOption.
+        """
+        from backprobe.view import save
+
+        save([self.folder], path, f"run.save({cut(written(path))})")
+
     def plot(self, field: str = "grad.rms") -> Any:
         """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
 
@@ -380,11 +389,8 @@ class Run:
             ("kinds", ", ".join(kinds)),
         ]
         starts = len(self._reader.attempts())
-        known += [
-            ("starts", str(starts) if starts > 1 else ""),
-            ("ranks", listed(self.ranks) if self.ranks != [0] else ""),
-        ]
-        return known
+        ranks = listed(self.ranks) if self.ranks != [0] else ""
+        return [*known, ("starts", str(starts) if starts > 1 else ""), ("ranks", ranks)]
 
     def __repr__(self) -> str:
         counts = f"{plural(len(self.steps), 'step')}, {plural(len(self.names), 'name')}"
@@ -395,7 +401,10 @@ class Run:
         return "\n".join([f"run in {self.folder}", *lines])
 
     def _repr_html_(self) -> str:
-        return shown(facts(f"run in {self.folder}", self._facts()))
+        from backprobe.view import framed_runs
+
+        framed = [framed_runs([self.folder])] if len(self.steps) else []
+        return joined([shown(facts(f"run in {self.folder}", self._facts())), *framed])
 
 
 class Histogram:

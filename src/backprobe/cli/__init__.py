@@ -22,6 +22,7 @@ from backprobe.cli.placement import ScriptVerb
 from backprobe.cli.recorded import of_one, recorded
 from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.cli.replayed import replayed
+from backprobe.cli.viewed import saved, viewed
 from backprobe.cli.watched import the_run, watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
@@ -329,6 +330,7 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
           multiple=True, metavar="KIND")  # fmt: skip
 @declared("histogram", "Count magnitudes in each N-th step.", default=0, metavar="N")
 @click.option("--capture", metavar="STEP", help="Stop at the first NaN or Inf, and write that step to this folder.")
+@click.option("--view", is_flag=True, help="Show the runs in a browser while they are written, and until Ctrl-C.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool, **options: Any) -> NoReturn:
@@ -348,25 +350,56 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
 
 
 @main.command(short_help="Show the run of a watched training, and its alerts.")
-@click.argument("run", metavar="RUN")
+@click.argument("runs", metavar="RUN [RUN2]", nargs=-1, required=True)
 @click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
 @declared("step", "All names at this step.", metavar="N")
-def report(run: str, name: str | None, step: int | None) -> NoReturn:
+@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page that shows the run, or two "
+              "beside each other, and needs nothing else.")  # fmt: skip
+def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str | None) -> None:
     """Show the run of a watched training: what goes wrong, and its modules over the steps.
 
     \b
     backprobe report runs/exp1
     backprobe report runs/exp1 --name h.3.attn
     backprobe report runs/exp1 --step 120
+    backprobe report runs/exp1 --html run.html
+    backprobe report runs/exp1 runs/exp2 --html both.html
 
     RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written.
 
     The exit status is 1 if there are alerts, of NAME where one is given; a step has none.
     """
-    with bp.open_run(the_run(run)) as opened:
+    if html is not None:
+        saved(tuple(map(the_run, runs)), html, name=name, step=step)
+    if len(runs) > 1:
+        raise BadOption(
+            "the report of several runs is a page", asked=f"backprobe report {' '.join(runs)}",
+            next=f"backprobe report {' '.join(runs)} --html runs.html, or backprobe diff {' '.join(runs[:2])}",
+        )  # fmt: skip
+    with bp.open_run(the_run(runs[0])) as opened:
         shown = opened.report(name, step)
         show(shown)
         sys.exit(int(not shown.ok))
+
+
+@main.command(short_help="Show runs in a browser, while they are written too.")
+@click.argument("sources", metavar="RUN [RUN]...", nargs=-1, required=True)
+@declared("port", "The port of the server; the default is any that is free.", default=0, metavar="N")
+@click.option("--no-open", is_flag=True, help="Open no browser.")
+@click.option("--until-ended", is_flag=True, help="End when none of the runs is being written any more.")
+def view(sources: tuple[str, ...], port: int, no_open: bool, until_ended: bool) -> None:
+    """Show runs in a browser: losses, all names over the steps, alerts, each number.
+
+    \b
+    backprobe view runs/exp1
+    backprobe view runs              all runs in a folder
+    backprobe view runs bad-step     and the circuit of a recording
+    backprobe view runs/exp1 --no-open --port 8000
+
+    RUN is the folder that bp.watch was given, or one around it, or a recording. A run that is being written is
+    followed, until Ctrl-C. The address is printed; only this machine can open it, and whoever has its token.
+    """
+    viewed(sources, port, not no_open, until_ended)
 
 
 @main.command(short_help="Run a captured step again, and say where its NaN was born.")

@@ -13,12 +13,13 @@ from backprobe.draw import OPTIONS as DRAWING
 from backprobe.probe.request import OPTIONS as PROBING
 from backprobe.provoke import OPTIONS as PROVOKING
 from backprobe.record.options import Option
+from backprobe.view import OPTIONS as VIEWING
 from backprobe.watch.options import KINDS, PACES, WHAT
 from backprobe.watch.options import OPTIONS as WATCHING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 OPTIONS = {one.name: one for one in (
-    *PROBING, *DRAWING, *PROVOKING, *WATCHING, *PACES,
+    *PROBING, *DRAWING, *PROVOKING, *WATCHING, *PACES, VIEWING[0],
     replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
     replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
     Option("steps", int, 1, "2"), Option("step", int, 0, "10"),

@@ -15,6 +15,7 @@ from backprobe.cli.program import asked
 from backprobe.cli.program_error import show as show_error
 from backprobe.cli.refusal import STOPPED
 from backprobe.cli.stopping import UNREAD, is_unread
+from backprobe.cli.viewed import begin, wait
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.guard.capture import check_path
@@ -25,7 +26,7 @@ from backprobe.watch.script import ScriptWatch
 
 def watched(
     program: str, words: Sequence[str], folder: str | None, append: bool, *, select: Sequence[str] = (),
-    what: Sequence[str] = (), histogram: int = 0, capture: str | None = None, **options: Any,
+    what: Sequence[str] = (), histogram: int = 0, capture: str | None = None, view: bool = False, **options: Any,
 ) -> NoReturn:  # fmt: skip
     """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
     file, spec = main_program(program)
@@ -37,6 +38,7 @@ def watched(
         check_path(capture, asked(program, *words, options=("--capture", capture)), "--capture bad-step")
         options["guard"] = capture
     script = ScriptWatch(into, partial(bp.watch, **options))
+    viewer = begin(into) if view and is_first() else None
     status: Any = None
     try:
         script.run([file, *words], spec)
@@ -53,6 +55,10 @@ def watched(
             show_error(error)
     if is_first():
         _say(script)
+    if viewer is not None:
+        if sys.stdout.isatty() and status != STOPPED:
+            wait(viewer)
+        viewer.close()
     sys.exit(status)
 
 

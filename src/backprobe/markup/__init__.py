@@ -84,9 +84,9 @@ def pictured(svg: str) -> Html:
     return shown(element("div", Html(svg.replace(DARK, "@media screen", 1)), class_="wide picture"))
 
 
-def framed(page: str) -> Html:
+def framed(page: str, title: str = "The recording, to explore") -> Html:
     """A page of its own within the notebook, where it can reach nothing outside itself: the theme is told to it."""
-    frame = element("iframe", title="The recording, to explore", srcdoc=page, sandbox="allow-scripts", width="100%",
+    frame = element("iframe", title=title, srcdoc=page, sandbox="allow-scripts", width="100%",
                     height=560, onload=_file("framed.js"),
                     style="border: 1px solid #8886; border-radius: 6px; resize: vertical")  # fmt: skip
     return shown(frame)

@@ -57,3 +57,26 @@ class WriteLock:
             os.close(self.descriptor)
             self.descriptor = None
             HELD.pop(self.path, None)
+
+
+def is_written(path: Path) -> bool:
+    """Does a process write the file to which this lock belongs?
+
+    The file of a lock of this process is not opened: closing it again would give the lock away.
+    """
+    path = path.resolve()
+    if HELD.get(path) == os.getpid():
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        os.lockf(descriptor, os.F_TEST, 0)
+    except OSError:
+        return True
+    except AttributeError:  # Windows, where nothing is written
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from backprobe.record.statistics import (
     merged,
     statistic,
 )
-from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, joined, nothing
+from backprobe.storage.runs.layout import FILE, LOCK, Attempt, Matrix, RowKey, joined, nothing
+from backprobe.storage.runs.lock import is_written
 from backprobe.storage.runs.reader import Named, RankFile
 
 LOGGED = "logged"
@@ -75,6 +77,11 @@ class RunReader:
             rank.close()
 
     @property
+    def is_written(self) -> bool:
+        """Does a process of this machine write one of the files now?"""
+        return any(is_written(one.path.with_name(LOCK.format(rank))) for rank, one in self.ranks.items())
+
+    @property
     def how(self) -> str:
         """How the files are read; see ``opening``."""
         return ", ".join(dict.fromkeys(rank.how for rank in self.ranks.values()))
@@ -121,6 +128,11 @@ class RunReader:
         together = joined(found)
         return together[numpy.unique(together["step"], return_index=True)[1]]
 
+    def made_by(self, last: int) -> NDArray[numpy.int64]:
+        """The attempt of the first rank that made each of its steps up to this one: another makes a step anew."""
+        index = next(iter(self.ranks.values())).index()
+        return index.attempt_of[: int(numpy.searchsorted(index.info["step"], last, side="right"))]
+
     def columns(self, rows: Sequence[RowKey], wanted: Sequence[str]) -> tuple[NDArray[numpy.int64], dict[str, Matrix]]:
         """The steps, and matrices of rows × steps by column."""
         keys = [(row.name, row.kind) for row in rows]
@@ -165,6 +177,19 @@ class RunReader:
             }  # fmt: skip
             _add(total, part, at, is_once)
         return total[column]
+
+    def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
+        """The places from ``low`` to ``high`` in parts of about so many steps, none of which cuts a chunk in two.
+
+        A chunk of more steps is a part by itself.
+        """
+        index = next(iter(self.ranks.values())).index()
+        ends = index.ends if index.is_plain else []
+        while low < high:
+            at = bisect_right(ends, low + most) - 1  # the last chunk that ends within reach
+            stop = ends[at] if at >= 0 and ends[at] > low else ends[at + 1] if at + 1 < len(ends) else low + most
+            yield low, min(stop, high)
+            low = stop
 
     def settled(self) -> int:
         """The last step that every rank has: what is after it may grow still; the last of all where there is one."""

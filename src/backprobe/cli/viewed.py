@@ -1,0 +1,79 @@
+"""The viewer on the command line: its address is printed, and it goes on until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import backprobe as bp
+from backprobe.cli.output import is_asked, show, tell
+from backprobe.errors import BadOption
+from backprobe.show.printing import echo
+from backprobe.view import Viewer, check_html, open_browser, save
+
+
+def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bool) -> None:
+    """Show runs until Ctrl-C, or until none is being written. Raises BadOption and BadRun."""
+    with bp.view(*map(_shown, sources), port=port, open=False) as viewer:
+        announce(viewer, is_opened)
+        wait(viewer, until_ended)
+    show(None, {"url": viewer.url})
+
+
+def _shown(source: str) -> Any:
+    # A recording as the drawing that explores it; all else as it is.
+    from backprobe.storage.recordings import DATA  # which imports NumPy
+
+    if not (Path(source) / DATA).is_file():
+        return source
+    with tempfile.TemporaryDirectory() as folder:
+        return bp.draw(bp.load(source, to="numpy"), Path(folder) / "circuit.html")
+
+
+def announce(viewer: Viewer, is_opened: bool) -> None:
+    """Print where the viewer is, and how to reach it from another machine."""
+    if not is_asked("quiet"):
+        echo(viewer.url)
+    port = viewer.url.partition("#")[0].rstrip("/").rpartition(":")[2]
+    if "SSH_CONNECTION" in os.environ:
+        tell(f"on your own machine: ssh -L {port}:127.0.0.1:{port} {socket.gethostname()}, and open that address there")
+    sys.stdout.flush()
+    if is_opened:
+        open_browser(viewer.url)
+
+
+def wait(viewer: Viewer, until_ended: bool = False) -> None:
+    """Return after Ctrl-C."""
+    tell("the viewer goes on until Ctrl-C" + ", or until no run is being written" * until_ended)
+    with suppress(KeyboardInterrupt):
+        viewer.wait(until=lambda: until_ended and not viewer.is_followed)
+
+
+def begin(folder: Path) -> Viewer:
+    """A viewer of runs that are not there yet."""
+    viewer = Viewer([folder], 0, "backprobe watch --view")
+    announce(viewer, True)
+    return viewer
+
+
+def saved(runs: tuple[str, ...], path: str, **others: Any) -> NoReturn:
+    """Write the page of some runs into a file, and exit with 1 if one has alerts. Raises BadOption and BadRun."""
+    asked = f"backprobe report {' '.join(runs)} --html {path}"
+    given = [f"--{name}" for name, value in others.items() if value is not None]
+    if given:
+        raise BadOption(
+            "a page shows all of a run", asked=f"{asked} {given[0]}", next=f"{asked}, or without --html"
+        )  # fmt: skip
+    check_html(Path(path), asked)
+    reports = []
+    for run in runs:
+        with bp.open_run(run) as opened:
+            reports.append(opened.report().to_dict())
+    save([Path(run) for run in runs], path, asked)
+    show(f"the page: {path}", {**(reports[0] if len(runs) == 1 else {}), "page": str(path)})
+    sys.exit(int(not all(one["ok"] for one in reports)))

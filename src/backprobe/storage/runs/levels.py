@@ -1,0 +1,119 @@
+"""A field over all steps of a run that grows, in bins that are kept: what was reduced once is not read again.
+
+Bins are of as many steps each, a power of two, and begin at a multiple of that. New steps fill the last bin and make
+new ones; where these are too many, two become one. The bins of a picture are some of these together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from backprobe.storage.runs.merged import RunReader
+from backprobe.storage.runs.reduced import Binned, binned
+
+NUMBERS, FEWEST, MOST = 2 << 20, 256, 4096  # names × bins of a level, and how many bins it has
+
+
+class Level:
+    """The bins of one field of some names of a run."""
+
+    def __init__(self, reader: RunReader, names: Sequence[str], field: str) -> None:
+        self.reader, self.names, self.field = reader, names, field
+        self.most = max(FEWEST, min(MOST, NUMBERS // max(1, len(names)))) // 2 * 2
+        self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps in whole bins
+        self.made_by = self.known  # by which attempts these were made
+        self.whole = _nothing(names)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds."""
+        return int(self.whole.least.nbytes + self.whole.greatest.nbytes)
+
+    def binned(self, bins: int) -> Binned:
+        """All steps that there are now, in so many bins at most."""
+        steps = self.reader.info()["step"]
+        if not self._goes_on(steps):
+            self.width, self.known, self.whole = 1, self.known[:0], _nothing(self.names)
+        self._extend(steps)
+        self.made_by = self._made_by()
+        rest = len(self.known)
+        parts = [self.whole] if rest == len(steps) else [self.whole, self._read(steps, rest, len(steps), 1)]
+        count = len(self.whole.first) + len(parts) - 1
+        return _together(_joined(parts), -(-count // bins))
+
+    def _goes_on(self, steps: Any) -> bool:
+        # Are the steps that are known as they were? A training that is resumed makes some anew.
+        are_there = numpy.array_equal(self.known, steps[: len(self.known)])
+        return are_there and numpy.array_equal(self.made_by, self._made_by())
+
+    def _made_by(self) -> Any:
+        return self.reader.made_by(int(self.known[-1])) if len(self.known) else numpy.empty(0, numpy.int64)
+
+    def _extend(self, steps: Any) -> None:
+        # Read the steps that fill bins.
+        while len(steps) // self.width > self.most:
+            self._double()
+        end = len(steps) // self.width * self.width
+        if end > len(self.known):
+            bins = (end - len(self.known)) // self.width
+            self.whole = _joined([self.whole, self._read(steps, len(self.known), end, bins)])
+            self.known = steps[:end].copy()
+
+    def _double(self) -> None:
+        # Two bins become one; the last of an odd number will be read again.
+        even = len(self.whole.first) // 2 * 2
+        self.whole = _together(_part(self.whole, even), 2)
+        self.width *= 2
+        self.known = self.known[: even // 2 * self.width]
+
+    def _read(self, steps: Any, low: int, high: int, bins: int) -> Binned:
+        return binned(self.reader, self.names, self.field, bins, int(steps[low]), int(steps[high - 1]))
+
+
+def _nothing(names: Sequence[str]) -> Binned:
+    none, empty = numpy.empty(0, numpy.int64), numpy.empty((len(names), 0), numpy.float32)
+    return Binned(names, none, none, empty, empty, {})
+
+
+def _part(found: Binned, end: int) -> Binned:
+    # The first bins.
+    nonfinite = {kind: counts[:, :end] for kind, counts in found.nonfinite.items()}
+    return Binned(
+        found.names, found.first[:end], found.last[:end], found.least[:, :end], found.greatest[:, :end], nonfinite
+    )  # fmt: skip
+
+
+def _joined(parts: Sequence[Binned]) -> Binned:
+    # Bins one after another.
+    parts = [part for part in parts if len(part.first)] or [*parts[:1]]
+    if len(parts) == 1:
+        return parts[0]
+    kinds = dict.fromkeys(kind for part in parts for kind in part.nonfinite)
+    nonfinite = {
+        kind: numpy.concatenate(
+            [part.nonfinite.get(kind, numpy.zeros(part.least.shape, numpy.int64)) for part in parts], axis=1
+        )
+        for kind in kinds
+    }  # fmt: skip
+    return Binned(
+        parts[0].names,
+        numpy.concatenate([part.first for part in parts]), numpy.concatenate([part.last for part in parts]),
+        numpy.concatenate([part.least for part in parts], axis=1),
+        numpy.concatenate([part.greatest for part in parts], axis=1), nonfinite,
+    )  # fmt: skip
+
+
+def _together(found: Binned, size: int) -> Binned:
+    # So many bins become one.
+    if size <= 1 or not len(found.first):
+        return found
+    begins = numpy.arange(0, len(found.first), size)
+    ends = numpy.append(begins[1:], len(found.first)) - 1
+    return Binned(
+        found.names, found.first[begins], found.last[ends],
+        numpy.fmin.reduceat(found.least, begins, axis=1), numpy.fmax.reduceat(found.greatest, begins, axis=1),
+        {kind: numpy.add.reduceat(counts, begins, axis=1) for kind, counts in found.nonfinite.items()},
+    )  # fmt: skip

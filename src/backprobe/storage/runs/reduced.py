@@ -1,0 +1,195 @@
+"""A run in bins of whole steps: least and greatest of a field in each, and in how many steps numbers are not finite.
+
+What is read at once is a few chunks, so that memory grows with names and bins, and not with steps. The columns of all
+ranks are merged before a statistic is taken of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.record.statistics import columns_for, statistic
+from backprobe.storage.runs.layout import Matrix, RowKey
+from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
+
+Counts = NDArray[numpy.int64]
+NUMBERS = 1 << 20  # of a column that are read at once
+LOGGED_FROM = ("count", "finite", "nan", "posinf", "neginf", "sum")
+
+
+@dataclass(frozen=True)
+class Binned:
+    """A field of some names in bins of steps; all matrices are names × bins.
+
+    ``first`` and ``last`` are the numbers of the first and last step of each bin. ``least`` and ``greatest`` are in
+    float32, NaN where no step of a bin has a number, and infinite where one is. ``nonfinite`` has, by kind of numbers,
+    in how many steps fewer numbers of a name were finite than there were: of every kind that the names have, whatever
+    the field.
+    """
+
+    names: Sequence[str]
+    first: Counts
+    last: Counts
+    least: NDArray[numpy.float32]
+    greatest: NDArray[numpy.float32]
+    nonfinite: Mapping[str, Counts]
+
+
+def binned(
+    reader: RunReader, names: Sequence[str], field: str, bins: int, first: int | None = None, last: int | None = None
+) -> Binned:
+    """A field of these names in so many bins at most, from one step to another, both included."""
+    steps = reader.info()["step"]
+    low = 0 if first is None else int(numpy.searchsorted(steps, first))
+    high = len(steps) if last is None else int(numpy.searchsorted(steps, last, side="right"))
+    count = min(bins, max(0, high - low))
+    edges = low + numpy.arange(count + 1) * max(0, high - low) // max(1, count)
+    found = _Found(len(names), edges)
+    read = _Reading(reader, names, field)
+    for start, stop in reader.stretches(low, high, max(1, NUMBERS // max(1, len(names)))) if names else ():
+        found.add(start, stop, read)
+    return Binned(names, steps[edges[:-1]], steps[edges[1:] - 1], found.least, found.greatest, found.nonfinite)
+
+
+class _Reading:
+    """The columns that a field of some names is computed from."""
+
+    def __init__(self, reader: RunReader, names: Sequence[str], field: str) -> None:
+        self.reader, self.names = reader, names
+        known = reader.rows()
+        self.kind, _, self.which = ("update", ".", "rms") if field == RATIO else field.rpartition(".")
+        if field == LOGGED:
+            self.kind = LOGGED
+        self.is_ratio = field == RATIO
+        self.keys = {kind: [(name, kind) for name in names] for kind in dict.fromkeys(kind for _, kind in known)}
+        self.rows = {kind: [known.get(key, RowKey(*key)) for key in keys] for kind, keys in self.keys.items()}
+        self.kinds = [kind for kind, keys in self.keys.items() if any(key in known for key in keys)]
+
+    def _columns(self, kind: str, wanted: Sequence[str], start: int, stop: int) -> dict[str, Matrix]:
+        if kind not in self.rows:
+            return {column: numpy.zeros((len(self.names), 1)) for column in wanted}
+        rows, keys = self.rows[kind], self.keys[kind]
+        return {column: self.reader.narrow(rows, keys, column, start, stop) for column in wanted}
+
+    def extremes(self, start: int, stop: int, cuts: Counts) -> tuple[Matrix, Matrix]:
+        """The least and greatest of the field between cuts: names × cuts, or names × 1 where it does not change."""
+        if self.kind == LOGGED:
+            return _extremes(numpy.asarray(logged(self._columns(LOGGED, LOGGED_FROM, start, stop))), cuts)
+        columns = self._columns(self.kind, columns_for([self.which]), start, stop)
+        if self.which == "rms" and not self.is_ratio and columns["finite"].shape[1] == 1:
+            ends = _extremes(columns["squares"], cuts)  # before the root of fewer numbers: it grows with these
+            least, greatest = (statistic("rms", {**columns, "squares": one}) for one in ends)
+            return numpy.asarray(least), numpy.asarray(greatest)
+        found = numpy.asarray(statistic(self.which, columns))
+        if self.is_ratio:
+            with numpy.errstate(all="ignore"):
+                found = found / statistic("rms", self._columns("param", columns_for(["rms"]), start, stop))
+        return _extremes(found, cuts)
+
+    def nonfinite(self, start: int, stop: int) -> Iterator[tuple[str, NDArray[numpy.bool_]]]:
+        """By kind, in which steps numbers of which names are not finite."""
+        for kind in self.kinds:
+            part = self._columns(kind, ("count", "finite"), start, stop)
+            is_so = part["finite"] < part["count"]
+            if is_so.any():
+                yield kind, is_so
+
+
+class _Found:
+    """What was found so far in the bins between ``edges``."""
+
+    def __init__(self, height: int, edges: Counts) -> None:
+        self.edges, self.shape = edges, (height, len(edges) - 1)
+        self.least, self.greatest = (numpy.full(self.shape, numpy.nan, numpy.float32) for _ in range(2))
+        self.nonfinite: dict[str, Counts] = {}
+
+    def add(self, start: int, stop: int, read: _Reading) -> None:
+        """Add the steps from one place to another, each at once in all bins that it lies in."""
+        begin = int(numpy.searchsorted(self.edges, start, side="right")) - 1
+        cuts = numpy.maximum(self.edges[begin:-1], start)
+        cuts = cuts[cuts < stop] - start
+        to, widths = slice(begin, begin + len(cuts)), numpy.diff(numpy.append(cuts, stop - start))
+        least, greatest = read.extremes(start, stop, cuts)
+        with numpy.errstate(over="ignore"):
+            self.least[:, to] = numpy.fmin(self.least[:, to], least.astype(numpy.float32))
+            self.greatest[:, to] = numpy.fmax(self.greatest[:, to], greatest.astype(numpy.float32))
+        for kind, is_so in read.nonfinite(start, stop):
+            total = self.nonfinite.setdefault(kind, numpy.zeros(self.shape, numpy.int64))
+            total[:, to] += (
+                is_so * widths if is_so.shape[1] == 1 else numpy.add.reduceat(is_so.astype(numpy.int64), cuts, axis=1)
+            )
+
+
+def _extremes(numbers: Matrix, cuts: Counts) -> tuple[Matrix, Matrix]:
+    # The least and greatest between cuts, NaN left out, which takes longer where there is one.
+    if numbers.shape[1] == 1:
+        return numbers, numbers
+    least = numpy.minimum.reduceat(numbers, cuts, axis=1)
+    if not numpy.isnan(least).any():
+        return least, numpy.maximum.reduceat(numbers, cuts, axis=1)
+    return numpy.fmin.reduceat(numbers, cuts, axis=1), numpy.fmax.reduceat(numbers, cuts, axis=1)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps that follow each other in which numbers of a kind, of a name, are not finite."""
+
+    name: str
+    kind: str
+    first: int
+    last: int
+    count: int
+
+
+def stretches_of_nonfinite(reader: RunReader, first: int = 0, most: int = 2000) -> tuple[list[Stretch], int | None]:
+    """Stretches that begin at a step or later, by their first step: so many or a few more, and the step to go on at.
+
+    Those of one step are all there. The step is None where there are no more.
+    """
+    steps, rows = reader.info()["step"], list(reader.rows().values())
+    keys = [(row.name, row.kind) for row in rows]
+    low = int(numpy.searchsorted(steps, first))
+    found: list[Stretch] = []
+    before = numpy.zeros(len(rows), bool)  # is a row, at the last step that was looked at
+    begun = numpy.zeros(len(rows), numpy.int64)  # the place at which it began to be
+    if 0 < low < len(steps):
+        before = _is_nonfinite(reader, rows, keys, low - 1, low)[:, 0]
+        begun[before] = -1  # it began before what is asked for
+    for start, stop in reader.stretches(low, len(steps), max(1, NUMBERS // max(1, len(rows)))) if rows else ():
+        is_so = numpy.broadcast_to(_is_nonfinite(reader, rows, keys, start, stop), (len(rows), stop - start))
+        changes = numpy.diff(numpy.concatenate([before[:, None], is_so], axis=1).astype(numpy.int8), axis=1)
+        for at, row in zip(*numpy.nonzero(changes.T), strict=True):
+            if changes[row, at] > 0:
+                begun[row] = start + at
+            elif begun[row] >= 0:
+                found.append(_stretch(rows[row], steps, begun[row], start + at))
+        before = is_so[:, -1].copy()
+        if len(found) >= most:
+            break
+    is_over = not rows or low >= len(steps) or stop >= len(steps)
+    found += [_stretch(rows[row], steps, begun[row], stop) for row in numpy.flatnonzero(before) if begun[row] >= 0]
+    found.sort(key=lambda one: one.first)
+    return _whole(found, most, is_over)
+
+
+def _is_nonfinite(reader: RunReader, rows: Any, keys: Any, start: int, stop: int) -> NDArray[numpy.bool_]:
+    count, finite = (reader.narrow(rows, keys, column, start, stop) for column in ("count", "finite"))
+    return numpy.asarray(finite < count)
+
+
+def _stretch(row: RowKey, steps: Any, begin: int, end: int) -> Stretch:
+    return Stretch(row.name, row.kind, int(steps[begin]), int(steps[end - 1]), int(end - begin))
+
+
+def _whole(found: list[Stretch], most: int, is_over: bool) -> tuple[list[Stretch], int | None]:
+    # The first of them, without a part of those that begin at one step.
+    if len(found) <= most:
+        return found, None if is_over else (found[-1].first + 1 if found else None)
+    cut = found[most].first
+    kept = [one for one in found if one.first < cut]
+    return (kept, cut) if kept else ([one for one in found if one.first == cut], cut + 1)

@@ -1,0 +1,188 @@
+"""A page that shows runs: a loss, every name over the steps, alerts with their lines, each number at each step.
+
+The same page comes from a server of this machine, which follows a training, and as one file without a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from backprobe.errors import BadOption, BadRun
+from backprobe.markup import Html, element, framed, joined
+from backprobe.record.brief import kind, written
+from backprobe.record.disk import unwritable, write_whole
+from backprobe.record.options import Option, check_folder, check_options
+
+OPTIONS = (Option("port", int, lambda port: 0 <= port < 65536 and port is not False and port is not True, "8000",
+                  says="a number from 0, for any that is free, to 65535"), Option("open", bool))  # fmt: skip
+NOTEBOOK_BINS, NOTEBOOK_FIELDS = 200, ("grad.rms",)
+
+
+def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
+    """Show runs in a browser, while they are written too: losses, all names over the steps, alerts, each number.
+
+    >>> import tempfile, torch, backprobe as bp
+    >>> model, folder = torch.nn.Linear(3, 1), tempfile.mkdtemp()
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with bp.watch(model, folder, optimizer=optimizer):
+    ...     for x in torch.ones(5, 3):
+    ...         model(x).sum().backward()
+    ...         optimizer.step()
+    >>> with bp.view(folder, open=False) as viewer:
+    ...     viewer.url.startswith("http://127.0.0.1:")
+    True
+
+    - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A drawing of
+      ``bp.draw`` is shown beside them, as the page that explores its circuit.
+    - ``port`` is that of the server; 0 is any that is free.
+    - ``open`` opens a browser.
+
+    Only this machine can reach the server, and only with the token that ends the viewer's ``url``. It goes on until
+    ``viewer.close()``, or the program ends. In a notebook the viewer shows the runs as they are.
+
+    Raises BadOption, and BadRun for a folder that is not there.
+    """
+    check_options({"port": port, "open": open}, OPTIONS)
+    asked = f"bp.view({', '.join(map(written, sources))})"
+    drawings = [one for one in sources if _is_drawing(one)]
+    folders = [_folder(one, asked) for one in sources if not _is_drawing(one)]
+    viewer = Viewer(folders if sources else [Path.cwd()], port, asked, [one.page for one in drawings])
+    if open:
+        open_browser(viewer.url)
+    return viewer
+
+
+def open_browser(url: str) -> None:
+    """Open an address in a browser; where there is no screen nothing is opened, for a browser of texts would wait."""
+    has_screen = sys.platform in ("darwin", "win32") or {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & os.environ.keys()
+    if has_screen:
+        import webbrowser
+
+        with contextlib.suppress(webbrowser.Error):
+            webbrowser.open(url)
+
+
+class Viewer:
+    """A server that shows runs: ``url`` is where, ``close()`` ends it, and it is a context that ends it too."""
+
+    def __init__(self, folders: list[Path], port: int, asked: str, circuits: Sequence[str] = ()) -> None:
+        from backprobe.view.answers import Answers  # which imports NumPy
+        from backprobe.view.runs import Runs
+        from backprobe.view.server import Server
+
+        self._runs = Runs(folders)
+        try:
+            self._server = Server(Answers(self._runs, circuits=circuits), port)
+        except OSError as error:
+            raise BadOption(
+                f"port {port} cannot be had", asked=asked, found=error.strerror or str(error),
+                next="port=0, for any that is free",
+            ) from error  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        """The address to open. Who has it may read the runs."""
+        return self._server.url
+
+    @property
+    def is_followed(self) -> bool:
+        """Is one of the runs being written?"""
+        return any(one["state"] == "written" for one in self._server.answers.brief())
+
+    def close(self) -> None:
+        """End the server, and close the files."""
+        self._server.close()
+        self._runs.close()
+
+    def wait(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Return when it is closed, or when ``until`` is so."""
+        while not self._server.closed.wait(0.2) and not until():
+            pass
+
+    def __enter__(self) -> Viewer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<backprobe.Viewer of {', '.join(str(one) for one in self._runs.folders)}>"
+
+    def _repr_html_(self) -> str:
+        link = element("a", "open the viewer, which follows the run", href=self.url, target="_blank", rel="noopener")
+        return joined([framed_runs(self._runs.folders), element("p", link)])
+
+
+def framed_runs(folders: list[Path]) -> Html:
+    """The page in a frame of a notebook: one field in few bins."""
+    from backprobe.view.export import page_of
+    from backprobe.view.runs import Runs
+
+    runs = Runs(folders)
+    try:
+        return framed(page_of(runs, bins=NOTEBOOK_BINS, fields=NOTEBOOK_FIELDS), "The run, to explore")
+    finally:
+        runs.close()
+
+
+def save(folders: list[Path], path: Any, asked: str) -> None:
+    """Write the page of some runs as one file, which needs nothing else. Raises BadOption and BadRun."""
+    from backprobe.view.export import page_of
+    from backprobe.view.runs import Runs
+
+    check_folder(path, "a page is a file, whose path is a text", asked, "'run.html'")
+    target = Path(path)
+    check_html(target, asked)
+    runs = Runs(folders)
+    try:
+        text = page_of(runs)
+    finally:
+        runs.close()
+    try:
+        write_whole(target, text.encode())
+    except OSError as error:
+        raise unwritable("the page", target, error, asked=asked, call="{!r}", smaller="another disk") from error
+
+
+def check_html(target: Path, asked: str) -> None:
+    """Raise BadOption where no page can be written, before runs are read."""
+    if target.suffix.lower() != ".html":
+        raise BadOption(
+            "a run is saved as a page", asked=asked,
+            found=f"the ending {target.suffix!r}" if target.suffix else "no ending",
+            next=f"{(target.stem or 'run') + '.html'!r}",
+        )  # fmt: skip
+    if not target.absolute().parent.is_dir():
+        raise BadOption(
+            f"the page cannot be written to {target}", asked=asked, found=f"no folder {target.parent}",
+            next="a path in a folder that exists",
+        )  # fmt: skip
+
+
+def _is_drawing(source: Any) -> bool:
+    return hasattr(type(source), "page") and hasattr(type(source), "svg")
+
+
+def _folder(source: Any, asked: str) -> Path:
+    # The folder that is shown. Raises BadOption and BadRun.
+    found = getattr(source, "folder", source)  # of a run, and of a watch
+    if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
+        raise BadOption(
+            f"a viewer shows runs, their folders and drawings, not {kind(source)}", asked=asked,
+            next="bp.view('runs/exp1'), or of a recording bp.view(bp.draw(rec, 'circuit.html'))",
+        )  # fmt: skip
+    folder = Path(found)
+    if not folder.is_dir():
+        raise BadRun(
+            f"{folder} is not a folder of runs", asked=asked, found="a file" if folder.exists() else "no such folder",
+            next="the folder that bp.watch(model, folder) was given, or one around it",
+        )  # fmt: skip
+    return folder

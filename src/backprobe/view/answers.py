@@ -1,0 +1,291 @@
+"""The questions that a page may ask about runs, each a function: the same for a server, a file and a notebook."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy
+
+from backprobe.errors import BackprobeError, BadOption
+from backprobe.record.exponents import table_of
+from backprobe.record.statistics import STATISTICS
+from backprobe.rules import alerts as judged
+from backprobe.rules.gap import Gap
+from backprobe.rules.gaps import gaps
+from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+from backprobe.storage.runs.parting import partings
+from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
+from backprobe.view.packing import packed
+from backprobe.view.runs import OpenRun, Runs
+
+Query = Mapping[str, str]
+MOST_BINS = 4000
+MOST_NAMES, MOST_STRETCHES = 50, 200  # of a gap
+TENTH = 0.1
+TITLE = re.compile(r"<title>(?:backprobe: )?(.*?)</title>", re.DOTALL)  # of a circuit's page
+SEPARATORS = (".", ":", "/")
+
+
+class Answers:
+    """Answers about some runs, and the pages of circuits. Those of files are rounded to four digits, to pack well."""
+
+    def __init__(self, runs: Runs, *, is_rounded: bool = False, circuits: Sequence[str] = ()) -> None:
+        self.runs, self.is_rounded, self.circuits = runs, is_rounded, circuits
+
+    def answer(self, question: str, query: Query) -> bytes:
+        """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
+        if question == "runs":
+            return packed({"runs": self.brief()})
+        if question == "circuits":
+            return packed({"titles": [html.unescape(TITLE.findall(page)[0]) for page in self.circuits]})
+        if question == "circuit":
+            return packed({"page": dict(enumerate(self.circuits))[int(query["circuit"])]})
+        return QUESTIONS[question](self, self.runs[int(query["run"])], query)
+
+    def brief(self) -> list[dict[str, Any]]:
+        """Of each run: its name, how many steps it has, and whether it goes on."""
+        return [brief(one) for one in self.runs.all()]
+
+    def about(self, run: OpenRun, query: Query) -> bytes:
+        """What a run has: names with their kinds, fields, parameters, and what was logged."""
+        with run.reading() as reader:
+            kinds: dict[str, list[str]] = {}
+            for name, kind in reader.rows():
+                kinds.setdefault(name, []).append(kind)
+            attempts = [one.facts for one in reader.attempts()]
+            return packed({
+                "names": list(kinds), "kinds": list(kinds.values()), "fields": fields_of(reader),
+                "parameters": list(reader.parameters()), "folder": str(run.folder),
+                "starts": len(attempts), "every": max((int(one.get("every", 1)) for one in attempts), default=1),
+                "has_magnitudes": reader.has_exponents(), "ranks": list(reader.ranks),
+            })  # fmt: skip
+
+    def alerts(self, run: OpenRun, query: Query) -> bytes:
+        """What goes wrong, and what has no row."""
+        with run.judging() as (reader, judge):
+            report = judged(reader, judge=judge)
+            found = [one.to_dict() for one in report]
+            return packed({
+                "alerts": found, "notes": list(report.notes),
+                "gaps": [_gap(one) for one in gaps(reader) if isinstance(one, Gap)],
+            })  # fmt: skip
+
+    def grid(self, run: OpenRun, query: Query) -> bytes:
+        """A field in bins of steps, of all names that have it or have NaN, or of the ``rows`` that are asked for.
+
+        Rows are a list of names; one that ends with a star stands for all names below it.
+        """
+        rows = _rows(query)
+        with run.reading() as reader:
+            field, names = _field(reader, query), measured_names(reader)
+            bins, first, last = _window(query)
+            groups = None if rows is None else [_below(row, names) for row in rows]
+            if first is None and last is None:
+                found = run.level(reader, names, field).binned(bins)
+            elif groups is None:
+                found = binned(reader, names, field, bins, first, last)
+            else:
+                needed = sorted({at for group in groups for at in group})
+                place = {at: number for number, at in enumerate(needed)}
+                groups = [[place[at] for at in group] for group in groups]
+                found = binned(reader, [names[at] for at in needed], field, bins, first, last)
+        if rows is None or groups is None:
+            there = _there(found)
+            return self._grid(found, {"names": [names[at] for at in there]}, [[at] for at in there])
+        return self._grid(found, {"names": rows}, groups)
+
+    def _grid(self, found: Binned, head: dict[str, Any], groups: Sequence[Sequence[int]]) -> bytes:
+        arrays = {
+            "first": found.first, "last": found.last,
+            "least": _grouped(found.least, groups, numpy.fmin, numpy.nan),
+            "greatest": _grouped(found.greatest, groups, numpy.fmax, numpy.nan),
+        }  # fmt: skip
+        if (found.first == found.last).all():
+            del arrays["least"]  # each bin is one step
+        arrays |= {
+            f"nonfinite {kind}": _grouped(one, groups, numpy.maximum, 0) for kind, one in found.nonfinite.items()
+        }
+        return packed(head, arrays, is_rounded=self.is_rounded)
+
+    def series(self, run: OpenRun, query: Query) -> bytes:
+        """A field of one name in bins of steps."""
+        with run.reading() as reader:
+            field = _field(reader, query)
+            bins, first, last = _window(query)
+            if first is None and last is None and field == LOGGED:
+                found = run.level(reader, [query["name"]], field).binned(bins)
+            else:
+                found = binned(reader, [query["name"]], field, bins, first, last)
+            return self._grid(found, {"names": [query["name"]]}, [[0]])
+
+    def step(self, run: OpenRun, query: Query) -> bytes:
+        """All numbers at a step: of one name, or of all."""
+        with run.reading() as reader:
+            found = reader.at(int(query["step"]))
+            if found is None:
+                return packed({"step": None, "names": {}})
+            info, attempt, rows = found
+            if "name" in query:
+                rows = {name: rows[name] for name in [query["name"]] if name in rows}
+            about = {"time": float(info["time"]), "backwards": int(info["backwards"]), "skipped": int(info["skipped"])}
+            return packed({"step": int(info["step"]), "attempt": attempt, **about, "names": rows})
+
+    def magnitudes(self, run: OpenRun, query: Query) -> bytes:
+        """How many numbers of a name had which exponent, at the steps in which that was counted."""
+        with run.reading() as reader:
+            found = reader.exponents(query["name"], query["kind"])
+            exponents, counts = table_of([*found.values()])
+            chosen = numpy.linspace(0, len(counts) - 1, min(len(counts), 400)).astype(int)
+            steps = numpy.array([*found], numpy.int64)[chosen]
+            return packed(
+                {"exponents": exponents.tolist()},
+                {"steps": steps, "counts": counts[chosen]},
+                is_rounded=self.is_rounded,
+            )
+
+    def nonfinite(self, run: OpenRun, query: Query) -> bytes:
+        """Where NaN and Inf are, in the order of steps, from a step on; and at which to go on."""
+        with run.reading() as reader:
+            if "from" in query:
+                found, rest = stretches_of_nonfinite(reader, int(query["from"]), int(query.get("most", 2000)))
+            else:
+                found, rest = run.nonfinite(reader)
+            rows = [[one.name, one.kind, one.first, one.last, one.count] for one in found]
+            return packed({"stretches": rows, "rest": rest})
+
+    def parting(self, run: OpenRun, query: Query) -> bytes:
+        """The first steps at which a run and another part: in any bit, and by more than a tenth."""
+        other = self.runs[int(query["with"])]
+        if other is run:
+            raise ValueError("a run does not part from itself")
+        one, two = sorted((run, other), key=lambda each: each.number)  # locks are taken in one order
+        with one.reading() as first, two.reading() as second:
+            found = partings(first, second, (0.0, TENTH))
+            said = [
+                found and {"step": found.step, "rows": found.rows[:MOST_NAMES], "count": len(found.rows)}
+                for found in found
+            ]
+            return packed({"exact": said[0], "tenth": said[1]})
+
+
+QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
+    "about": Answers.about, "alerts": Answers.alerts, "grid": Answers.grid, "series": Answers.series,
+    "step": Answers.step, "magnitudes": Answers.magnitudes, "nonfinite": Answers.nonfinite,
+    "parting": Answers.parting,
+}  # fmt: skip
+
+
+def brief(run: OpenRun) -> dict[str, Any]:
+    """A run in short. ``state`` is how it goes: written, ended, died or damaged.
+
+    One that nobody writes is read again when its files have changed: a folder may hold very many.
+    """
+    files = run.files()
+    if files is None or files != run.said[0] or run.said[1]["state"] not in ("ended", "died"):
+        run.said = files, _brief(run)
+    return {**run.said[1], "now": time.time()}
+
+
+def _brief(run: OpenRun) -> dict[str, Any]:
+    found: dict[str, Any] = {"run": run.number, "label": run.label, "steps": 0, "first": 0, "last": -1, "time": 0.0}
+    try:
+        with run.reading() as reader:
+            info, attempts = reader.info(), reader.attempts()
+            if len(info):
+                ends = {"first": int(info["step"][0]), "last": int(info["step"][-1]), "time": float(info["time"][-1])}
+                found |= {"steps": len(info), **ends}
+            has_ended = bool(attempts) and "ended" in attempts[-1].facts
+            found["state"] = "written" if reader.is_written else "ended" if has_ended else "died"
+            found["rows"], found["starts"] = len(reader.rows()), len(attempts)
+    except (BackprobeError, OSError) as error:
+        found |= {"state": "damaged", "error": str(error)}
+    return found
+
+
+def fields_of(reader: RunReader) -> list[str]:
+    """Every field that some name has."""
+    kinds = dict.fromkeys(kind for _, kind in reader.rows())
+    found = [f"{kind}.{name}" for kind in kinds if kind != LOGGED for name in STATISTICS]
+    return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
+
+
+def measured_names(reader: RunReader) -> list[str]:
+    """The names that have numbers of other kinds than logged ones, in the order of the model."""
+    return list(dict.fromkeys(name for name, kind in reader.rows() if kind != LOGGED))
+
+
+def names_of(reader: RunReader, field: str) -> list[str]:
+    """The names that have a field, in the order of the model."""
+    kind = field.partition(".")[0]
+    return [name for name, one in reader.rows() if one == kind]
+
+
+def _field(reader: RunReader, query: Query) -> str:
+    # Raises BadOption for a field that the run does not have.
+    field = query["field"]
+    known = fields_of(reader)
+    if field not in known:
+        raise BadOption("this run has no such field", asked=field[:80], found=", ".join(known), next="another field")
+    return field
+
+
+def _window(query: Query) -> tuple[int, int | None, int | None]:
+    # How many bins, and of which steps. Raises ValueError.
+    bins = int(query.get("bins", 300))
+    if not 1 <= bins <= MOST_BINS:
+        raise ValueError(f"from 1 to {MOST_BINS} bins")
+    first, last = (int(query[one]) if one in query else None for one in ("from", "to"))
+    return bins, first, last
+
+
+def _rows(query: Query) -> list[str] | None:
+    # Raises ValueError for what is no list of texts.
+    if "rows" not in query:
+        return None
+    rows = json.loads(query["rows"])
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        raise ValueError("rows are a list of names")
+    return rows
+
+
+def _there(found: Binned) -> list[int]:
+    # The places of names that have a number somewhere, or NaN or Inf in any kind.
+    has = ~numpy.isnan(found.greatest).all(axis=1)
+    for counts in found.nonfinite.values():
+        has |= counts.any(axis=1)
+    return [int(at) for at in numpy.flatnonzero(has)]
+
+
+def _below(row: str, names: Sequence[str]) -> list[int]:
+    # The places of the names that a row stands for.
+    if not row.endswith("*"):
+        return [at for at, name in enumerate(names) if name == row]
+    inside = row[:-1]
+    beginnings = tuple(inside + one for one in SEPARATORS)
+    return [at for at, name in enumerate(names) if name == inside or name.startswith(beginnings)]
+
+
+def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: float) -> Any:
+    # Rows that stand for several are joined.
+    if all(len(one) == 1 for one in groups):
+        return numbers[[one[0] for one in groups]] if len(groups) else numbers[:0]
+    empty = numpy.full(numbers.shape[1:], nothing, numbers.dtype)
+    return numpy.stack([join.reduce(numbers[list(one)], axis=0) if len(one) else empty for one in groups])
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    # A gap in short: a run may have one of each name in each step.
+    stretches: list[list[int]] = []
+    for step in gap.steps:
+        if stretches and step - stretches[-1][1] <= 1:
+            stretches[-1][1] = step
+        else:
+            stretches.append([step, step])
+    found = {one: asdict(gap)[one] for one in ("kind", "name", "headline", "kinds")}
+    return {**found, "names": gap.names[:MOST_NAMES], "count": len(gap.names), "steps": stretches[:MOST_STRETCHES]}

@@ -1,0 +1,168 @@
+"""The runs that a viewer shows: found in folders, known by number, each opened once, and read by one thread at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import numpy
+
+from backprobe.errors import BackprobeError
+from backprobe.rules.judge import Judge
+from backprobe.storage.runs.layout import FILE
+from backprobe.storage.runs.levels import Level
+from backprobe.storage.runs.merged import RunReader, open_ranks
+from backprobe.storage.runs.reduced import Stretch, stretches_of_nonfinite
+
+LOOK = 0.5  # seconds between two looks for new runs
+DEEPEST = 4  # folders between one that is looked into and a run in it
+LEVELS = 24 << 20  # bytes of kept bins of a run, before another field is kept too
+
+
+class Runs:
+    """The runs in some folders. Their numbers stay as they are while others come."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.folders = [one.absolute() for one in folders]
+        self.known: dict[Path, OpenRun] = {}
+        self.looked, self.lock = 0.0, Lock()
+
+    def all(self) -> list[OpenRun]:
+        """Those that there are now, and those that there were, by number. It is looked for new ones now and then."""
+        with self.lock:
+            if not self.known or monotonic() - self.looked > LOOK:
+                for found in [run for folder in self.folders for run in _runs_in(folder)]:
+                    if found not in self.known:
+                        self.known[found] = OpenRun(len(self.known), found, _label(found, self.folders))
+                self.looked = monotonic()
+            return list(self.known.values())
+
+    def __getitem__(self, number: int) -> OpenRun:
+        """Raises LookupError."""
+        found = self.all() if number >= len(self.known) else list(self.known.values())
+        if not 0 <= number < len(found):
+            raise LookupError(f"no run has the number {number}")
+        return found[number]
+
+    def close(self) -> None:
+        for one in self.known.values():
+            one.close()
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    if any(folder.glob(FILE.format("*"))):
+        return [folder]
+    below = ("*/" * depth + FILE.format("*") for depth in range(1, DEEPEST + 1))
+    return sorted({file.parent for pattern in below for file in folder.glob(pattern)})
+
+
+def _label(run: Path, folders: Sequence[Path]) -> str:
+    # As short as tells runs apart: below the folder that was given, else its own name.
+    around = next(one for one in folders if run.is_relative_to(one))
+    return str(run.relative_to(around)) if run != around else f"{run.parent.name}/{run.name}"
+
+
+class OpenRun:
+    """One run, opened when it is first read. Numbers and alerts are read by themselves: neither waits for the other."""
+
+    def __init__(self, number: int, folder: Path, label: str) -> None:
+        self.number, self.folder, self.label = number, folder, label
+        self._numbers, self._alerts = Handle(folder), Handle(folder)
+        self._levels: dict[tuple[int, str, int, str], Level] = {}
+        self._nonfinite: tuple[int, Any, list[Stretch]] = -1, numpy.empty(0, numpy.int64), []
+        self.said: tuple[Any, dict[str, Any]] = None, {}  # in short, as the files were then
+
+    def files(self) -> Any:
+        """Another value where something was written to it."""
+        with suppress(OSError), os.scandir(self.folder) as found:
+            return sorted((one.name, one.stat().st_mtime_ns, one.stat().st_size) for one in found)
+
+    def reading(self) -> Any:
+        """Within this context its reader is this thread's alone. Raises BadRun."""
+        return self._numbers.reading()
+
+    def judging(self) -> Any:
+        """The same for alerts: the reader, and a judge that goes on where it ended."""
+        return self._alerts.judging()
+
+    def level(self, reader: RunReader, names: Sequence[str], field: str) -> Level:
+        """The bins of a field that are kept, of a reader that this thread has alone."""
+        key = id(reader), field, len(names), names[0] if len(names) == 1 else ""
+        if key not in self._levels:
+            kept = [(one, level) for one, level in self._levels.items() if one[0] == id(reader)]
+            while kept and sum(level.size for _, level in kept) > LEVELS:
+                kept.pop(0)
+            self._levels = dict(kept)
+            self._levels[key] = Level(reader, list(names), field)
+        self._levels[key] = self._levels.pop(key)  # the last used is the last
+        return self._levels[key]
+
+    def nonfinite(self, reader: RunReader) -> tuple[list[Stretch], int | None]:
+        """Where NaN and Inf are from the first step on, and at which to go on. What is known is not read again."""
+        steps = reader.info()["step"]
+        last, made_by, found = self._nonfinite
+        begin = int(steps[0]) if len(steps) else 0
+        if last >= 0 and numpy.array_equal(reader.made_by(last), made_by):
+            begin = min((one.first for one in found if one.last == last), default=last + 1)  # where one may go on
+        kept = [one for one in found if one.first < begin]
+        new, rest = stretches_of_nonfinite(reader, begin)
+        if rest is None and len(steps):
+            self._nonfinite = int(steps[-1]), reader.made_by(int(steps[-1])), kept + new
+        return kept + new, rest
+
+    def close(self) -> None:
+        self._levels = {}
+        self._numbers.close()
+        self._alerts.close()
+
+
+class Handle:
+    """A reader of a run for one thread at a time. A run that was deleted and made again is opened again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lock = folder, Lock()
+        self.reader: RunReader | None = None
+        self.judge: Judge | None = None
+        self.files: Any = None
+
+    def _opened(self) -> RunReader:
+        files = self._files()
+        if self.reader is None or files != self.files:
+            self._close()
+            self.reader, self.files = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})"), files
+        return self.reader
+
+    def _files(self) -> list[Any]:
+        # Another value where a file is new, or is no longer the one that was opened.
+        with os.scandir(self.folder) as found:
+            return sorted((one.name, one.inode()) for one in found if one.name.endswith(".sqlite"))
+
+    @contextmanager
+    def reading(self) -> Iterator[RunReader]:
+        with self.lock:
+            try:
+                reader = self._opened()
+                yield reader
+            except BackprobeError:
+                self._close()  # what is damaged now may be whole at the next look
+                raise
+
+    @contextmanager
+    def judging(self) -> Iterator[tuple[RunReader, Judge]]:
+        with self.reading() as reader:
+            self.judge = self.judge or Judge(reader)
+            yield reader, self.judge
+
+    def _close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+        self.reader = self.judge = None
+
+    def close(self) -> None:
+        with self.lock:
+            self._close()

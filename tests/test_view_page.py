@@ -1,0 +1,108 @@
+"""The viewer's page as a file: what is in it, how large it is, and that it is made of the sources beside it."""
+
+import gzip
+import hashlib
+import html
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import backprobe as bp
+from written_runs import fill, rows, writer
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "src" / "backprobe" / "view" / "page"
+VENDORED = {
+    "htm.LICENSE": "db23695901376335f19bdd79a8f97ea53881d5437aac0c7bb63440cf32f894e2",
+    "preact.LICENSE": "1fe6958409c8c257a70c587a18b6f7f412b179b456630790d30b2ec9a8e4b7d4",
+    "preact.js": "12224bdae6411bafa7fcc1a46d1861c23b97f71f7761ce701cdab6ec71cce999",
+    "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+    "uPlot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+}
+"""uPlot 1.6.32, and preact 10.29.8 with htm 3.1.1 as ``make page`` bundles them."""
+MOST, MOST_ZIPPED = 130_000, 53_000  # bytes of the page and its libraries, without data
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \\ \u2028 é 数"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    one = writer(tmp_path / "run")
+    one.add_rows([*rows(["a", HOSTILE]), *rows(["loss"], ["logged"])])
+    fill(one, range(20), 5)
+    one.close()
+    return tmp_path / "run"
+
+
+def data_of(page):
+    """The data in a page, as JavaScript reads it."""
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', page)[1])
+
+
+def test_what_is_vendored_is_what_it_was():
+    files = [*PAGE.glob("*.LICENSE"), *(ROOT / "tools" / "page" / "vendor").iterdir()]
+    assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files} == VENDORED
+
+
+def test_the_page_is_made_of_its_sources():
+    """``make page`` bundles them, which needs Node; that it was run after the last change is seen without it."""
+    sys.path.insert(0, str(ROOT / "tools" / "page"))
+    try:
+        from build import digest
+    finally:
+        sys.path.remove(str(ROOT / "tools" / "page"))
+    bundle = gzip.decompress((PAGE / "page.js.gz").read_bytes()).decode()
+    assert f"\n// sources {digest()}\n" in bundle, "run: make page"
+
+
+def test_the_page_is_small(folder):
+    with bp.view(folder, open=False) as viewer:
+        page = viewer._server.page.encode()
+    assert len(page) <= MOST and len(gzip.compress(page, 9)) <= MOST_ZIPPED
+
+
+def test_a_file_holds_a_run_and_needs_nothing_else(folder, tmp_path):
+    with bp.open_run(folder) as run:
+        run.save(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text()
+    store = data_of(page)["store"]
+    assert {key.partition("?")[0] for key in store} == {"about", "alerts", "nonfinite", "series", "grid", "step"}
+    outside = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([a-z]+:[^"')\s>]*)""", page)
+    assert {one for one in outside if not one.startswith("data:")} <= {"http://www.w3.org/2000/svg"}
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="(.*?)"', page)[1])
+    assert "default-src 'none'" in policy and "connect-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_names_that_are_markup_are_text(folder, tmp_path):
+    with bp.open_run(folder) as run:
+        run.save(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text()
+    assert page.count("<script") == page.count("</script>") == 2 and "<img" not in page.partition("<script")[0]
+    assert "alert(1)" not in re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(folder):
+    with bp.open_run(folder) as run:
+        shown = run._repr_html_()
+    page = html.unescape(re.search(r'srcdoc="(.*?)" sandbox="allow-scripts"', shown, re.DOTALL)[1])
+    assert [key for key in data_of(page)["store"] if key.startswith("grid")] == ["grid?run=0&field=grad.rms&bins=200"]
+    with bp.view(folder, open=False) as viewer:
+        assert html.escape(viewer.url) in viewer._repr_html_() and "<iframe" in viewer._repr_html_()
+
+
+def test_a_run_without_steps_is_shown_in_words(tmp_path):
+    writer(tmp_path).close()
+    with bp.open_run(tmp_path) as run:
+        assert "none so far" in run._repr_html_() and "<iframe" not in run._repr_html_()
+        run.save(tmp_path / "run.html")
+
+
+@pytest.mark.parametrize(
+    "path, found", [("run.png", "the ending '.png'"), ("run", "no ending"), ("no/run.html", "no folder no")]
+)
+def test_a_page_is_refused_before_anything_is_read(folder, path, found):
+    with bp.open_run(folder) as run, pytest.raises(bp.BadOption) as raised:
+        run.save(path)
+    assert raised.value.found == found and raised.value.next and raised.value.asked == f"run.save({path!r})"

@@ -1,0 +1,54 @@
+"""Bundle the viewer's page: ``make page`` runs this after a change of tools/page/viewer.
+
+``python tools/page/build.py FOLDER`` writes what it makes to another folder, for a test that compares.
+"""
+
+import gzip
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+PAGE, VENDOR = Path("src/backprobe/view/page"), Path("tools/page/vendor")
+VIEWER = HERE / "viewer"
+MODULES = HERE / "node_modules"
+NOTICE = """\
+htm 3.1.1, copyright 2018 Google Inc., is under the Apache License, version 2.0, as backprobe is: its LICENSE has the
+text, and so has https://www.apache.org/licenses/LICENSE-2.0. It is bundled without changes of its own.
+"""
+INDENTED = re.compile(r"\n +")  # of what is minified only templates have lines, and htm leaves out where they begin
+ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8", "--legal-comments=none",
+           "--log-level=warning"]  # fmt: skip
+
+
+def digest() -> str:
+    """Of all sources: it is in a line of the bundle, so that an old bundle is seen without building it anew."""
+    found = hashlib.sha256()
+    for source in sorted([*VIEWER.iterdir(), *(ROOT / VENDOR).iterdir()]):
+        found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def build(root: Path) -> None:
+    """Write what the package has of the page, and the library that it is bundled with."""
+    page, vendor = root / PAGE, root / VENDOR
+    for folder in (page, vendor):
+        folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(MODULES / "uplot" / "dist" / "uPlot.iife.min.js", vendor / "uPlot.js")
+    shutil.copyfile(MODULES / "preact" / "LICENSE", page / "preact.LICENSE")
+    shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
+    (page / "htm.LICENSE").write_text(NOTICE)
+    subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
+    bundle = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", VIEWER / "shell.js"]
+    made = subprocess.run(bundle, check=True, capture_output=True, text=True).stdout
+    script = (vendor / "uPlot.js").read_text() + INDENTED.sub("\n", made)
+    (page / "page.js.gz").write_bytes(gzip.compress(script.encode(), 9, mtime=0))
+    subprocess.run([*ESBUILD, VIEWER / "page.css", f"--outfile={page / 'page.css'}"], check=True)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
