@@ -1,6 +1,8 @@
-"""What flows into the values of a block is looked for when somebody asks, and the graph is held no longer than that."""
+"""What flows into the values of a block is looked for when somebody asks, and the graph is held no longer than that.
 
-import pickle
+The graph leads to the parameters of a model: where nothing holds it, a model that is let go takes these along.
+"""
+
 import threading
 import weakref
 
@@ -9,23 +11,27 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.backends.torch.later_inputs import LAST, LaterInputs
 
 
-def stepped(model, *selected):
+def backward(loss, **options):
+    loss.backward(**options)
+
+
+def stepped(model, *selected, run=backward):
     with bp.probe(model, selected or "**") as rec:
-        model(torch.ones(1, 2)).sum().backward()
+        run(model(torch.ones(1, 2)).sum())
     return rec
+
+
+def of_a_model_let_go(run=backward):
+    """The recording of its first layer, and a weak reference to the weights of that."""
+    model = nn.Sequential(nn.Linear(2, 2))
+    rec = stepped(model, "0", run=run)
+    return rec, weakref.ref(model[0].weight)
 
 
 def flowing(rec):
     return {name: [edge.name for edge in rec[name].inputs] for name in rec}
-
-
-def waiting():
-    """The inputs that the last block of this thread left to be looked for."""
-    left = None if LAST.waiting is None else LAST.waiting()
-    return None if left is None or left.find is None else left
 
 
 @pytest.fixture
@@ -35,48 +41,43 @@ def layers():
 
 
 def test_they_are_those_that_are_found_at_once(layers):
-    rec = stepped(layers)
-    assert waiting() is not None
-    found = flowing(rec)
-    assert waiting() is None and found["1"] == ["0"] and set(found["2"]) == {"1", "2.weight", "2.bias"}
-    with bp.probe(layers, "**") as rec:
-        layers(torch.ones(1, 2)).sum().backward(retain_graph=True)
-    assert waiting() is None and flowing(rec) == found
+    found = flowing(stepped(layers))
+    assert found["1"] == ["0"] and set(found["2"]) == {"1", "2.weight", "2.bias"}
+    assert found == flowing(stepped(layers, run=lambda loss: loss.backward(retain_graph=True)))
 
 
-def test_a_graph_that_is_left_is_not_held(layers):
-    def left(run):
-        with bp.probe(layers, "**") as rec:
-            run(layers(torch.ones(1, 2)).sum())
-        return waiting() is None and len(rec)
+def test_what_is_read_holds_the_graph_no_longer():
+    rec, weight = of_a_model_let_go()
+    assert weight() is not None
+    assert flowing(rec)["0"] == [] and weight() is None
 
-    assert left(lambda loss: loss.backward(retain_graph=True))
-    assert left(lambda loss: torch.autograd.grad(loss, [layers[0].weight]))
-    assert left(lambda loss: None)
-    with bp.probe(layers, "**") as rec:  # of the second loss nothing is freed
-        loss, other = layers(torch.ones(1, 2)).sum(), layers(torch.zeros(1, 2)).tanh().sum()
-        loss.backward()
-    assert waiting() is None and "2" in rec and other.requires_grad
+
+def bias_of(loss):
+    return loss.grad_fn.next_functions[0][0].next_functions[0][0].variable
+
+
+RUNS = {
+    "none": lambda loss: None,
+    "kept": lambda loss: loss.backward(retain_graph=True),
+    "of its bias": lambda loss: torch.autograd.grad(loss, [bias_of(loss)]),
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_graph_that_may_not_be_freed_is_not_held(run):
+    rec, weight = of_a_model_let_go(run)
+    assert weight() is None and len(rec)
 
 
 def test_the_next_block_of_a_thread_lets_the_graph_go(layers):
-    kept = nn.Sequential(nn.Linear(2, 2))
-    weight, first = weakref.ref(kept[0].weight), stepped(kept, "0")
-    del kept  # its graph leads to the parameters, which were not selected
-    assert weight() is not None
+    rec, weight = of_a_model_let_go()
     stepped(layers)
-    assert weight() is None and len(first)
+    assert weight() is None and len(rec)
 
 
 def test_other_threads_keep_their_own(layers):
-    rec, elsewhere = stepped(layers), []
-    thread = threading.Thread(target=lambda: elsewhere.append(stepped(nn.Linear(2, 1))))
+    rec, weight = of_a_model_let_go()
+    thread = threading.Thread(target=lambda: stepped(layers))
     thread.start()
     thread.join()
-    assert waiting() is not None and flowing(rec)["1"] == ["0"]
-    assert set(flowing(elsewhere[0])["return"]) == {"weight", "bias"}
-
-
-def test_what_is_sent_elsewhere_holds_no_graph():
-    inputs = LaterInputs(1, lambda: [(0,)])
-    assert pickle.loads(pickle.dumps(inputs)) == [(0,)] and inputs.find is None
+    assert weight() is not None and flowing(rec)["0"] == []

@@ -3,6 +3,7 @@
 import ast
 import functools
 import gc
+import math
 import weakref
 from typing import NamedTuple
 
@@ -10,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from flax.core import FrozenDict
 from jax import lax
 from jax_expected import W, X, as_jax, grads, on, same, statuses
 
 import backprobe as bp
 from asked import at_once, message, round_trip, says
+from backprobe.backends.jax import calls
 from backprobe.backends.jax.primitives import TAPS
 from backprobe.probe.cell import probe_cell
 from backprobe.source.cell import Cell
@@ -574,3 +577,19 @@ def test_numbers_of_a_recording_made_inside_jit():
 
     with pytest.raises(bp.Unsupported, match="made inside jit has no numbers yet"):
         inside(X)
+
+
+def test_a_jit_of_flax_that_makes_a_plain_function_hides_no_function(monkeypatch):
+    """That of Flax 0.10.4 does, whose type is that of every function."""
+    monkeypatch.setattr(nnx, "jit", lambda function: functools.wraps(function)(lambda *given: function(*given)))
+    calls._made_by.cache_clear()
+    try:
+        rec = bp.probe(lambda x: jnp.sin(twice(x)))(0.5)
+        assert {"x", "/twice:y"} <= {*rec} and rec["x"].grad == pytest.approx(2 * math.cos(1.0))
+    finally:
+        calls._made_by.cache_clear()
+
+
+def twice(x):
+    y = 2 * x
+    return y

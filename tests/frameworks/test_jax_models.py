@@ -1,8 +1,5 @@
 """Models of Flax (linen and nnx) and Equinox: modules and parameters by path, and the user's model left as it was."""
 
-import functools
-import math
-
 import equinox as eqx
 import flax.linen as nn
 import jax
@@ -15,7 +12,6 @@ from jax_expected import grads, same, statuses
 
 import backprobe as bp
 from asked import at_once
-from backprobe.backends.jax import calls
 
 SECTION = "What only some frameworks have"
 KEY = jax.random.key(0)
@@ -553,19 +549,3 @@ def test_a_whole_number_inside_what_jax_traces_is_seen_if_it_is_an_array():
 
     rec = bp.probe(f, ["**"])(jnp.ones(2))
     assert {str(rec[name].status) for name in rec if name.endswith("known")} == {"not_float"}
-
-
-def test_a_jit_of_flax_that_makes_a_plain_function_hides_no_function(monkeypatch):
-    """That of Flax 0.10.4 does, whose type is that of every function."""
-    monkeypatch.setattr(nnx, "jit", lambda function: functools.wraps(function)(lambda *given: function(*given)))
-    calls._made_by.cache_clear()
-    try:
-        rec = bp.probe(lambda x: jnp.sin(twice(x)))(0.5)
-        assert {"x", "/twice:y"} <= {*rec} and rec["x"].grad == pytest.approx(2 * math.cos(1.0))
-    finally:
-        calls._made_by.cache_clear()
-
-
-def twice(x):
-    y = 2 * x
-    return y
