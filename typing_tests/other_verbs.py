@@ -18,6 +18,7 @@ x = w = torch.ones(3)
 assert_type(bp.check(loss, skip=[torch.relu])(x, w), bp.CheckReport)
 assert_type(bp.check(nn.Linear(3, 1))(x), bp.CheckReport)
 assert_type(bp.sweep(loss, "u", replace=torch.zeros_like)(x, w=w), bp.Sweep)
+assert_type(bp.per_sample(loss, "w", batch="x", chunk=2)(x, w), bp.PerSample)
 assert_type(bp.noise_floor(loss, runs=2)(x, w), bp.NoiseFloor)
 assert_type(bp.diff_live(loss, loss, backend=("torch", "jax"))(x, w), bp.DiffReport)
 assert_type(bp.provoke(loss, bounds=(0.0, 1.0), seed=1)(x, w), bp.Provocations)
@@ -35,6 +36,7 @@ bp.check(loss, backend="pytorch")  # type: ignore[arg-type]
 bp.check(3)  # type: ignore[arg-type]
 bp.sweep(loss, "u")  # type: ignore[call-arg]
 bp.sweep(loss, "u", replace=torch.zeros_like)(x, w, 1)  # type: ignore[call-arg]
+bp.per_sample(loss, "w", chunk="all")  # type: ignore[arg-type]
 bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
 bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]
 bp.provoke(loss, tries="many")  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ if typing.TYPE_CHECKING:
     from backprobe.health import health
     from backprobe.names import Names, names
     from backprobe.noise_floor import NoiseFloor, noise_floor
+    from backprobe.per_sample import PerSample, per_sample
     from backprobe.probe import probe
     from backprobe.probe.probe_class import Probe
     from backprobe.provoke import Provocation, Provocations, provoke
@@ -104,6 +105,7 @@ __all__ = [
     "Pace",
     "Pass",
     "PathSums",
+    "PerSample",
     "Probe",
     "Provocation",
     "Provocations",
@@ -142,6 +144,7 @@ __all__ = [
     "names",
     "noise_floor",
     "open_run",
+    "per_sample",
     "probe",
     "provoke",
     "replay",
@@ -172,6 +175,7 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "health": "health",
     "names": "Names names",
     "noise_floor": "NoiseFloor noise_floor",
+    "per_sample": "PerSample per_sample",
     "probe": "probe",
     "probe.probe_class": "Probe",
     "provoke": "Provocation Provocations provoke",

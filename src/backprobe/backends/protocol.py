@@ -30,6 +30,7 @@ from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
 from backprobe.backends.useless import Call, UselessGradients
 from backprobe.backends.variations import Variations
+from backprobe.backends.vectorized import Vectorized
 from backprobe.backends.watches import FunctionWatches, Watches
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
@@ -231,6 +232,9 @@ class Backend(Protocol):
 
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
+
+    vectorized: Vectorized | None = None
+    """Runs a program on many samples at once, and has a gradient for each."""
 
     bridged: Callable[[Any, Any], Any | None] | None = None
     """(value, source) -> the value with the history of others as well: of a tensor, or of those in a container.

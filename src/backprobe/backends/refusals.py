@@ -48,6 +48,10 @@ MISSING = {
         "the noise of a program cannot be measured in {}", "backprobe cannot vary its arguments",
         "noise=[rec, ...] of bp.diff, with other recordings of the reference",
     ),
+    "vectorized": (
+        "there are no per-sample gradients in {}", "backprobe cannot run its programs on many samples at once",
+        "rec = bp.probe(f)(x[i : i + 1]) for each sample i",
+    ),
     "recheck": (
         "derivatives cannot be checked in {}", "backprobe cannot repeat its calls in double precision",
         "rec = bp.probe(f)(x), and rec['u'].grad beside a difference quotient of f",

@@ -18,6 +18,7 @@ from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.trials import JaxTrials
 from backprobe.backends.jax.useless_in_call import of_call
 from backprobe.backends.jax.variations import JaxVariations
+from backprobe.backends.jax.vectorized import JaxVectorized
 from backprobe.backends.jax.watching import JaxWatches
 from backprobe.backends.protocol import Backend
 
@@ -45,6 +46,7 @@ class JaxBackend(Backend):
     state = JaxState
     trials = JaxTrials
     variations = JaxVariations
+    vectorized = JaxVectorized()
     bridged = staticmethod(bridged)
     useless_in_call = staticmethod(of_call)
     refuse = staticmethod(refusals.refuse)

@@ -1,0 +1,48 @@
+"""A value whose per-sample gradients are taken, and the runs in which that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from backprobe.backends.vectorized import Gradients, Vectorized
+from backprobe.record.entries import Entry
+
+Use = Callable[[int, Any, Gradients], object]
+"""What is done with losses and gradients of some samples, of which the first is this."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A value whose gradients are taken: its name, the full names that it is known by, and its entry in the batch.
+
+    ``alone`` is the value as one sample computes it. ``axis`` is that of the batch, which a sample has with length 1;
+    None for what has none, as a parameter.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    entry: Entry
+    alone: Any = None
+    shape: tuple[int, ...] = ()
+    axis: int | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Is it one value that all samples have in common?"""
+        return self.axis is None and self.shape == self.entry.shape
+
+
+class Again(Protocol):
+    """Runs of a program that can be made again."""
+
+    vectorized: Vectorized
+    models: Any
+    """The models of the framework, if the program is one."""
+
+    def marks(self) -> Sequence[Any]:
+        """What is another list once the arguments or parameters have other numbers."""
+
+    def each(self, wanted: Sequence[Wanted], use: Use) -> None:
+        """The losses and gradients of all samples, some after another."""
