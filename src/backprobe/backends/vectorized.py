@@ -13,11 +13,13 @@ Gradients = Mapping[str, Any]
 class SampleProgram(Protocol):
     """A program that runs on one sample, which it is given as a batch of one."""
 
-    shifted: Mapping[str, Any]
-    """The values whose gradients are taken by what is added to them, by name, as they are for one sample."""
+    @property
+    def shifted(self) -> Mapping[str, Any]:
+        """The values whose gradients are taken by what is added to them, by name, as they are for one sample."""
 
-    variables: Mapping[str, Any]
-    """What is differentiated as it is, by name."""
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """What is differentiated as it is, by name."""
 
     def loss(self, sample: Sequence[Any], shifts: Mapping[str, Any]) -> Any:
         """The loss of a sample, with something added to these values."""

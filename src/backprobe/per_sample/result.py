@@ -36,11 +36,11 @@ class PerSample(Printed):
     >>> samples = bp.per_sample(loss, "w")(torch.tensor([1.0, 1.0]), x)
     >>> print(samples)
     gradients of return of loss: a sum over 4 samples
-    sample  loss   norm  share  cosine
-         2    64    128  0.973   0.991
-         1     9  13.42  0.026   0.575
-         0     1      2  0.015   0.991
-         3  0.25  1.803 -0.013  -0.478
+    sample  loss   norm   share  cosine
+    2         64    128   0.939   0.995
+    1          9  13.42   0.053   0.534
+    0          1      2   0.015   0.995
+    3       0.25  1.803  -0.006  -0.469
     one sample has half of all gradient norm: 2
     one sample opposes the sum: 3
     """

@@ -219,11 +219,11 @@ class Program(SampleProgram):
     wanted: Sequence[Wanted]
 
     @property
-    def shifted(self) -> Mapping[str, Any]:  # type: ignore[override]  # read alone
+    def shifted(self) -> Mapping[str, Any]:
         return {one.name: one.alone for one in self.wanted if not self.runs.is_variable(one)}
 
     @property
-    def variables(self) -> Mapping[str, Any]:  # type: ignore[override]  # read alone
+    def variables(self) -> Mapping[str, Any]:
         known = self.runs.parameters
         return {one.name: known[one.keys[0]] for one in self.wanted if self.runs.is_variable(one)}
 

@@ -1,4 +1,4 @@
-"""What a report on single samples says."""
+"""The words of a report on single samples."""
 
 from __future__ import annotations
 

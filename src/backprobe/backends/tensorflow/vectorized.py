@@ -93,6 +93,11 @@ def _rows(gradients: Any) -> Any:
     return tf.cast(rows, tf.float32) if rows.dtype in (tf.float16, tf.bfloat16) else rows
 
 
+def _identity(tensor: Any) -> int:
+    # A symbol has no number of its own.
+    return id(tensor) if isinstance(tensor, tf.Tensor) and tf.is_symbolic_tensor(tensor) else tensors.identity(tensor)
+
+
 class SymbolicTape(TensorflowTape):
     """What a program is run under that ``tf.vectorized_map`` traces: its tensors are symbols, and have no numbers."""
 
@@ -102,8 +107,7 @@ class SymbolicTape(TensorflowTape):
     def is_differentiated(self, value: Any) -> bool:
         return tensors.is_differentiable(tensors.plain(value))
 
-    def identity(self, tensor: Any) -> int:  # type: ignore[override]
-        return id(tensor) if tf.is_symbolic_tensor(tensor) else tensors.identity(tensor)
+    identity = staticmethod(_identity)
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Capture:
         return Capture(tensor, None, self.identity(tensor))
