@@ -43,6 +43,7 @@ if typing.TYPE_CHECKING:
     from backprobe.findings.report import Finding, Report
     from backprobe.guard import Guard, guard
     from backprobe.health import health
+    from backprobe.memory import Held, MemoryReport, memory
     from backprobe.names import Names, names
     from backprobe.noise_floor import NoiseFloor, noise_floor
     from backprobe.per_sample import PerSample, per_sample
@@ -88,8 +89,10 @@ __all__ = [
     "Gap",
     "GradStatus",
     "Guard",
+    "Held",
     "Histogram",
     "IndirectInput",
+    "MemoryReport",
     "Names",
     "NoBackend",
     "NoGradient",
@@ -141,6 +144,7 @@ __all__ = [
     "hvp",
     "jacobian",
     "load",
+    "memory",
     "names",
     "noise_floor",
     "open_run",
@@ -173,6 +177,7 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "findings.report": "Finding Report",
     "guard": "Guard guard",
     "health": "health",
+    "memory": "Held MemoryReport memory",
     "names": "Names names",
     "noise_floor": "NoiseFloor noise_floor",
     "per_sample": "PerSample per_sample",

@@ -9,6 +9,7 @@ Of a ``Backend``:
 - ``watches``: a model can be watched while it trains (``bp.watch``)
 - ``function_watches``: so can a loss function, which is given its parameters
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
+- ``memory``: it tells what it keeps for backward (``bp.memory``)
 - ``vectorized``: a program can be run on many samples at once (``bp.per_sample``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
 - ``bridged``: a value can get the history of another one (experiments of ``bp.explain``), and ``bridges``: so it can

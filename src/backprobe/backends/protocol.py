@@ -24,6 +24,7 @@ from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.heard_births import HearBirths
+from backprobe.backends.memory import Memory
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.replay import State
 from backprobe.backends.tensors import Arrays, Tensors
@@ -232,6 +233,9 @@ class Backend(Protocol):
 
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
+
+    memory: Callable[[Any], Memory] | None = None
+    """(model or None) -> what hears which memory a block keeps."""
 
     vectorized: Vectorized | None = None
     """Runs a program on many samples at once, and has a gradient for each."""

@@ -22,6 +22,7 @@ from backprobe.backends.torch.edits import EDITS
 from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.heard_births import HearingBirths
+from backprobe.backends.torch.memory import TorchMemory
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.state import TorchState
 from backprobe.backends.torch.strategies import second
@@ -84,6 +85,7 @@ class TorchBackend(Backend):
     hear_births = HearingBirths
     variations = TorchVariations
     vectorized = TorchVectorized()
+    memory = TorchMemory
     bridged = staticmethod(bridged)
     bridges = TorchBridges
     useless = TorchUselessGradients
