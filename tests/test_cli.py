@@ -343,7 +343,9 @@ def test_help():
         out = printed(invoked(flag))
         assert "The gradient of any value inside a computation, by name." in out
         listed = re.findall(r"^  (\w+)  ", out.partition("Commands:")[2], re.M)
-        assert listed == [*"probe explain check provoke health draw derive diff watch report replay demo".split()]
+        assert listed == [
+            *"probe explain check provoke health draw derive diff watch memory report replay demo".split()
+        ]
 
 
 PROBING = {"select", "of", "wrt", "cotangent", "strategy", "values", "partials", "nonfinite", "backend"}

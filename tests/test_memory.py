@@ -226,3 +226,49 @@ def test_shown():
     assert "by is one of line, module, operation" in message(bp.BadOption, lambda: report.by("layer"))
     assert "the block of this report is over" in message(bp.BadOption, report.step)
     assert bp.MemoryReport().ok
+
+
+# the command
+
+
+SCRIPT = """
+import sys
+import torch
+
+def main(steps):
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for step in range(steps):
+        loss = model(torch.randn(32, 64)).square().mean()
+        losses.append(loss{end})
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print("done")
+
+main(int(sys.argv[1]))
+"""
+
+
+def command(tmp_path, *words, end=""):
+    (tmp_path / "train.py").write_text(SCRIPT.format(end=end))
+    return invoked("memory", *words, cwd=tmp_path)
+
+
+def test_a_script_is_stopped_after_ten_steps(tmp_path):
+    status, out, err = command(tmp_path, "train.py", "100")
+    assert status == 1 and "done" not in out and "stopped after 10 steps" in err
+    assert "`losses[…]`, a variable of main(), keeps the graphs of 9 earlier steps" in out
+    assert "train.py:11: `losses.append(loss)`" in out and "next: losses.append(loss.detach())" in out
+
+
+def test_a_healthy_script_runs_to_its_end(tmp_path):
+    status, out, err = command(tmp_path, "train.py", "6", end=".item()")
+    assert status == 0 and "done" in out and "stopped" not in err
+    assert "kept for backward in the largest step" in out and "next" not in out
+
+
+def test_a_short_script_with_a_leak_is_told_though_its_function_is_over(tmp_path):
+    status, out, _ = command(tmp_path, "train.py", "5")
+    assert status == 1 and "done" in out and "keeps the graphs of 4 earlier steps" in out

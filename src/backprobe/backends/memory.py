@@ -72,6 +72,9 @@ class Measured:
 class Memory(Protocol):
     """Hears what a program keeps, from the moment that it is opened until it is closed."""
 
+    after_step: Callable[[int], None] | None = None
+    """Called at the end of each step, with the number of steps so far."""
+
     @abstractmethod
     def open(self) -> None:
         """From now on."""

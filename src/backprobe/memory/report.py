@@ -88,6 +88,17 @@ class MemoryReport(Printed):
             )
         self._step()
 
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, as ``backprobe memory --json`` prints it."""
+        return {
+            "steps": self.steps, "bytes": self.bytes, "peak": self.peak, "device_peak": self.device_peak,
+            "saved": [{"line": where(one.source), "module": one.module, "operation": one.operation,
+                       "tensors": one.tensors, "bytes": one.bytes} for one in self.saved],
+            "held": [{"kind": one.kind, "path": one.path, "graphs": one.graphs, "bytes": one.bytes,
+                      "line": where(one.source), "text": one.text, "next": one.next} for one in self.held],
+            "notes": [*self.notes],
+        }  # fmt: skip
+
     def plot(self) -> Any:
         """The bytes by line and module as a ``matplotlib`` figure. Raises NotInstalled."""
         from backprobe.memory.plot import picture  # which imports NumPy

@@ -151,6 +151,8 @@ class TorchMemory(Memory):
         self.bounds.append(nodes_made())
         self.hooks.append(sum(len(hooks) for hooks in self._hooks()))
         self.line = users_line(sys._getframe(1))
+        if self.after_step is not None:
+            self.after_step(len(self.bounds) - 1)
 
     line: Source | None = None
     """The last line that has ended a step."""
