@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import message
+from commands import in_folder, invoked
 from memory_programs import HEALTHY, LEAKS, a_local_list, setting, step
 
 
@@ -251,24 +252,30 @@ main(int(sys.argv[1]))
 """
 
 
-def command(tmp_path, *words, end=""):
-    (tmp_path / "train.py").write_text(SCRIPT.format(end=end))
-    return invoked("memory", *words, cwd=tmp_path)
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    """Runs the script, of which the end of one line is given."""
+
+    def run(*words, end=""):
+        with in_folder(tmp_path, monkeypatch, {"train.py": SCRIPT.format(end=end)}):
+            return invoked("memory", *words)
+
+    return run
 
 
-def test_a_script_is_stopped_after_ten_steps(tmp_path):
-    status, out, err = command(tmp_path, "train.py", "100")
+def test_a_script_is_stopped_after_ten_steps(command):
+    status, out, err = command("train.py", "100")
     assert status == 1 and "done" not in out and "stopped after 10 steps" in err
     assert "`losses[…]`, a variable of main(), keeps the graphs of 9 earlier steps" in out
     assert "train.py:11: `losses.append(loss)`" in out and "next: losses.append(loss.detach())" in out
 
 
-def test_a_healthy_script_runs_to_its_end(tmp_path):
-    status, out, err = command(tmp_path, "train.py", "6", end=".item()")
+def test_a_healthy_script_runs_to_its_end(command):
+    status, out, err = command("train.py", "6", end=".item()")
     assert status == 0 and "done" in out and "stopped" not in err
     assert "kept for backward in the largest step" in out and "next" not in out
 
 
-def test_a_short_script_with_a_leak_is_told_though_its_function_is_over(tmp_path):
-    status, out, _ = command(tmp_path, "train.py", "5")
+def test_a_short_script_with_a_leak_is_told_though_its_function_is_over(command):
+    status, out, _ = command("train.py", "5")
     assert status == 1 and "done" in out and "keeps the graphs of 4 earlier steps" in out

@@ -37,7 +37,7 @@ PUBLIC = {
     "Names", "names",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "probe", "provoke", "stamp",
     "replay", "ReplayReport",
-    "Sweep", "sweep", "per_sample",
+    "Sweep", "sweep", "per_sample", "Held", "MemoryReport", "memory",
 }  # fmt: skip
 
 
@@ -349,8 +349,8 @@ def test_the_tree_of_errors_is_drawn_as_it_is():
 
 
 @pytest.mark.parametrize("verb", [
-    "probe", "watch", "watch_function", "sweep", "per_sample", "noise_floor", "provoke", "check", "diff", "diff_live",
-    "guard", "health", "draw", "replay",
+    "probe", "watch", "watch_function", "sweep", "per_sample", "memory", "noise_floor", "provoke", "check", "diff",
+    "diff_live", "guard", "health", "draw", "replay",
 ])  # fmt: skip
 def test_each_parameter_of_a_verb_has_its_line_in_the_docstring(verb):
     function = getattr(bp, verb)

@@ -36,6 +36,10 @@ bp.check(loss, backend="pytorch")  # type: ignore[arg-type]
 bp.check(3)  # type: ignore[arg-type]
 bp.sweep(loss, "u")  # type: ignore[call-arg]
 bp.sweep(loss, "u", replace=torch.zeros_like)(x, w, 1)  # type: ignore[call-arg]
+with bp.memory(nn.Linear(3, 1)) as measured:
+    measured.step()
+assert_type(measured, bp.MemoryReport)
+assert_type(measured.by("module"), dict[str, int])
 bp.per_sample(loss, "w", chunk="all")  # type: ignore[arg-type]
 bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
 bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]

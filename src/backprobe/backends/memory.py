@@ -1,4 +1,4 @@
-"""What a framework tells of memory: what is kept for backward, and what of earlier steps is still alive."""
+"""Facts about memory: what a framework keeps for backward, and what of earlier steps is still alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds an object: the variable, and from there the attributes, items and closures that lead to it."""
+"""The variable that leads to an object, and the attributes, items and closures between."""
 
 from __future__ import annotations
 

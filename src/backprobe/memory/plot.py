@@ -1,4 +1,4 @@
-"""What is kept for backward as a figure: bars for lines, in the colours of modules."""
+"""A report on memory as a figure: bars for lines, in the colours of modules."""
 
 from __future__ import annotations
 

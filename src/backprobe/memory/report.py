@@ -1,4 +1,4 @@
-"""The report on a block: bytes kept for backward by line, module and operation, and what outlives its step."""
+"""The report on a block: bytes kept for backward by line, module and operation; graphs that outlive their step."""
 
 from __future__ import annotations
 

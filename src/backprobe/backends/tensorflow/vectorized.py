@@ -93,9 +93,9 @@ def _rows(gradients: Any) -> Any:
     return tf.cast(rows, tf.float32) if rows.dtype in (tf.float16, tf.bfloat16) else rows
 
 
-def _identity(tensor: Any) -> int:
+def _identity(value: Any) -> int:
     # A symbol has no number of its own.
-    return id(tensor) if isinstance(tensor, tf.Tensor) and tf.is_symbolic_tensor(tensor) else tensors.identity(tensor)
+    return id(value) if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value) else tensors.identity(value)
 
 
 class SymbolicTape(TensorflowTape):

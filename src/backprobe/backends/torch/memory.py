@@ -1,4 +1,4 @@
-"""What PyTorch keeps for backward, heard by its hooks on saved tensors; graphs of earlier steps, by walking them."""
+"""Memory in PyTorch: hooks on saved tensors tell what is kept for backward, walks which graphs outlive their step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -99,7 +100,8 @@ class TorchMemory(Memory):
         modules = {} if model is None else {id(one): path for path, one in model.named_modules()}
         self.model, self.paths = model, modules
         self.counts, self.operations, self.thread = Counts(), Operations(), threading.get_ident()
-        self.saved_hooks = saved_tensors_hooks(self._pack, Packed.unpacked)
+        self.listening = ExitStack()
+        self.cuda: Any = torch.cuda
         self.stack: list[Module] = []
         self.optimizers: dict[int, Optimizer] = {}
         self.bounds: list[int] = []  # the engine's count of nodes when the block began, and after each step
@@ -115,20 +117,19 @@ class TorchMemory(Memory):
 
     def open(self) -> None:
         self.bounds = [nodes_made()]
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.reset_peak_memory_stats()
+        if self.cuda.is_initialized():
+            self.cuda.reset_peak_memory_stats()
         self.handles = [
             register_module_forward_pre_hook(self._entered),
             register_module_forward_hook(self._left, always_call=True),
             register_optimizer_step_post_hook(self._stepped),
         ]
-        self.saved_hooks.__enter__()
-        self.operations.__enter__()
+        self.listening.enter_context(saved_tensors_hooks(self._pack, Packed.unpacked))
+        self.listening.enter_context(self.operations)
 
     def close(self) -> None:
         self._count_step()
-        self.operations.__exit__(None, None, None)
-        self.saved_hooks.__exit__()
+        self.listening.close()
         for handle in self.handles:
             handle.remove()
 
@@ -212,9 +213,9 @@ class TorchMemory(Memory):
         # what the collector has freed is let go of here: its lines are what is told
         cycles = [Alive(None, one.steps, one.bytes, one.is_carried, one.source)
                   for one in before if id(one.held) not in there]  # fmt: skip
-        on_device = torch.cuda.is_available() and torch.cuda.is_initialized()
+        on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
         return Measured(
-            len(self.bounds) - 1, saved, self.counts.most, torch.cuda.max_memory_allocated() if on_device else None,
+            len(self.bounds) - 1, saved, self.counts.most, on_device,
             alive, [*self._kept_hooks(), *self._kept_gradients()], cycles,
         )  # fmt: skip
 
@@ -223,7 +224,8 @@ class TorchMemory(Memory):
         if len(self.bounds) < 4:  # with less than three steps nothing grows
             return []
         tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor) and not own(one)]
-        found, carried = [], []
+        found: list[tuple[Alive, set[Any]]] = []
+        carried: list[tuple[Alive, set[Any]]] = []
         for tensor in tensors:
             node = tensor.grad_fn
             if node is None:
