@@ -109,12 +109,9 @@ class MemoryReport(Printed):
         """A data frame of pandas, or of Polars: line, module, operation, tensors, bytes. Raises NotInstalled."""
         from backprobe.show.frames import frame
 
-        rows = {
-            "line": [where(one.source) for one in self.saved], "module": [one.module for one in self.saved],
-            "operation": [one.operation for one in self.saved], "tensors": [one.tensors for one in self.saved],
-            "bytes": [one.bytes for one in self.saved],
-        }  # fmt: skip
-        return frame(lambda: rows, "report.to_dataframe()")
+        rows = self.to_dict()["saved"]
+        columns = {key: [row[key] for row in rows] for key in ("line", "module", "operation", "tensors", "bytes")}
+        return frame(lambda: columns, "report.to_dataframe()")
 
     def _fill(self, listener: Memory, frame: FrameType) -> None:
         # The block is over.
@@ -154,18 +151,14 @@ class MemoryReport(Printed):
 
 def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
     # What holds the graphs of earlier steps: each variable once, with all that it leads to.
-    holders = Holders(frame)
-    holders.ignored |= {id(alive), *map(id, alive), *(id(vars(one)) for one in alive)}
-    direct = [one for one in alive if not one.is_carried]
-    carried = [one for one in alive if one.is_carried]
+    direct = [one for one in alive if not one.is_carried] or alive
     found: dict[str, tuple[Holder, list[Alive]]] = {}
     lost: list[Alive] = []
-    for one in direct or carried:
-        holder = holders.of(one.held)
-        if holder is not None:
-            found.setdefault(holder.path, (holder, []))[1].append(one)
-        else:
+    for one, holder in zip(direct, Holders(frame).of([one.held for one in direct]), strict=True):
+        if holder is None:
             lost.append(one)
+        else:
+            found.setdefault(holder.path, (holder, []))[1].append(one)
     grown = [(holder, own) for holder, own in found.values() if len(frozenset().union(*(one.steps for one in own))) > 1]
     return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
 

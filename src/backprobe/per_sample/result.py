@@ -14,7 +14,7 @@ from backprobe.markup import Html, Printed, element, shown
 from backprobe.per_sample.text import TITLES, cells, heading, remarks
 from backprobe.per_sample.wanted import Again, Wanted
 from backprobe.record.names import nearest, strip
-from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
+from backprobe.record.patterns import matcher, refuse_unmatched, texts_of
 from backprobe.show.number_table import columns, html_table, text_table
 
 FEW = 10  # samples that are printed
@@ -233,12 +233,8 @@ class PerSample(Printed):
         # The names that a pattern selects. Raises NothingMatched.
         if pattern is None:
             return self.names
-        is_function = self.runs.models is None
-        compiled = [compile_pattern(text, in_function=is_function) for text in texts_of(pattern)]
-        names = {one.name: [one.name, *one.keys] for one in self.wanted}
-        found = [name for name, every in names.items()
-                 if any(one.matches(full) for one in compiled if not one.excludes for full in every)
-                 and not any(one.matches(full) for one in compiled if one.excludes for full in every)]  # fmt: skip
+        selects = matcher(pattern, in_function=self.runs.models is None)
+        found = [one.name for one in self.wanted if any(map(selects, (one.name, *one.keys)))]
         if not found:
 
             def spelled(text: str | None = None) -> str:

@@ -27,7 +27,7 @@ from backprobe.record.brief import written
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote_path, strip
-from backprobe.record.patterns import compile_pattern, texts_of
+from backprobe.record.patterns import matcher
 from backprobe.recording import Recording
 
 AT_ONCE = 2**30
@@ -91,14 +91,14 @@ class Runs:
         """The selected values that have a gradient in a run of the batch. Raises NothingMatched."""
         self.of = self._of(whole)
         record = whole.record
-        compiled = [compile_pattern(text, in_function=self.models is None) for text in texts_of(self.asked.select)]
+        selects = matcher(self.asked.select, in_function=self.models is None)
         names: dict[int, list[str]] = {}
         for full, at in record.names.items():
             names.setdefault(at, []).append(full)
         found = []
         for at, every in names.items():
             entry = record.entries[at]
-            mine = [full for full in every if _is_selected(full, compiled)]
+            mine = [full for full in every if selects(full)]
             if not mine or at in record.outputs or entry.status is not GradStatus.OK or entry.axes:
                 continue
             printed = record.printed[mine[0]]
@@ -237,12 +237,6 @@ class Program(SampleProgram):
         keys = {one.name: one.keys[0] for one in self.wanted}
         recording = self.runs.recorded(sample, [*keys.values()], inside=inside)
         return recording.outputs[0].value, {name: recording[key].grad for name, key in keys.items()}
-
-
-def _is_selected(full: str, compiled: Sequence[Any]) -> bool:
-    wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
-    is_wanted = not wanted or any(one.matches(full) for one in wanted)
-    return is_wanted and not any(one.matches(full) for one in unwanted)
 
 
 def _key(full: str, printed: str) -> str:
