@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backprobe.record.source import Source
@@ -66,8 +66,6 @@ class Measured:
     cycles: Sequence[Alive] = ()
     """What nothing but itself held: Python's collector has freed it."""
 
-    notes: list[str] = field(default_factory=list)
-
 
 class Memory(Protocol):
     """Hears what a program keeps, from the moment that it is opened until it is closed."""
@@ -88,5 +86,5 @@ class Memory(Protocol):
         """Hear nothing any more."""
 
     @abstractmethod
-    def measured(self, own: Callable[[Any], bool]) -> Measured:
-        """What was heard; ``own`` tells objects of ours, which hold nothing of the program's."""
+    def measured(self) -> Measured:
+        """What was heard."""

@@ -50,7 +50,7 @@ MISSING = {
     ),
     "memory": (
         "the memory of a program cannot be measured in {}", "backprobe does not hear what it keeps",
-        "jax.live_arrays(), before and after a step",
+        "the memory of its process, before and after a step",
     ),
     "vectorized": (
         "there are no per-sample gradients in {}", "backprobe cannot run its programs on many samples at once",

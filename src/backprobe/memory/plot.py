@@ -9,29 +9,27 @@ import numpy
 from backprobe.charts.plots import label, matplotlib
 from backprobe.memory.text import heading, where
 
-WIDTH, ROW, TALLEST, MOST = 8.0, 0.24, 12.0, 40  # inches of the picture, of a row, of a picture, and rows
-MEGABYTE = 1e6
+WIDTH, ROW, MOST = 8.0, 0.24, 40  # inches of the picture and of a row, and rows
 
 
 def picture(report: Any) -> Any:
     """A figure: the bytes of each line, one behind the other by module."""
     figures, _ = matplotlib("report.plot()")
     lines = [*report.by("line")][:MOST]
-    modules = [*report.by("module")]
-    figure = figures.Figure(figsize=(WIDTH, min(1.6 + ROW * len(lines), TALLEST)), layout="constrained")
+    figure = figures.Figure(figsize=(WIDTH, 1.6 + ROW * len(lines)), layout="constrained")
     axes = figure.add_subplot()
     begun = numpy.zeros(len(lines))
-    for module in modules:
+    for module in report.by("module"):
         own = numpy.array([
             sum(one.bytes for one in report.saved if where(one.source) == line and one.module == module)
             for line in lines
-        ]) / MEGABYTE  # fmt: skip
+        ]) / 1e6  # fmt: skip
         axes.barh(range(len(lines)), own, left=begun, label=module or "outside of modules")
         begun += own
     axes.invert_yaxis()
     label(axes.yaxis, lines)
     axes.set_xlabel("MB kept for backward")
-    if modules:
+    if begun.any():
         axes.legend(fontsize=7)
     axes.set_title(heading(report), fontsize=10)
     return figure

@@ -59,7 +59,6 @@ class MemoryReport(Printed):
     peak: int = 0
     device_peak: int | None = None
     held: tuple[Held, ...] = ()
-    notes: tuple[str, ...] = ()
     _step: Callable[[], None] | None = field(default=None, compare=False)
 
     @property
@@ -96,7 +95,6 @@ class MemoryReport(Printed):
                        "tensors": one.tensors, "bytes": one.bytes} for one in self.saved],
             "held": [{"kind": one.kind, "path": one.path, "graphs": one.graphs, "bytes": one.bytes,
                       "line": where(one.source), "text": one.text, "next": one.next} for one in self.held],
-            "notes": [*self.notes],
         }  # fmt: skip
 
     def plot(self) -> Any:
@@ -106,22 +104,23 @@ class MemoryReport(Printed):
         return picture(self)
 
     def to_dataframe(self) -> Any:
-        """A data frame of pandas, or of Polars: line, module, operation, tensors, bytes. Raises NotInstalled."""
+        """A data frame of pandas or Polars: file, line, code, name of the module, op, bytes. Raises NotInstalled."""
         from backprobe.show.frames import frame
 
-        rows = self.to_dict()["saved"]
-        columns = {key: [row[key] for row in rows] for key in ("line", "module", "operation", "tensors", "bytes")}
+        lines = [one.source for one in self.saved]
+        columns = {
+            "file": [line and line.file for line in lines], "line": [line and line.line for line in lines],
+            "code": [line and line.text for line in lines], "name": [one.module for one in self.saved],
+            "op": [one.operation for one in self.saved], "bytes": [one.bytes for one in self.saved],
+        }  # fmt: skip
         return frame(lambda: columns, "report.to_dataframe()")
 
     def _fill(self, listener: Memory, frame: FrameType) -> None:
         # The block is over.
-        measured = listener.measured(self._is_ours)
+        measured = listener.measured()
         self.steps, self.saved, self.peak = measured.steps, tuple(measured.saved), measured.peak
-        self.device_peak, self.notes = measured.device_peak, tuple(measured.notes)
+        self.device_peak = measured.device_peak
         self.held = (*_of_graphs(measured.alive, frame), *_of_others(measured))
-
-    def _is_ours(self, one: Any) -> bool:
-        return one is self
 
     @property
     def _rows(self) -> list[Sequence[str]]:
@@ -133,8 +132,8 @@ class MemoryReport(Printed):
     def _findings(self) -> list[str]:
         left = len(self.saved) - FEW
         more = [f"… {left:,} lines more"] if left > 0 else []
-        return [*more, *(text for one in self.held for text in (one.text, f"  next: {one.next}") if text.strip()),
-                *(f"note: {note}" for note in self.notes)]  # fmt: skip
+        said = [one.text + f"\n  next: {one.next}" * bool(one.next) for one in self.held]
+        return [*more, *said]
 
     def __repr__(self) -> str:
         return f"<backprobe.MemoryReport: {heading(self)}>"

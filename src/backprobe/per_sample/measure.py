@@ -115,7 +115,7 @@ class Measure:
         # How far the gradients of an inner value are from those of the batch, in a mean, a sum, or with these weights.
         rows = numpy.moveaxis(self.runs.backend.arrays.numbers(one.entry.grad), one.axis or 0, 0)[at]
         known = numpy.isfinite(own) & numpy.isfinite(rows)
-        for nth, weight in enumerate(self._uniform(self.count) if self.weighted is None else [self.weighted[at]]):
+        for nth, weight in enumerate((1 / self.count, 1.0) if self.weighted is None else (self.weighted[at],)):
             scaled = numpy.reshape(weight, (-1, *[1] * (own.ndim - 1))) * own
             self.gaps[one.name][nth] += (numpy.abs(rows - scaled)[known] ** 2).sum()
 
@@ -135,9 +135,6 @@ class Measure:
             found = self._of_uneven()
         return found
 
-    def _uniform(self, count: int) -> tuple[float, float]:
-        return 1 / count, 1.0
-
     def _of_equals(self) -> Array | None:
         # A mean, or a sum, as the gradient of the batch shows; None where it is neither.
         at = self.is_finite.nonzero()[0]
@@ -149,16 +146,17 @@ class Measure:
         if len(at) < self.count:
             times = 2 if len(at) == 1 else 1  # of one sample, a mean would be a sum
             totals = self._totals([*at] * times)
-        for nth, weight in enumerate(self._uniform(len(at) * times)):
+        for nth, weight in enumerate((1 / (len(at) * times), 1.0)):
             sums = {name: weight * times * self.runs.backend.arrays.numbers(own) for name, own in self.sums.items()}
             of_rows = self.gaps if len(at) == self.count else {}
             if self._is_equal(totals, sums, weight * times, {name: own[nth] for name, own in of_rows.items()}):
+                of_each = 1.0 if nth else 1 / self.count
                 if len(at) == self.count:
-                    self._refuse_chance(self._uniform(self.count)[nth])
+                    self._refuse_chance(of_each)
                 else:
-                    self.total = {name: self.sums[name] * self._uniform(self.count)[nth] for name in self.sums}
+                    self.total = {name: own * of_each for name, own in self.sums.items()}
                     self.run(None)
-                return numpy.full(self.count, self._uniform(self.count)[nth])
+                return numpy.full(self.count, of_each)
         return None
 
     def _refuse_chance(self, weight: float) -> None:
@@ -182,9 +180,9 @@ class Measure:
         self, totals: Mapping[str, Any], sums: Mapping[str, Array], weight: float | Array, of_rows: Mapping[str, float]
     ) -> bool:
         # Do the gradients of the samples sum to those of the batch, but for rounding?
-        sizes = {name: float(numpy.sum((weight * own)[self.is_finite])) for name, own in self.norms.items()}
-        sizes |= {name: float(numpy.sqrt(numpy.sum((weight * self.norms[name])[self.is_finite] ** 2)))
-                  for name in self.gaps}  # fmt: skip
+        power = {name: 2 if name in self.gaps else 1 for name in self.norms}  # rows are compared one by one
+        sizes = {name: float(numpy.linalg.norm((weight * own)[self.is_finite], power[name]))
+                 for name, own in self.norms.items()}  # fmt: skip
         largest = max(sizes.values(), default=0.0)
         gaps = {name: float(numpy.linalg.norm(self.runs.backend.arrays.numbers(totals[name]) - own))
                 for name, own in sums.items()}  # fmt: skip
@@ -205,8 +203,7 @@ class Measure:
         numbers = self.runs.backend.arrays.numbers
         both = [(numbers(self.total[name]).ravel(), numbers(own).ravel()) for name, own in self.sums.items()]
         ratio = sum((a * b).real.sum() for a, b in both) / (sum((b * b).real.sum() for _, b in both) or 1.0)
-        mean, one = self._uniform(self.count)
-        weight = mean if abs(ratio) < (mean * one) ** 0.5 else one
+        weight = 1 / self.count if abs(ratio) < self.count**-0.5 else 1.0
         self.runs.notes.append(
             "the program draws random numbers, and others for a sample alone than in its batch: the rows sum to the "
             "gradient with these numbers, and not to that of a run of the batch"

@@ -12,7 +12,7 @@ from backprobe.errors import Overwritten, UnknownName
 from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.markup import Html, Printed, element, shown
 from backprobe.per_sample.text import TITLES, cells, heading, remarks
-from backprobe.per_sample.wanted import Again, Wanted
+from backprobe.per_sample.wanted import Wanted
 from backprobe.record.names import nearest, strip
 from backprobe.record.patterns import matcher, refuse_unmatched, texts_of
 from backprobe.show.number_table import columns, html_table, text_table
@@ -51,7 +51,7 @@ class PerSample(Printed):
     weights: Any
     measured: Mapping[str, tuple[Any, Any, float]]
     notes: tuple[str, ...]
-    runs: Again = field(repr=False)
+    runs: Any = field(repr=False)
     wanted: tuple[Wanted, ...] = field(repr=False)
     marks: Sequence[Any] = field(repr=False)
 
@@ -207,15 +207,16 @@ class PerSample(Printed):
         Its columns are sample, loss, weight, norm, share, cosine, is_finite, and the norm of each name. Raises
         NotInstalled.
         """
+        import numpy
+
         from backprobe.show.frames import frame
 
-        every = range(len(self))
-        known: dict[str, Any] = {
-            "sample": [*every], "loss": self.losses.tolist(), "weight": self.weights.tolist(),
-            "norm": self.norm.tolist(), "share": self.shares.tolist(), "cosine": self.cosines.tolist(),
-            "is_finite": [self._is_finite(at) for at in every],
+        is_finite = numpy.isin(numpy.arange(len(self)), self.nonfinite, invert=True)
+        known = {
+            "sample": numpy.arange(len(self)), "loss": self.losses, "weight": self.weights, "norm": self.norm,
+            "share": self.shares, "cosine": self.cosines, "is_finite": is_finite,
+            **{f"norm of {name}": norms for name, (norms, _, _) in self.measured.items()},
         }  # fmt: skip
-        known |= {f"norm of {name}": norms.tolist() for name, (norms, _, _) in self.measured.items()}
         return frame(lambda: known, "samples.to_dataframe()")
 
     def _name(self, name: str) -> str:

@@ -15,16 +15,13 @@ MOST = 12  # samples in a sentence
 
 def heading(samples: Any) -> str:
     """Of what the gradients are, and how the loss counts the samples."""
-    return f"gradients of {printable(samples.of)} of {samples.target}: {counted(samples)}"
-
-
-def counted(samples: Any) -> str:
-    """How the loss counts the samples."""
     weights, count = samples.weights, plural(len(samples), "sample")
+    said = f"a sum over {count}"
     if len({*weights.tolist()}) > 1:
-        return f"a mean over {count} that count unevenly, from {weights.min():.3g} to {weights.max():.3g}"
-    is_mean = len(samples) > 1 and weights[0] != 1
-    return f"a mean over {count}, each divided by {len(samples):,}" if is_mean else f"a sum over {count}"
+        said = f"a mean over {count} that count unevenly, from {weights.min():.3g} to {weights.max():.3g}"
+    elif len(samples) > 1 and weights[0] != 1:
+        said = f"a mean over {count}, each divided by {len(samples):,}"
+    return f"gradients of {printable(samples.of)} of {samples.target}: {said}"
 
 
 def cells(samples: Any, at: int) -> Sequence[str]:

@@ -1,12 +1,12 @@
-"""A value whose per-sample gradients are taken, and the runs in which that is done."""
+"""A value whose per-sample gradients are taken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from backprobe.backends.vectorized import Gradients, Vectorized
+from backprobe.backends.vectorized import Gradients
 from backprobe.record.entries import Entry
 
 Use = Callable[[int, Any, Gradients], object]
@@ -32,17 +32,3 @@ class Wanted:
     def is_shared(self) -> bool:
         """Is it one value that all samples have in common?"""
         return self.axis is None and self.shape == self.entry.shape
-
-
-class Again(Protocol):
-    """Runs of a program that can be made again."""
-
-    vectorized: Vectorized
-    models: Any
-    """The models of the framework, if the program is one."""
-
-    def marks(self) -> Sequence[Any]:
-        """What is another list once the arguments or parameters have other numbers."""
-
-    def each(self, wanted: Sequence[Wanted], use: Use) -> None:
-        """The losses and gradients of all samples, some after another."""

@@ -23,6 +23,7 @@ from backprobe.backends.jax.watching import JaxWatches
 from backprobe.backends.protocol import Backend
 
 INSTEAD = {
+    "memory": "jax.live_arrays(), before and after a step",
     "second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
     "watches": "with bp.watch_function(loss_fn, folder) as run:, with a function of parameters that returns the loss",
 }

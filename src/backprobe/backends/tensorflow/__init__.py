@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 INSTEAD = {
-    "second_order": "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)"
+    "memory": 'tf.config.experimental.get_memory_info("GPU:0"), before and after a step',
+    "second_order": "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)",
 }
 
 

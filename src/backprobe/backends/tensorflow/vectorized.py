@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy
@@ -35,8 +34,13 @@ class TensorflowVectorized(Vectorized):
             wanted = {**shifts, **variables}
             return loss, tape.gradient(loss, wanted, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
-        with _without_warnings():
+        logger = tf.get_logger()
+        before = logger.level
+        logger.setLevel("ERROR")  # each program is traced once, and TensorFlow warns of many functions that are
+        try:
             losses, gradients = tf.vectorized_map(one, [*samples], fallback_to_while_loop=False)
+        finally:
+            logger.setLevel(before)
         return losses, gradients
 
     def is_tensor(self, value: Any) -> bool:
@@ -73,18 +77,6 @@ class TensorflowVectorized(Vectorized):
         variable = tensors.variable_of(tensor)
         held = tensor if variable is None else tensors.read(variable)
         return hashlib.blake2b(held.numpy().tobytes()).digest()
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    # Each program is traced once, and TensorFlow warns of many functions that are.
-    logger = tf.get_logger()
-    before = logger.level
-    logger.setLevel("ERROR")
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _rows(gradients: Any) -> Any:

@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from backprobe.backends.memory import Alive, Kept, Measured, Memory, Saved
 from backprobe.backends.torch.capture import nodes_made
-from backprobe.backends.user_lines import users_line
+from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -81,16 +81,11 @@ class Operations(TorchFunctionMode):
     name = ""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before, self.name = self.name, getattr(function, "__name__", "") or before_name(function)
+        before, self.name = self.name, getattr(function, "__name__", type(function).__name__)
         try:
             return function(*args, **(kwargs or {}))
         finally:
             self.name = before
-
-
-def before_name(function: Any) -> str:
-    """What a function without a name is called."""
-    return type(function).__name__
 
 
 class TorchMemory(Memory):
@@ -201,14 +196,14 @@ class TorchMemory(Memory):
 
     # what is left
 
-    def measured(self, own: Callable[[Any], bool]) -> Measured:
+    def measured(self) -> Measured:
         _, largest = self.largest
         saved = [Saved(source, module, operation, len(places), sum(places.values()))
                  for (source, module, operation), places in largest.items()]  # fmt: skip
         saved.sort(key=lambda one: -one.bytes)
-        before = self._alive(own)
+        before = self._alive()
         gc.collect()
-        alive = self._alive(own)
+        alive = self._alive()
         there = {id(one.held) for one in alive}
         # what the collector has freed is let go of here: its lines are what is told
         cycles = [Alive(None, one.steps, one.bytes, one.is_carried, one.source)
@@ -219,11 +214,11 @@ class TorchMemory(Memory):
             alive, [*self._kept_hooks(), *self._kept_gradients()], cycles,
         )  # fmt: skip
 
-    def _alive(self, own: Callable[[Any], bool]) -> list[Alive]:
+    def _alive(self) -> list[Alive]:
         # The tensors from whose graphs nodes of several earlier steps are reached.
         if len(self.bounds) < 4:  # with less than three steps nothing grows
             return []
-        tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor) and not own(one)]
+        tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
         found: list[tuple[Alive, set[Any]]] = []
         carried: list[tuple[Alive, set[Any]]] = []
         for tensor in tensors:
@@ -280,10 +275,9 @@ class TorchMemory(Memory):
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
             return []
-        last = [hook for hooks in self._hooks() for hook in hooks.values()]
-        newest = last[-1] if last else None
+        newest = [hook for hooks in self._hooks() for hook in hooks.values()][-1]
         code = getattr(newest, "__code__", None)
-        source = None if code is None else Source(code.co_filename, code.co_firstlineno, _text(code))
+        source = None if code is None else source_at(code.co_filename, code.co_firstlineno)
         name = getattr(newest, "__qualname__", type(newest).__name__)
         return [Kept("hooks", name, self.hooks[-1], 0, source)]
 
@@ -296,12 +290,6 @@ def _is_parameter(tensor: Tensor) -> bool:
     # Is it a parameter, or a view of one? Its memory is there in any case.
     base = tensor if tensor._base is None else tensor._base
     return base.is_leaf and base.requires_grad
-
-
-def _text(code: Any) -> str:
-    import linecache
-
-    return linecache.getline(code.co_filename, code.co_firstlineno).strip()
 
 
 def _storages(node: Node) -> dict[int, int]:
