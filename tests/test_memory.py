@@ -1,6 +1,7 @@
 """``bp.memory``: planted leaks are named with their line, healthy trainings are silent, bytes are those of graphs."""
 
 import inspect
+import json
 import linecache
 
 import pytest
@@ -10,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import message
-from commands import in_folder, invoked
+from commands import forked, in_folder, invoked, printed
 from memory_programs import HEALTHY, LEAKS, a_local_list, setting, step
 
 
@@ -126,6 +127,26 @@ def test_bytes_are_those_of_the_distinct_storages_of_the_graph(make):
     assert report.peak == pytest.approx(sum(truth.values()), rel=0.05)
     for what in ("line", "module", "operation"):
         assert sum(report.by(what).values()) == report.bytes
+
+
+RESIDENT = """
+import pathlib, resource, torch, backprobe as bp
+def resident():
+    return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+torch.set_num_threads(1)
+x = torch.ones(10_000_000, requires_grad=True)  # of more than 32 MB, which glibc gives back at once
+with bp.memory() as report:
+    before = resident()
+    out = x.tanh().exp().tanh()
+    grown = resident() - before
+print(report.peak, grown)
+"""
+
+
+def test_the_peak_is_what_the_process_holds_more():
+    told, grown = map(int, printed(forked("-c", RESIDENT)).split())
+    assert told == 3 * 40_000_000
+    assert told == pytest.approx(grown, rel=0.05)
 
 
 def test_bytes_are_by_line_module_and_operation():
@@ -268,6 +289,14 @@ def test_a_script_is_stopped_after_ten_steps(command):
     assert status == 1 and "done" not in out and "stopped after 10 steps" in err
     assert "`losses[…]`, a variable of main(), keeps the graphs of 9 earlier steps" in out
     assert "train.py:11: `losses.append(loss)`" in out and "next: losses.append(loss.detach())" in out
+
+
+def test_a_script_as_data(command):
+    status, out, _ = command("--json", "--steps", "6", "train.py", "100")
+    found = json.loads(out)
+    assert status == 1 and found["steps"] == 6
+    assert found["held"][0]["path"] == "losses[…]" and found["held"][0]["source"] == "train.py:11"
+    assert sum(one["bytes"] for one in found["saved"]) == found["bytes"] == found["peak"]
 
 
 def test_a_healthy_script_runs_to_its_end(command):

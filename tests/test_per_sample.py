@@ -268,6 +268,32 @@ def test_a_batch_of_one():
     assert samples["error"].shape == (1,) and samples.shares == pytest.approx([1])
 
 
+def test_nan_of_a_sample_alone_is_mixing_and_not_the_samples_own():
+    def program(w, x):
+        h = x * w
+        h = h - h.mean(0)
+        h = h / h.norm(dim=0)
+        return h.pow(4).mean()
+
+    said = message(bp.Unsupported, lambda: bp.per_sample(program, "w")(W, X))
+    assert "computes something else for a sample in its batch than alone" in said and "h = h - h.mean(0)" in said
+
+
+def test_a_value_has_all_of_its_names():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 3)
+
+        def forward(self, x):
+            logits = self.fc(x)
+            return logits.square().mean()
+
+    samples = bp.per_sample(Net(), ["fc", ":logits"])(X)
+    assert samples.names == ["fc"] and samples["fc"].shape == (4, 3)
+    assert torch.equal(samples[":logits"], samples["fc"]) and [*samples.norms(":logits")] == ["fc"]
+
+
 def test_samples_that_dominate_and_oppose():
     x = torch.ones(12, 2)
     x[3], x[7] = 40.0, torch.tensor([-1.0, -2.0])
@@ -298,7 +324,7 @@ def test_names_patterns_and_aliases():
     assert [*samples.norms("e*")] == ["error"]
     assert "there are no per-sample gradients of 'erorr'" in message(bp.UnknownName, lambda: samples["erorr"])
     assert "samples['error']" in message(bp.UnknownName, lambda: samples["erorr"])
-    assert "matches nothing" in message(bp.NothingMatched, lambda: samples.norms("u"))
+    assert "no per-sample gradients of 'u'" in message(bp.NothingMatched, lambda: samples.norms("u"))
 
 
 def test_arguments_of_the_batch_can_be_named():

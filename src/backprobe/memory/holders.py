@@ -43,10 +43,14 @@ class Holders:
         self.left_out = {id(vars(module)) for module in [*sys.modules.values()] if isinstance(module, ModuleType)}
         for one in callers(frame):
             code = one.f_code
-            if package(code.co_filename) is None and code.co_name != "<module>":
+            if package(code.co_filename) is not None:
+                continue
+            if code.co_name != "<module>":
                 last = max((line for *_, line in code.co_lines() if line is not None), default=code.co_firstlineno)
                 lines, kind = range(code.co_firstlineno, last + 1), f"a variable of {code.co_name}()"
                 self._add(one.f_locals, kind, code.co_filename, lines)
+            if id(one.f_globals) not in self.left_out:  # of no module, as of what runs by ``exec``
+                self._add(one.f_globals, "a global variable", code.co_filename)
         for module in [*sys.modules.values()]:
             file = getattr(module, "__file__", None)
             if file and isinstance(module, ModuleType) and package(file) is None:
@@ -90,8 +94,10 @@ class Holders:
 
 def _is_of_library(one: Any) -> bool:
     # Is it a class that is not the user's?
-    file = getattr(sys.modules.get(one.__module__), "__file__", None) if isinstance(one, type) else None
-    return isinstance(one, type) and (not file or package(file) is not None)
+    if not isinstance(one, type):
+        return False
+    file = getattr(sys.modules.get(one.__module__), "__file__", None)
+    return not file or package(file) is not None
 
 
 def _step(owner: Any, held: Any, seen: Container[int]) -> tuple[str, str]:

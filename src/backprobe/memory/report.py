@@ -91,10 +91,8 @@ class MemoryReport(Printed):
         """The report as plain data, as ``backprobe memory --json`` prints it."""
         return {
             "steps": self.steps, "bytes": self.bytes, "peak": self.peak, "device_peak": self.device_peak,
-            "saved": [{"line": where(one.source), "module": one.module, "operation": one.operation,
-                       "tensors": one.tensors, "bytes": one.bytes} for one in self.saved],
-            "held": [{"kind": one.kind, "path": one.path, "graphs": one.graphs, "bytes": one.bytes,
-                      "line": where(one.source), "text": one.text, "next": one.next} for one in self.held],
+            **{key: [{**vars(one), "source": where(one.source)} for one in every]
+               for key, every in (("saved", self.saved), ("held", self.held))},
         }  # fmt: skip
 
     def plot(self) -> Any:

@@ -38,7 +38,6 @@ class Asked(Waiting[P, PerSample]):
         if self.select is None:
             raise BadOption(
                 "per-sample gradients are of named values", asked="bp.per_sample(..., None)",
-                why="each of them has the size of the value, times the number of samples",
                 next='bp.per_sample(model, "**"), for all modules and parameters',
             )  # fmt: skip
         check_options(vars(self), OPTIONS)

@@ -138,6 +138,8 @@ class Measure:
     def _of_equals(self) -> Array | None:
         # A mean, or a sum, as the gradient of the batch shows; None where it is neither.
         at = self.is_finite.nonzero()[0]
+        if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
+            refuse_mixed(self.runs)  # its NaN is of a sample alone
         if not len(at):
             self.runs.notes.append("no sample has a finite gradient: whether the loss is a mean or a sum is not known")
             return numpy.ones(self.count)
@@ -158,6 +160,9 @@ class Measure:
                     self.run(None)
                 return numpy.full(self.count, of_each)
         return None
+
+    def _is_finite_in_batch(self, one: Wanted) -> bool:
+        return bool(numpy.isfinite(self.runs.backend.arrays.numbers(one.entry.grad)).all())
 
     def _refuse_chance(self, weight: float) -> None:
         # Gradients may be equal by chance: where losses are not, raise Unsupported if other values differ as well.

@@ -21,10 +21,7 @@ WHY = (
     "a sample has a gradient of its own where nothing that it computes depends on its batch: statistics of it, "
     "as in a batch normalisation, or numbers drawn for all of it"
 )
-NEXT = (
-    "model.eval(), or a normalisation of each sample by itself, as LayerNorm is; a random key for each sample, as an "
-    "argument"
-)
+NEXT = "model.eval(), or LayerNorm in its place; a random key for each sample, as an argument"
 
 
 def everything(runs: Runs, tensors: Sequence[Any], *, backward: bool = False) -> Recording:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from backprobe.errors import Overwritten, UnknownName
+from backprobe.errors import BackprobeError, NothingMatched, Overwritten, UnknownName
 from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.markup import Html, Printed, element, shown
 from backprobe.per_sample.text import TITLES, cells, heading, remarks
 from backprobe.per_sample.wanted import Wanted
+from backprobe.record.brief import written
 from backprobe.record.names import nearest, strip
-from backprobe.record.patterns import matcher, refuse_unmatched, texts_of
+from backprobe.record.patterns import matcher
 from backprobe.show.number_table import columns, html_table, text_table
 
 FEW = 10  # samples that are printed
@@ -80,7 +81,7 @@ class PerSample(Printed):
 
         Raises NothingMatched, and Overwritten where the arguments or parameters have changed since.
         """
-        names = self._matching(pattern, "grads")
+        names = self._matching(pattern)
         if self.runs.marks() != self.marks:
             raise Overwritten(
                 "the gradients of single samples cannot be computed any more", asked=f"samples[{names[0]!r}]",
@@ -101,11 +102,8 @@ class PerSample(Printed):
         return {name: own[0] if len(own) == 1 else vectorized.joined(own) for name, own in parts.items()}
 
     def norms(self, pattern: str | Sequence[str] | None = None) -> dict[str, Any]:
-        """The Euclidean norm of each sample's gradient, by name: of all where nothing is said. Raises NothingMatched.
-
-        They were computed a few samples at a time: no gradients are held for them.
-        """
-        return {name: self.measured[name][0] for name in self._matching(pattern, "norms")}
+        """The norm of each sample's gradient, by name: of all where nothing is said. Raises NothingMatched."""
+        return {name: self.measured[name][0] for name in self._matching(pattern)}
 
     # all names together
 
@@ -222,27 +220,26 @@ class PerSample(Printed):
     def _name(self, name: str) -> str:
         # A name as it is printed. Raises UnknownName.
         for one in self.wanted:
-            if name in (one.name, strip(one.name), *one.keys, *map(strip, one.keys)) or name == f":{one.name}":
+            if name in {form for full in one.names for form in (full, strip(full), strip(full).removeprefix(":"))}:
                 return one.name
-        close = nearest(str(name), self.names) or self.names
-        raise UnknownName(
-            f"there are no per-sample gradients of {name!r}", asked=f"samples[{name!r}]",
-            found=f"gradients of {quoted(self.names)}", next=f"samples[{close[0]!r}], or select {name!r} as well",
-        )  # fmt: skip
+        raise self._unknown(UnknownName, name)
 
-    def _matching(self, pattern: str | Sequence[str] | None, verb: str) -> list[str]:
+    def _matching(self, pattern: str | Sequence[str] | None) -> list[str]:
         # The names that a pattern selects. Raises NothingMatched.
         if pattern is None:
             return self.names
         selects = matcher(pattern, in_function=self.runs.models is None)
-        found = [one.name for one in self.wanted if any(map(selects, (one.name, *one.keys)))]
+        found = [one.name for one in self.wanted if any(map(selects, one.names))]
         if not found:
-
-            def spelled(text: str | None = None) -> str:
-                return f"samples.{verb}({'' if text is None else repr(text)})"
-
-            refuse_unmatched(texts_of(pattern)[0], self.names, self.target, spelled, "")
+            raise self._unknown(NothingMatched, pattern)
         return found
+
+    def _unknown(self, kind: type[BackprobeError], name: Any) -> BackprobeError:
+        close, asked = nearest(str(name), self.names) or self.names, written(name)
+        return kind(
+            f"there are no per-sample gradients of {asked}", asked=f"samples[{asked}]",
+            found=f"gradients of {quoted(self.names)}", next=f"samples[{close[0]!r}], or select {asked} as well",
+        )  # fmt: skip
 
     @property
     def _rows(self) -> list[Sequence[str]]:

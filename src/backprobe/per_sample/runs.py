@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from backprobe.recording import Recording
 AT_ONCE = 2**30
 """Bytes of the gradients of the samples that are computed at once."""
 SHARE = 4  # of the memory that is free
+NUMBER = 8  # bytes, as in double precision
 SEED = 0
 """That of the random numbers, so that a run later on draws the same."""
 
@@ -103,7 +105,7 @@ class Runs:
                 continue
             printed = record.printed[mine[0]]
             of_model = tuple(full for full in every if strip(full) in self.parameter_names)
-            found.append(Wanted(printed, of_model or (_key(mine[0], printed),), entry))
+            found.append(Wanted(printed, of_model or (_key(mine[0], printed),), entry, (printed, *every)))
         if not found:
             raise NothingMatched(
                 f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that has a gradient",
@@ -167,7 +169,7 @@ class Runs:
         """How many samples are computed at once."""
         if self.asked.chunk is not None:
             return int(self.asked.chunk)
-        each = sum(_bytes(one) for one in wanted) or 1
+        each = sum(NUMBER * math.prod(one.shape) for one in wanted) or 1
         free = self.vectorized.free_memory(self.batch.tensors[0])
         return max(1, min(AT_ONCE, (_free_on_host() if free is None else free) // SHARE) // each)
 
@@ -246,15 +248,6 @@ def _key(full: str, printed: str) -> str:
 
 def _itself(value: Any) -> Any:
     return value
-
-
-def _bytes(one: Wanted) -> int:
-    # Those of the gradient of one sample, and of what it is computed by: its sum and its square.
-    count = 1
-    for size in one.shape:
-        count *= size
-    width = 16 if "128" in str(one.entry.dtype) else 8 if "64" in str(one.entry.dtype) else 4
-    return 2 * count * width
 
 
 def _free_on_host() -> int:

@@ -15,7 +15,7 @@ Use = Callable[[int, Any, Gradients], object]
 
 @dataclass(frozen=True)
 class Wanted:
-    """A value whose gradients are taken: its name, the full names that it is known by, and its entry in the batch.
+    """A value whose gradients are taken: its name, the full ones to replace it by, its entry in the batch, all names.
 
     ``alone`` is the value as one sample computes it. ``axis`` is that of the batch, which a sample has with length 1;
     None for what has none, as a parameter.
@@ -24,6 +24,7 @@ class Wanted:
     name: str
     keys: tuple[str, ...]
     entry: Entry
+    names: tuple[str, ...]
     alone: Any = None
     shape: tuple[int, ...] = ()
     axis: int | None = None
