@@ -10,7 +10,7 @@ import numpy
 
 from backprobe.backends.protocol import Backend
 from backprobe.backends.vectorized import Gradients
-from backprobe.errors import BackprobeError, NoGradient, UnknownName, Unsupported
+from backprobe.errors import BackprobeError, NoGradient, UnknownName
 from backprobe.findings.phrasing import plural
 from backprobe.per_sample.asked import Asked
 from backprobe.per_sample.mixing import batch_axis, everything, last, refuse, refuse_alone, refuse_mixed, unlike
@@ -21,6 +21,7 @@ from backprobe.probe.request import name_of
 from backprobe.record.entries import GradStatus
 from backprobe.recording import Recording
 
+LOOSE = 0.02  # of a gradient
 SMALL = 0.01  # of the largest gradient: the rounding of one that is smaller is not looked at
 Array = Any
 """An array of NumPy, with a number for each sample."""
@@ -49,16 +50,10 @@ def _as_alone(runs: Runs, whole: Recording, wanted: Sequence[Wanted]) -> list[Wa
     try:
         alone = runs.probed(first, [one.keys[0] for one in wanted], backward=False)
         values = [alone[one.keys[0]] for one in wanted]
-    except UnknownName as error:
-        raise Unsupported(
-            f"{name_of(runs.asked.target)} computes other values for one sample than for its batch",
-            asked=runs.asked.call, found=error.headline, why="each sample runs as a batch of one",
-            next="the names of values that both have",
-        ) from None  # fmt: skip
-    except BackprobeError:
-        raise
-    except Exception as error:  # noqa: BLE001  the program has run with the batch
-        refuse_alone(runs, error)
+    except Exception as error:
+        if isinstance(error, BackprobeError) and not isinstance(error, UnknownName):
+            raise
+        refuse_alone(runs, error)  # the program has run with the batch
     count = len(runs.batch)
     if count == 1:  # the axis of the batch shows where there are two
         twice = [runs.vectorized.joined([tensor, tensor]) for tensor in runs.batch.tensors]
@@ -81,6 +76,9 @@ class Measure:
         self.count = len(runs.batch)
         self.total = {one.name: whole[one.keys[0]].grad for one in wanted if one.is_shared}
         """The gradient of the batch with respect to what its samples have in common."""
+
+        self.least = 0.0
+        """The least tolerance."""
 
         self.run(None)
 
@@ -199,7 +197,7 @@ class Measure:
         dtype = str(next(one.entry.dtype for one in self.wanted if one.name == name))
         eps = 2.0**-7 if "bfloat16" in dtype else 2.0**-10 if "16" in dtype else 2.0**-52
         eps = 2.0**-23 if dtype in ("float32", "complex64") else eps
-        return float(min(0.2, 3 * eps**0.5))
+        return float(max(self.least, min(0.2, 3 * eps**0.5)))
 
     def _of_random(self) -> Array:
         # Of a program that draws other numbers for a sample than for its batch, the nearer of both.
@@ -223,6 +221,12 @@ class Measure:
         alone = everything(self.runs, last(self.runs), backward=True)
         if found := unlike(self.runs, whole, alone):
             refuse(self.runs, found)
+        self.least = LOOSE
+        rounded = self._of_equals()
+        if rounded is not None:
+            self.runs.notes.append(f"rows sum to the gradient of the batch within {LOOSE:.0%}, as in low precision")
+            return rounded
+        self.least = 0.0
         weights = _weights_of_rows(self.runs, whole, alone)
         if weights is None:
             refuse(self.runs, ())

@@ -60,10 +60,13 @@ def refuse(runs: Runs, found: Sequence[Entry]) -> NoReturn:
         whole, alone = (runs.probed(tensors, ":*", backward=False) for tensors in (runs.batch.tensors, last(runs)))
         lines = users_lines(unlike(runs, whole, alone))
     said = ", ".join([*(repr(one.name) for one in found[:1]), *lines[:1]])
+    name = name_of(runs.asked.target)
     raise Unsupported(
-        f"{name_of(runs.asked.target)} computes something else for a sample in its batch than alone",
-        asked=runs.asked.call, found=said or "gradients of single samples that do not sum to that of the batch",
-        why=WHY, next=NEXT,
+        f"{name} computes something else for a sample in its batch than alone" if said
+        else f"gradients of single samples of {name} do not sum to that of their batch",
+        asked=runs.asked.call, found=said or "neither a sum nor a mean over samples",
+        why=WHY if said else "what the loss has once, as a penalty on weights, comes with each sample",
+        next=NEXT if said else "of=..., a part of the loss that is a sum or a mean over samples",
     )  # fmt: skip
 
 
@@ -95,17 +98,24 @@ def unlike(runs: Runs, whole: Recording, alone: Recording) -> list[Entry]:
         other = alone.get(name)
         if other is None or GradStatus.NOT_FLOAT in (entry.status, other.status) or entry.shape is None:
             continue
-        axis = batch_axis(entry.shape, other.shape, len(runs.batch))
-        if axis is None and entry.shape == other.shape:
+        if entry.shape == other.shape:
             is_unlike = name in used and not _is_close(runs, entry.value, other.value)
-        elif axis is None:
-            is_unlike = True
         else:
-            own = runs.backend.arrays.numbers(entry.value)
-            is_unlike = not _is_close(runs, numpy.take(own, [-1], axis), other.value)
+            parts = _parts_of_last(runs, entry, other.shape or ())
+            is_unlike = not any(_is_close(runs, part, other.value) for part in parts)
         if is_unlike:
             found.append(entry)
     return found
+
+
+def _parts_of_last(runs: Runs, entry: Entry, one: tuple[int, ...]) -> list[Any]:
+    # What of a value may be that of the last sample: with an axis of its own, or folded into another one.
+    own, count, shape = runs.backend.arrays.numbers(entry.value), len(runs.batch), entry.shape or ()
+    other = [at for at, (whole, part) in enumerate(zip(shape, one, strict=False)) if whole != part]
+    if len(shape) != len(one) or len(other) != 1 or shape[other[0]] != count * one[other[0]]:
+        return []
+    rows = numpy.moveaxis(own, other[0], 0)
+    return [numpy.moveaxis(part, 0, other[0]) for part in (rows[-one[other[0]] :], rows[count - 1 :: count])]
 
 
 def _is_close(runs: Runs, one: Any, other: Any) -> bool:

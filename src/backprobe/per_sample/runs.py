@@ -16,7 +16,7 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.replay import Replay
 from backprobe.backends.vectorized import Gradients, SampleProgram, Vectorized
-from backprobe.errors import BackprobeError, NothingMatched
+from backprobe.errors import BackprobeError, NothingMatched, Unsupported
 from backprobe.findings.phrasing import listed
 from backprobe.per_sample.asked import Asked
 from backprobe.per_sample.batch import batch_of
@@ -128,6 +128,9 @@ class Runs:
         try:
             self._tried(others, alone)
             return [*wanted]
+        except Unsupported as error:
+            self._without_vmap(error.headline)
+            return [*wanted]
         except NothingMatched:
             unbound = [one for one in others if not self._is_bound(one, alone)]
         self.notes.append(f"not bound by a statement, and left out: {listed([one.name for one in unbound])}")
@@ -182,13 +185,14 @@ class Runs:
             except BackprobeError:
                 raise
             except Exception as error:  # noqa: BLE001  whatever the framework says of what it cannot vectorize
-                self.is_vectorized = False
-                said = (str(error).strip().splitlines() or [""])[0]
-                self.notes.append(
-                    f"one sample after another, since the program does not run under {self.vectorized.title}: "
-                    f"{type(error).__name__}: {said[:200]}"
-                )
+                self._without_vmap(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}")
         self._each(wanted, use, self._one_by_one)
+
+    def _without_vmap(self, why: str) -> None:
+        self.is_vectorized = False
+        self.notes.append(
+            f"one sample after another, since the program does not run under {self.vectorized.title}: {why}"
+        )  # fmt: skip
 
     def _each(self, wanted: Sequence[Wanted], use: Use, compute: Callable[..., tuple[Any, Gradients]]) -> None:
         size = self.chunk(wanted)
