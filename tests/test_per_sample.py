@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import message
@@ -65,6 +66,62 @@ def test_a_value_has_the_same_gradients_whatever_axis_the_batch_is_in():
     rec = bp.probe(program)(W, X)
     torch.testing.assert_close(samples["h"], rec["h"].grad.T)
     assert samples["k"].shape == (4, 2)
+
+
+def test_a_batch_that_is_folded_into_another_axis_is_no_mixing():
+    def program(w, x, y):
+        kept = (y != 0).float().flatten()
+        h = x.flatten(0, 1) * w
+        error = h.sum(-1) - y.flatten()
+        return (error.square() * kept).sum() / kept.sum()
+
+    x, y = torch.arange(24.0).reshape(3, 4, 2) / 9, torch.tensor([[1.0, 0, 0, 0], [1, 2, 3, 0], [1, 1, 1, 1]])
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(W.clone())
+
+        def forward(self, x, y):
+            h = x * self.w
+            return program(torch.ones(2), h, y)
+
+    samples = bp.per_sample(Net(), ["w", ":h"])(x, y)
+    assert samples.weights == pytest.approx([1 / 8, 3 / 8, 4 / 8], rel=1e-5)
+    torch.testing.assert_close(samples["w"].sum(0), bp.probe(Net())(x, y)["w"].grad)
+
+
+def test_a_penalty_beside_a_mean_is_a_part_of_each_row_and_beside_a_sum_it_is_refused():
+    penalty = lambda w: 0.1 * w.square().sum()  # noqa: E731
+    samples = bp.per_sample(lambda w, x, y: mean(w, x, y) + penalty(w), "w")(W, X, Y)
+    assert samples.weights.tolist() == [0.25] * 4
+    said = message(bp.Unsupported, lambda: bp.per_sample(lambda w, x, y: total(w, x, y) + penalty(w), "w")(W, X, Y))
+    assert said.startswith("gradients of single samples of <lambda> do not sum to that of their batch")
+    assert "a sum with a penalty on weights" in said
+
+
+def test_low_precision_is_no_mixing():
+    model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
+    with torch.autocast("cpu", torch.bfloat16):
+        samples = bp.per_sample(model, "**", of=lambda out: out.float().square().mean())(X)
+    assert samples.weights.tolist() == [0.25] * 4
+    assert samples.notes == () or "within 2%, as in low precision" in samples.notes[0]
+
+
+def test_a_checkpoint_runs_on_one_sample_after_another():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 3)
+
+        def forward(self, x):
+            h = checkpoint(self.fc, x, use_reentrant=False)
+            return h.square().mean()
+
+    model = Net()
+    samples = bp.per_sample(model, "**")(X)
+    assert "one sample after another" in samples.notes[0]
+    torch.testing.assert_close(samples["fc.weight"].sum(0), of_batch(model, {"x": X}, None)["fc.weight"])
 
 
 def test_a_mean_over_what_is_not_padding_counts_samples_unevenly():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from backprobe.backends.discover import BackendName, find_backend
@@ -13,7 +14,8 @@ from backprobe.memory.report import Held, MemoryReport
 __all__ = ["Held", "MemoryReport", "memory"]
 
 
-def memory(model: Any = None, *, backend: BackendName | None = None) -> Memory:
+@contextmanager
+def memory(model: Any = None, *, backend: BackendName | None = None) -> Iterator[MemoryReport]:
     """Measure, in a block around one or several steps, what is kept for backward and what outlives its step.
 
     >>> import torch, backprobe as bp
@@ -37,33 +39,17 @@ def memory(model: Any = None, *, backend: BackendName | None = None) -> Memory:
     looked for when the block ends, if there were three steps or more: graphs of several earlier steps, and the variable
     that leads to them.
 
-    Returns a context manager, which gives a ``MemoryReport`` that is filled when the block ends. Raises NoBackend, and
-    Unsupported for a framework that does not tell what it keeps.
+    Gives a ``MemoryReport`` that is filled when the block ends. Raises NoBackend, and Unsupported where the framework
+    does not tell what it keeps.
     """
-    return Memory(model, backend)
-
-
-class Memory:
-    """A block whose memory is measured."""
-
-    def __init__(self, model: Any, backend: BackendName | None) -> None:
-        values = [] if model is None else [model]
-        self.backend = find_backend(backend, values or [sys._getframe(2)], spelled="bp.memory({})")
-        make = self.backend.memory or refuse(self.backend, "memory", "bp.memory()")
-        self.listener = make(model)
-        self.report = MemoryReport()
-
-    def __enter__(self) -> MemoryReport:
-        """The block begins."""
-        self.report._step = self.listener.step
-        self.listener.open()
-        return self.report
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """The block is over, and the report is filled."""
-        self.listener.close()
-        if kind is None:
-            self.report._fill(self.listener, sys._getframe(1))
-        self.report._step = None
+    values = [sys._getframe(2)] if model is None else [model]
+    found = find_backend(backend, values, spelled="bp.memory({})")
+    listener = (found.memory or refuse(found, "memory", "bp.memory()"))(model)
+    report = MemoryReport(_step=listener.step)
+    listener.open()
+    try:
+        yield report
+    finally:
+        listener.close()
+        report._step = None
+    report._fill(listener, sys._getframe())

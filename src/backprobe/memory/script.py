@@ -20,10 +20,7 @@ class Enough(BaseException):
 
 
 class ScriptMemory:
-    """One run of a script, up to the end of a step: the variables of its functions are there then.
-
-    ``report`` is what is known after its last step until then.
-    """
+    """One run of a script; ``report`` is of the end of a step, when the variables of its functions are there."""
 
     def __init__(self, steps: int) -> None:
         backend = load_backend("torch")

@@ -103,17 +103,12 @@ def _names(asked: Asked[...], backend: Backend, args: Sequence[Any]) -> list[str
 def _named(asked: Asked[...], every: Sequence[_Argument]) -> list[_Argument]:
     # The arguments that ``batch=`` names. Raises BadOption.
     wanted = [asked.batch] if isinstance(asked.batch, str) else [*asked.batch]
-    unknown = [name for name in wanted if name not in [one.name for one in every]]
-    if unknown:
-        raise BadOption(
-            f"{unknown[0]!r} is not an argument of this call", asked=f"batch={asked.batch!r}",
-            found=f"arguments: {', '.join(one.name for one in every)}", next=f"batch={every[-1].name!r}",
-        )  # fmt: skip
     chosen = [one for one in every if one.name in wanted]
-    if len({one.length for one in chosen}) != 1 or not chosen[0].length:
+    lengths = {one.length for one in chosen}
+    if {*wanted} > {one.name for one in chosen} or len(lengths) != 1 or not all(lengths):
         raise BadOption(
-            "these arguments do not hold the same number of samples", asked=f"batch={asked.batch!r}",
-            found="; ".join(one.shown if one.tensors else f"{one.name} without a tensor" for one in chosen),
+            "these are not arguments that hold the same number of samples", asked=f"batch={asked.batch!r}",
+            found="; ".join(one.shown if one.tensors else f"{one.name} without a tensor" for one in every),
             why="the first axis of each counts the samples", next="arguments whose first axes have one length",
         )  # fmt: skip
     return chosen

@@ -69,7 +69,7 @@ def _as_alone(runs: Runs, whole: Recording, wanted: Sequence[Wanted]) -> list[Wa
 
 
 class Measure:
-    """What is known of the gradients of all samples after one pass over them."""
+    """What one pass over the samples tells of their gradients."""
 
     def __init__(self, runs: Runs, wanted: Sequence[Wanted], whole: Recording) -> None:
         self.runs, self.wanted, self.whole = runs, wanted, whole
@@ -221,8 +221,8 @@ class Measure:
         alone = everything(self.runs, last(self.runs), backward=True)
         if found := unlike(self.runs, whole, alone):
             refuse(self.runs, found)
-        self.least = LOOSE
-        rounded = self._of_equals()
+        self.least = LOOSE if any("float16" in str(entry.dtype) for entry in whole.values()) else 0.0
+        rounded = self._of_equals() if self.least else None
         if rounded is not None:
             self.runs.notes.append(f"rows sum to the gradient of the batch within {LOOSE:.0%}, as in low precision")
             return rounded
@@ -276,12 +276,13 @@ def _are_mixed(runs: Runs, measure: Measure) -> bool:
 
 def _weights_of_rows(runs: Runs, whole: Recording, alone: Recording) -> Array | None:
     # How much each sample counts, as the gradient of an inner value shows: in the batch, and of each sample alone.
-    names = [name for name, entry in whole.items() if entry.status is GradStatus.OK and name in alone
-             and batch_axis(entry.shape, alone[name].shape, len(runs.batch)) is not None]  # fmt: skip
+    entries = {full: whole.record.entries[at] for full, at in whole.record.names.items()}
+    names = [full for full, entry in entries.items() if entry.status is GradStatus.OK and full in alone
+             and batch_axis(entry.shape, alone[full].shape, len(runs.batch)) is not None]  # fmt: skip
     if not names:
         return None
     name = names[-1]
-    entry, axis = whole[name], batch_axis(whole[name].shape, alone[name].shape, len(runs.batch))
+    entry, axis = entries[name], batch_axis(entries[name].shape, alone[name].shape, len(runs.batch))
     rows = numpy.moveaxis(runs.backend.arrays.numbers(entry.grad), axis or 0, 0)
     weights = numpy.zeros(len(rows))
     for at, row in enumerate(rows):

@@ -65,8 +65,8 @@ def refuse(runs: Runs, found: Sequence[Entry]) -> NoReturn:
         f"{name} computes something else for a sample in its batch than alone" if said
         else f"gradients of single samples of {name} do not sum to that of their batch",
         asked=runs.asked.call, found=said or "neither a sum nor a mean over samples",
-        why=WHY if said else "what the loss has once, as a penalty on weights, comes with each sample",
-        next=NEXT if said else "of=..., a part of the loss that is a sum or a mean over samples",
+        why=WHY if said else "another loss has none of one sample, such as a sum with a penalty on weights",
+        next=NEXT if said else "of=..., the part of the loss that is a sum or a mean",
     )  # fmt: skip
 
 
@@ -88,22 +88,15 @@ def refuse_alone(runs: Runs, error: Exception) -> NoReturn:
 def unlike(runs: Runs, whole: Recording, alone: Recording) -> list[Entry]:
     """The values whose part for the last sample is not what that computes alone.
 
-    A value without an axis of the batch may be a sum over the samples, and is passed over if no other is computed
-    from it; the loss is one.
+    A value of the same shape in both may be a sum over the samples, as the loss is: what is mixed by it shows later.
     """
     found = []
-    used = {edge.name for entry in whole.values() for edge in entry.inputs}
-    used |= {read.name for entry in whole.values() for read in entry.reads}
     for name, entry in whole.items():
         other = alone.get(name)
-        if other is None or GradStatus.NOT_FLOAT in (entry.status, other.status) or entry.shape is None:
+        if other is None or GradStatus.NOT_FLOAT in (entry.status, other.status) or entry.shape in (None, other.shape):
             continue
-        if entry.shape == other.shape:
-            is_unlike = name in used and not _is_close(runs, entry.value, other.value)
-        else:
-            parts = _parts_of_last(runs, entry, other.shape or ())
-            is_unlike = not any(_is_close(runs, part, other.value) for part in parts)
-        if is_unlike:
+        parts = _parts_of_last(runs, entry, other.shape or ())
+        if not any(_is_close(runs, part, other.value) for part in parts):
             found.append(entry)
     return found
 

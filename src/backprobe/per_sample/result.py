@@ -27,8 +27,7 @@ class PerSample(Printed):
 
     ``samples["fc.weight"]`` has a row for each sample, and the rows sum to the gradient of the batch. ``losses`` are
     those of the samples, each as a batch of one, and ``weights`` how much each counts in the loss of the batch:
-    1/B in a mean of B samples, 1 in a sum. ``losses``, ``weights``, ``norm``, ``shares`` and ``cosines`` are arrays
-    of NumPy with a number for each sample.
+    1/B in a mean of B samples, 1 in a sum. All arrays are NumPy's, with a number for each sample.
 
     >>> import torch, backprobe as bp
     >>> def loss(w, x):

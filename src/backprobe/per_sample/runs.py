@@ -54,30 +54,24 @@ class Runs:
 
     # one run
 
-    def probed(
-        self, tensors: Sequence[Any], select: Any, *, replace: Mapping[str, Any] | None = None, backward: bool = True
-    ) -> Recording:
+    def probed(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
         """A recording of one run on these samples, which begins in the state that all of them begin in."""
         with self.replay.run():
-            return self.recorded(tensors, select, replace=replace, backward=backward)
+            return self.recorded(tensors, select, **how)
 
-    def recorded(
-        self, tensors: Sequence[Any], select: Any, *, replace: Mapping[str, Any] | None = None, backward: bool = True,
-        inside: bool = False,
-    ) -> Recording:  # fmt: skip
-        """The same in whatever state the program is; ``inside`` a transformation of the framework."""
+    def recorded(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
+        """The same in whatever state the program is."""
         args, kwargs = self.batch.filled(tensors)
-        probe = self.probe(select, replace=replace, backward=backward, inside=inside)
-        return probe(*args, **kwargs)
+        return self.probe(select, **how)(*args, **kwargs)
 
     def probe(
-        self, select: Any, *, replace: Mapping[str, Any] | None = None, backward: bool = True, inside: bool = False
+        self, select: Any, *, replace: Any = None, backward: bool = True, inside: bool = False
     ) -> Probe[..., Any, Any]:
-        """What makes such a recording."""
+        """What makes such a recording; ``inside`` a transformation of the framework."""
         target = self.vectorized.inside(self.asked.target) if inside else self.asked.target
-        options = Options(backward=backward)
         return Probe(
-            target, select, of=self.of, replace=replace or None, options=options, backend=self.asked.backend
+            target, select, of=self.of, replace=replace or None, options=Options(backward=backward),
+            backend=self.asked.backend,
         )  # fmt: skip
 
     def marks(self) -> list[Any]:
