@@ -63,8 +63,6 @@ class Measured:
 
     alive: Sequence[Alive] = ()
     kept: Sequence[Kept] = ()
-    cycles: Sequence[Alive] = ()
-    """What nothing but itself held: Python's collector has freed it."""
 
 
 class Memory(Protocol):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
+import re
 from collections.abc import Iterator
 
 from backprobe.memory.holders import Holder
@@ -19,8 +21,9 @@ def filled_at(holder: Holder, made: Source | None, *, is_carried: bool) -> tuple
     It is looked for in the file where what is held was made, and then in that of the variable. Of several the nearest
     to where that was made is taken, or the last of the variable's function.
     """
-    name, is_error = holder.name, "__traceback__" in holder.path
-    for one in dict.fromkeys([*([made.file] if made is not None else []), holder.file]):
+    is_error, files = "__traceback__" in holder.path, [*([made.file] if made is not None else []), holder.file]
+    names = dict.fromkeys((holder.name, *re.findall(r"^\w+", holder.path)))
+    for name, one in itertools.product(names, dict.fromkeys(files)):
         lines = linecache.getlines(one)
         try:
             found = [*_filling(ast.parse("".join(lines)), name)] if name else []
@@ -33,7 +36,9 @@ def filled_at(holder: Holder, made: Source | None, *, is_carried: bool) -> tuple
             near = made.line if made is not None and made.file == one else adding[-1][0].lineno
             statement, value = min(adding, key=lambda pair: abs(pair[0].lineno - near))
             text = lines[statement.lineno - 1]
-            return Source(one, statement.lineno, text.strip()), _without_graph(text, value, name, is_carried, is_error)
+            return Source(one, statement.lineno, text.strip()), _without_graph(
+                text, value, name, is_carried, is_error, holder.path.count("[") > 1
+            )
     return None, ""
 
 
@@ -71,7 +76,7 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _without_graph(text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool) -> str:
+def _without_graph(text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool) -> str:
     # The line with what it puts in detached from its graph.
     if is_carried and not isinstance(value, ast.BinOp):
         return f"{name} = {name}.detach() before the next step uses it"
@@ -79,6 +84,8 @@ def _without_graph(text: str, value: ast.expr, name: str, is_carried: bool, is_e
         return f"({ast.unparse(value)}).detach() there"
     begin, end = value.col_offset, value.end_col_offset
     instead = f"{ast.unparse(value)}.with_traceback(None)" if is_error else _detached(value)
+    if is_inside and not isinstance(value, ast.Tuple):
+        return f"each tensor of {ast.unparse(value)} detached"
     return (text[:begin] + instead + text[end:]).strip()
 
 

@@ -83,6 +83,8 @@ class Holders:
         while (owner := owners[id(one)]) is not None:
             seen.add(id(owner))
             if getattr(owner, "__dict__", None) is one:  # what a dictionary has under a key is an attribute
+                key = AS_ITEM.match(path)
+                name = name or (key[1] if key else "")
                 path = AS_ITEM.sub(r".\1", path, count=1)
             else:
                 step, step_name = _step(owner, one, seen)
@@ -104,7 +106,7 @@ def _step(owner: Any, held: Any, seen: Container[int]) -> tuple[str, str]:
     # How an object leads to one that it refers to, and the name in that.
     if isinstance(owner, Mapping):
         keys = [key for key, value in [*owner.items()] if value is held]
-        return (f"[{keys[0]!r}]", keys[0]) if keys and isinstance(keys[0], str) else ("[…]", "")
+        return f"[{keys[0]!r}]" if keys and isinstance(keys[0], str) else "[…]", ""
     if isinstance(owner, FunctionType):
         cells = zip(owner.__code__.co_freevars, owner.__closure__ or (), strict=False)
         names = [name for name, cell in cells if id(contents(cell)) in seen]

@@ -155,14 +155,15 @@ def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
         if holder is None:
             lost.append(one)
         else:
-            found.setdefault(holder.path, (holder, []))[1].append(one)
+            found.setdefault(holder.path.partition("[")[0], (holder, []))[1].append(one)
     grown = [(holder, own) for holder, own in found.values() if len(frozenset().union(*(one.steps for one in own))) > 1]
     return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
 
 
 def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     steps = frozenset().union(*(one.steps for one in own))
-    kept = max(one.bytes for one in own) if own[0].is_carried else sum(one.bytes for one in own)
+    of_step = {one.steps: max(other.bytes for other in own if other.steps == one.steps) for one in own}
+    kept = sum(of_step.values())
     made = own[-1].source
     source, remedy = filled_at(holder, made, is_carried=own[0].is_carried)
     at = source or made
@@ -190,7 +191,7 @@ def _cycles(lost: Sequence[Alive]) -> list[Held]:
 
 
 def _of_others(measured: Measured) -> list[Held]:
-    found = _cycles(measured.cycles)
+    found = []
     for other in measured.kept:
         text, remedy = (about_hooks if other.kind == "hooks" else about_gradients)(other)
         found.append(Held(other.kind, other.name, other.count, other.bytes, other.source, text, remedy))

@@ -41,7 +41,7 @@ def about_cycle(steps: int, kept: int, source: Source | None) -> tuple[str, str]
     at = "" if source is None else f" at {where(source)}: `{source.text}`"
     said = f"no variable leads to the graphs of {steps:,} earlier steps, {size(kept)}, made{at}"
     return (
-        f"{said}: they hold each other, or the framework does",
+        f"{said}: they hold each other, up to the next run of Python's collector, or the framework does",
         "in a custom function ctx.save_for_backward(result), in the place of an attribute of ctx",
     )
 

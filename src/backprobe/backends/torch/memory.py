@@ -37,8 +37,8 @@ class Packed:
     def __init__(self, tensor: Tensor, counts: Counts, node: int) -> None:
         # not the tensor itself: where it is the result of the operation, both would hold each other
         self.tensor, self.version, self.counts, self.node = tensor.detach(), tensor._version, counts, node
-        self.place = tensor.untyped_storage().data_ptr()
-        counts.add(self.place, tensor.untyped_storage().nbytes())
+        self.place, size = _storage(tensor)
+        counts.add(self.place, size)
 
     def unpacked(self) -> Tensor:
         """The tensor. Raises RuntimeError, as PyTorch does, if it was written to."""
@@ -159,11 +159,11 @@ class TorchMemory(Memory):
         made = nodes_made()
         source = users_line(sys._getframe(1))
         self.lines.append((made, source))
-        place = 0 if _is_parameter(tensor) else tensor.untyped_storage().data_ptr()
+        place, size = (0, 0) if _is_parameter(tensor) else _storage(tensor)
         if place and place not in self.counted:
             self.counted.add(place)
             key = source, self._module(), self.operations.name
-            self.now[key][place] = tensor.untyped_storage().nbytes()
+            self.now[key][place] = size
         return Packed(tensor, self.counts if place else Counts(), made)
 
     def _module(self) -> str:
@@ -201,17 +201,10 @@ class TorchMemory(Memory):
         saved = [Saved(source, module, operation, len(places), sum(places.values()))
                  for (source, module, operation), places in largest.items()]  # fmt: skip
         saved.sort(key=lambda one: -one.bytes)
-        before = self._alive()
-        gc.collect()
-        alive = self._alive()
-        there = {id(one.held) for one in alive}
-        # what the collector has freed is let go of here: its lines are what is told
-        cycles = [Alive(None, one.steps, one.bytes, one.is_carried, one.source)
-                  for one in before if id(one.held) not in there]  # fmt: skip
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
         return Measured(
             len(self.bounds) - 1, saved, self.counts.most, on_device,
-            alive, [*self._kept_hooks(), *self._kept_gradients()], cycles,
+            self._alive(), [*self._kept_hooks(), *self._kept_gradients()],
         )  # fmt: skip
 
     def _alive(self) -> list[Alive]:
@@ -260,8 +253,7 @@ class TorchMemory(Memory):
                 places |= _storages(node)
             left += [below for below, _ in node.next_functions]
         if steps:
-            storage = tensor.untyped_storage()
-            places[storage.data_ptr()] = storage.nbytes()
+            places |= dict([_storage(tensor)])
         return steps, sum(places.values()), seen
 
     def _line(self, made: int) -> Source | None:
@@ -292,15 +284,23 @@ def _is_parameter(tensor: Tensor) -> bool:
     return base.is_leaf and base.requires_grad
 
 
+def _storage(tensor: Tensor) -> tuple[int, int]:
+    # Where its memory is, and how many bytes that has; twice 0 where it has none, as while a program is compiled.
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except (RuntimeError, NotImplementedError):
+        return 0, 0
+
+
 def _storages(node: Node) -> dict[int, int]:
     # The storages of what a node keeps, with their bytes; nothing of what was freed.
-    found = {}
+    found: dict[int, int] = {}
     for name in dir(node):
         if name.startswith("_saved_") or name == "saved_tensors":
             for tensor in _tensors(node, name):
                 if not _is_parameter(tensor):
-                    storage = tensor.untyped_storage()
-                    found[storage.data_ptr()] = storage.nbytes()
+                    found |= dict([_storage(tensor)])
     return found
 
 
