@@ -343,7 +343,8 @@ def test_help():
         out = printed(invoked(flag))
         assert "The gradient of any value inside a computation, by name." in out
         listed = re.findall(r"^  (\w+)  ", out.partition("Commands:")[2], re.M)
-        assert listed == [*"probe explain check provoke health draw derive diff watch report view replay demo".split()]
+        verbs = "probe explain check provoke health draw derive diff watch memory report view replay demo"
+        assert listed == verbs.split()
 
 
 PROBING = {"select", "of", "wrt", "cotangent", "strategy", "values", "partials", "nonfinite", "backend"}

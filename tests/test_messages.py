@@ -133,6 +133,10 @@ WRONG = {
     "sweep, axis=0": lambda: bp.sweep(toy, "u", replace=abs, axis=0)(1.0, 2.0),
     "sweep, of a vector": lambda: bp.sweep(vector, "x", replace=abs)(torch.ones(2)),
     "sweep of nothing": lambda: bp.sweep(toy, "uu", replace=abs)(1.0, 2.0),
+    "per_sample 3": lambda: bp.per_sample(3, "u"),
+    "per_sample, chunk='a'": lambda: bp.per_sample(toy, "u", chunk="a"),
+    "per_sample of numbers": lambda: bp.per_sample(toy, "u")(1.0, 2.0),
+    "per_sample of a vector": lambda: bp.per_sample(vector, "x", batch="x")(torch.ones(2, 2)),
     "sweep of a replacement with no value": lambda: bp.sweep(toy, "u", replace=lambda u: None)(1.0, 2.0),
 }  # fmt: skip
 INSIDE = re.compile(

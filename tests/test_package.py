@@ -29,7 +29,7 @@ PUBLIC = {
     "NothingToDifferentiate", "Overwritten",
     "BadRun", "Histogram", "Run", "RunDiffReport", "RunDivergence", "Step", "UnknownStep", "Watch", "open_run", "watch",
     "Guard", "Pace", "watch_function",
-    "IndirectInput", "Pass", "PathSums", "Probe", "Provocation", "Provocations", "RemovedName",
+    "IndirectInput", "Pass", "PathSums", "PerSample", "Probe", "Provocation", "Provocations", "RemovedName",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownAttribute", "UnknownName",
     "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
@@ -37,7 +37,7 @@ PUBLIC = {
     "Names", "names",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "probe", "provoke", "stamp",
     "replay", "ReplayReport",
-    "Sweep", "sweep",
+    "Sweep", "sweep", "per_sample", "Held", "MemoryReport", "memory",
     "Viewer", "view",
 }  # fmt: skip
 
@@ -364,8 +364,8 @@ def test_the_tree_of_errors_is_drawn_as_it_is():
 
 
 @pytest.mark.parametrize("verb", [
-    "probe", "watch", "watch_function", "sweep", "noise_floor", "provoke", "check", "diff", "diff_live", "guard",
-    "health", "draw", "replay",
+    "probe", "watch", "watch_function", "sweep", "per_sample", "memory", "noise_floor", "provoke", "check", "diff",
+    "diff_live", "guard", "health", "draw", "replay",
 ])  # fmt: skip
 def test_each_parameter_of_a_verb_has_its_line_in_the_docstring(verb):
     function = getattr(bp, verb)

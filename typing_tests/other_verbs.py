@@ -20,6 +20,7 @@ assert_type(bp.check(nn.Linear(3, 1))(x), bp.CheckReport)
 assert_type(bp.view("runs", port=8000, open=False), bp.Viewer)
 assert_type(bp.view().url, str)
 assert_type(bp.sweep(loss, "u", replace=torch.zeros_like)(x, w=w), bp.Sweep)
+assert_type(bp.per_sample(loss, "w", batch="x", chunk=2)(x, w), bp.PerSample)
 assert_type(bp.noise_floor(loss, runs=2)(x, w), bp.NoiseFloor)
 assert_type(bp.diff_live(loss, loss, backend=("torch", "jax"))(x, w), bp.DiffReport)
 assert_type(bp.provoke(loss, bounds=(0.0, 1.0), seed=1)(x, w), bp.Provocations)
@@ -38,6 +39,11 @@ bp.check(3)  # type: ignore[arg-type]
 bp.sweep(loss, "u")  # type: ignore[call-arg]
 bp.view("runs", port="8000")  # type: ignore[arg-type]
 bp.sweep(loss, "u", replace=torch.zeros_like)(x, w, 1)  # type: ignore[call-arg]
+with bp.memory(nn.Linear(3, 1)) as measured:
+    measured.step()
+assert_type(measured, bp.MemoryReport)
+assert_type(measured.by("module"), dict[str, int])
+bp.per_sample(loss, "w", chunk="all")  # type: ignore[arg-type]
 bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
 bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]
 bp.provoke(loss, tries="many")  # type: ignore[arg-type]

@@ -43,8 +43,10 @@ if typing.TYPE_CHECKING:
     from backprobe.findings.report import Finding, Report
     from backprobe.guard import Guard, guard
     from backprobe.health import health
+    from backprobe.memory import Held, MemoryReport, memory
     from backprobe.names import Names, names
     from backprobe.noise_floor import NoiseFloor, noise_floor
+    from backprobe.per_sample import PerSample, per_sample
     from backprobe.probe import probe
     from backprobe.probe.probe_class import Probe
     from backprobe.provoke import Provocation, Provocations, provoke
@@ -88,8 +90,10 @@ __all__ = [
     "Gap",
     "GradStatus",
     "Guard",
+    "Held",
     "Histogram",
     "IndirectInput",
+    "MemoryReport",
     "Names",
     "NoBackend",
     "NoGradient",
@@ -105,6 +109,7 @@ __all__ = [
     "Pace",
     "Pass",
     "PathSums",
+    "PerSample",
     "Probe",
     "Provocation",
     "Provocations",
@@ -141,9 +146,11 @@ __all__ = [
     "hvp",
     "jacobian",
     "load",
+    "memory",
     "names",
     "noise_floor",
     "open_run",
+    "per_sample",
     "probe",
     "provoke",
     "replay",
@@ -173,8 +180,10 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "findings.report": "Finding Report",
     "guard": "Guard guard",
     "health": "health",
+    "memory": "Held MemoryReport memory",
     "names": "Names names",
     "noise_floor": "NoiseFloor noise_floor",
+    "per_sample": "PerSample per_sample",
     "probe": "probe",
     "probe.probe_class": "Probe",
     "provoke": "Provocation Provocations provoke",

@@ -9,6 +9,8 @@ Of a ``Backend``:
 - ``watches``: a model can be watched while it trains (``bp.watch``)
 - ``function_watches``: so can a loss function, which is given its parameters
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
+- ``memory``: it tells what it keeps for backward (``bp.memory``)
+- ``vectorized``: a program can be run on many samples at once (``bp.per_sample``)
 - ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
 - ``bridged``: a value can get the history of another one (experiments of ``bp.explain``), and ``bridges``: so it can
   in a program that takes gradients by itself
@@ -298,6 +300,9 @@ class Models(Protocol):
 
     libraries: Collection[str] = ()
     """The packages whose modules are the framework's own: the locals of their forwards are no part of a program."""
+
+    parameters: Callable[[Any], Mapping[str, Any]] | None = None
+    """The objects that are the parameters of a model, by path."""
 
     buffers: Callable[[Any], Mapping[str, Any]] | None = None
     """What a model computes with and has no entry, by path, such as the running statistics of a normalisation."""

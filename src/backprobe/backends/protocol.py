@@ -24,12 +24,14 @@ from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.heard_births import HearBirths
+from backprobe.backends.memory import Memory
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.replay import State
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
 from backprobe.backends.useless import Call, UselessGradients
 from backprobe.backends.variations import Variations
+from backprobe.backends.vectorized import Vectorized
 from backprobe.backends.watches import FunctionWatches, Watches
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
@@ -231,6 +233,12 @@ class Backend(Protocol):
 
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
+
+    memory: Callable[[Any], Memory] | None = None
+    """(model or None) -> what hears which memory a block keeps."""
+
+    vectorized: Vectorized | None = None
+    """Runs a program on many samples at once, and has a gradient for each."""
 
     bridged: Callable[[Any, Any], Any | None] | None = None
     """(value, source) -> the value with the history of others as well: of a tensor, or of those in a container.

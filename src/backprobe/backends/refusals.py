@@ -48,6 +48,14 @@ MISSING = {
         "the noise of a program cannot be measured in {}", "backprobe cannot vary its arguments",
         "noise=[rec, ...] of bp.diff, with other recordings of the reference",
     ),
+    "memory": (
+        "the memory of a program cannot be measured in {}", "backprobe does not hear what it keeps",
+        "the memory of its process, before and after a step",
+    ),
+    "vectorized": (
+        "there are no per-sample gradients in {}", "backprobe cannot run its programs on many samples at once",
+        "rec = bp.probe(f)(x[i : i + 1]) for each sample i",
+    ),
     "recheck": (
         "derivatives cannot be checked in {}", "backprobe cannot repeat its calls in double precision",
         "rec = bp.probe(f)(x), and rec['u'].grad beside a difference quotient of f",

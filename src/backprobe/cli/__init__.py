@@ -16,6 +16,7 @@ from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
 from backprobe.cli.declared import declared
+from backprobe.cli.measured import measured
 from backprobe.cli.output import is_asked, show, tell, to_sarif
 from backprobe.cli.patched import refuse_patch, write_patch
 from backprobe.cli.placement import ScriptVerb
@@ -347,6 +348,26 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
     The exit status is the script's own.
     """
     watched(script, words, folder, append, **options)
+
+
+@main.command(cls=ScriptVerb, short_help="Say what a script keeps for backward, and what keeps old graphs alive.")
+@click.option("--steps", type=click.IntRange(1), default=10, show_default=True, metavar="N",
+              help="Stop the script after its N-th step.")  # fmt: skip
+@click.argument("script", metavar="SCRIPT")
+@click.argument("words", nargs=-1, metavar="[ARGS]...")
+def memory(script: str, words: tuple[str, ...], steps: int) -> NoReturn:
+    """Run the first steps of a PyTorch script, and say what it keeps for backward and what outlives its step.
+
+    \b
+    backprobe memory train.py --lr 0.1
+    backprobe memory --steps 20 train.py --lr 0.1
+
+    The script runs as "python train.py --lr 0.1" would, up to the N-th call of an optimizer's step(). Options of ours
+    come before the script.
+
+    The exit status is 1 if something outlives its step.
+    """
+    measured(script, words, steps)
 
 
 @main.command(short_help="Show the run of a watched training, and its alerts.")

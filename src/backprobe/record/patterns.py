@@ -149,6 +149,18 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
     return Pattern(text, excludes, re.compile(expression), scope, local)
 
 
+def matcher(patterns: str | Sequence[str], *, in_function: bool) -> Callable[[str], bool]:
+    """What tells whether patterns select a full name: one of them matches it, and none with ``!`` does."""
+    compiled = [compile_pattern(text, in_function=in_function) for text in texts_of(patterns)]
+    wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
+
+    def selects(full: str) -> bool:
+        is_wanted = not wanted or any(one.matches(full) for one in wanted)
+        return is_wanted and not any(one.matches(full) for one in unwanted)
+
+    return selects
+
+
 def _of_graph(pattern: str) -> str:
     # Further names that a pattern in a graph's own spelling matches: ``dense/*`` for back-quoted names, ``u:0``.
     found = GRAPH_TENSOR.fullmatch(pattern)

@@ -21,7 +21,7 @@ from backprobe.probe.request import name_of
 from backprobe.record.brief import written
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-from backprobe.record.patterns import compile_pattern, texts_of
+from backprobe.record.patterns import matcher
 from backprobe.recording import Recording
 from backprobe.show.progress import progress
 from backprobe.sweep.asked import Asked
@@ -133,12 +133,10 @@ class Runs:
     def _replaceable(self, recording: Recording) -> list[Step]:
         # The values that the patterns match, each once, by the first name that they match. Raises NothingMatched.
         record, entries = recording.record, recording.record.entries
-        compiled = [compile_pattern(text, in_function=self.in_function) for text in texts_of(self.asked.select)]
-        wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
+        selects = matcher(self.asked.select, in_function=self.in_function)
         found: dict[int, str] = {}
         for full, at in record.names.items():
-            is_wanted = not wanted or any(one.matches(full) for one in wanted)
-            if is_wanted and not any(one.matches(full) for one in unwanted) and at not in record.outputs:
+            if selects(full) and at not in record.outputs:
                 found.setdefault(at, full)
         names = {at: record.printed[full] for at, full in found.items()}
         tensors = [

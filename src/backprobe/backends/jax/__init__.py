@@ -18,10 +18,12 @@ from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.trials import JaxTrials
 from backprobe.backends.jax.useless_in_call import of_call
 from backprobe.backends.jax.variations import JaxVariations
+from backprobe.backends.jax.vectorized import JaxVectorized
 from backprobe.backends.jax.watching import JaxWatches
 from backprobe.backends.protocol import Backend
 
 INSTEAD = {
+    "memory": "jax.live_arrays(), before and after a step",
     "second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
     "watches": "with bp.watch_function(loss_fn, folder) as run:, with a function of parameters that returns the loss",
 }
@@ -45,6 +47,7 @@ class JaxBackend(Backend):
     state = JaxState
     trials = JaxTrials
     variations = JaxVariations
+    vectorized = JaxVectorized()
     bridged = staticmethod(bridged)
     useless_in_call = staticmethod(of_call)
     refuse = staticmethod(refusals.refuse)

@@ -42,6 +42,10 @@ class JaxModels(Models):
     def is_model(self, value: Any) -> bool:
         return kind(value) is not None
 
+    def parameters(self, model: Any) -> Mapping[str, Any]:
+        held = jax.tree_util.tree_flatten_with_path(taken_apart(model)[0] if kind(model) != "linen" else ())[0]
+        return {dotted(path): leaf for path, leaf in held if is_array(leaf)}
+
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
         return (LinenCall if kind(model) == "linen" else TreeCall)(model, args, kwargs)
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from backprobe.backends.capabilities import Models, ModuleObserver
 from backprobe.backends.captures import Captures
+from backprobe.backends.facts import Options
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
@@ -27,6 +28,7 @@ from backprobe.backends.tensorflow.trials import TensorflowTrials
 from backprobe.backends.tensorflow.useless import TensorflowUselessGradients
 from backprobe.backends.tensorflow.useless.calls import of_call
 from backprobe.backends.tensorflow.variations import TensorflowVariations
+from backprobe.backends.tensorflow.vectorized import SymbolicTape, TensorflowVectorized
 from backprobe.backends.watches import Watches
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 
 
 INSTEAD = {
-    "second_order": "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)"
+    "memory": 'tf.config.experimental.get_memory_info("GPU:0"), before and after a step',
+    "second_order": "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)",
 }
 
 
@@ -48,6 +51,11 @@ class KerasModels(Models):
         from backprobe.backends.tensorflow.models import KerasModelCall
 
         return KerasModelCall(model, args, kwargs)
+
+    def parameters(self, model: Any) -> Mapping[str, Any]:
+        from backprobe.backends.tensorflow.model_plans import structure_of
+
+        return dict(structure_of(model).variables)
 
 
 class TensorflowBlocks(Blocks):
@@ -98,7 +106,6 @@ class TensorflowBackend(Backend):
     edits = EDITS
     arrays = TensorflowArrays()
     partials = True
-    tape = TensorflowTape
     models = KerasModels()
     blocks = TensorflowBlocks()
     graphs = staticmethod(graph_targets.program)
@@ -109,6 +116,7 @@ class TensorflowBackend(Backend):
     state = TensorflowState
     trials = TensorflowTrials
     variations = TensorflowVariations
+    vectorized = TensorflowVectorized()
     bridged = staticmethod(bridged)
     bridges = TensorflowBridges
     useless = TensorflowUselessGradients
@@ -116,6 +124,9 @@ class TensorflowBackend(Backend):
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD
+
+    def tape(self, options: Options) -> TensorflowTape:
+        return TensorflowTape(options) if tf.executing_eagerly() else SymbolicTape(options)
 
     @cached_property
     def watches(self) -> Watches:

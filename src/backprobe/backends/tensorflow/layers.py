@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
+from weakref import WeakSet
 
 import tensorflow as tf
 
@@ -43,9 +44,15 @@ def instead(call: Callable[..., Any], following: Callable[..., Any], /, *args: A
     return (following if is_symbolic((args, kwargs)) else call)(*args, **kwargs)
 
 
+FOLLOWED: WeakSet[Any] = WeakSet()
+"""The graphs in which what is traced is followed, and its symbols are what the program computes with."""
+
+
 def is_symbolic(value: Any) -> bool:
     """Does it hold symbols in the place of tensors, or is all that runs now being traced?"""
     symbol = sys.modules["keras"].KerasTensor
+    if FOLLOWED and not tf.executing_eagerly() and tf.compat.v1.get_default_graph() in FOLLOWED:
+        return any(isinstance(leaf, symbol) for _, leaf in leaves(value))
     return not tf.executing_eagerly() or any(
         isinstance(leaf, symbol) or (isinstance(leaf, tf.Tensor) and tf.is_symbolic_tensor(leaf))
         for _, leaf in leaves(value)

@@ -22,6 +22,7 @@ from backprobe.backends.torch.edits import EDITS
 from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.heard_births import HearingBirths
+from backprobe.backends.torch.memory import TorchMemory
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.state import TorchState
 from backprobe.backends.torch.strategies import second
@@ -30,6 +31,7 @@ from backprobe.backends.torch.transforms import refuse_inside
 from backprobe.backends.torch.trials import TorchTrials
 from backprobe.backends.torch.useless import TorchUselessGradients
 from backprobe.backends.torch.variations import TorchVariations
+from backprobe.backends.torch.vectorized import TorchVectorized
 from backprobe.backends.watches import Watches
 
 
@@ -45,6 +47,9 @@ class TorchModels(Models):
 
     def in_place(self, model: torch.nn.Module) -> Collection[str]:
         return [path for path, module in model.named_modules() if vars(module).get("inplace")]
+
+    def parameters(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
+        return dict(model.named_parameters(remove_duplicate=False))
 
     def buffers(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
         return dict(model.named_buffers(remove_duplicate=False))
@@ -79,6 +84,8 @@ class TorchBackend(Backend):
     trials = TorchTrials
     hear_births = HearingBirths
     variations = TorchVariations
+    vectorized = TorchVectorized()
+    memory = TorchMemory
     bridged = staticmethod(bridged)
     bridges = TorchBridges
     useless = TorchUselessGradients

@@ -1,0 +1,313 @@
+"""Memory in PyTorch: hooks on saved tensors tell what is kept for backward, walks which graphs outlive their step."""
+
+from __future__ import annotations
+
+import bisect
+import gc
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node, saved_tensors_hooks
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.overrides import TorchFunctionMode
+
+from backprobe.backends.memory import Alive, Kept, Measured, Memory, Saved
+from backprobe.backends.torch.capture import nodes_made
+from backprobe.backends.user_lines import source_at, users_line
+from backprobe.record.source import Source
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+Key = tuple[Source | None, str, str]
+
+
+class Packed:
+    """A tensor that is kept for backward; when the graph lets go of it, it is no longer counted."""
+
+    __slots__ = ("counts", "node", "place", "tensor", "version")
+
+    def __init__(self, tensor: Tensor, counts: Counts, node: int) -> None:
+        # not the tensor itself: where it is the result of the operation, both would hold each other
+        self.tensor, self.version, self.counts, self.node = tensor.detach(), tensor._version, counts, node
+        self.place, size = _storage(tensor)
+        counts.add(self.place, size)
+
+    def unpacked(self) -> Tensor:
+        """The tensor. Raises RuntimeError, as PyTorch does, if it was written to."""
+        if self.tensor._version != self.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"a tensor of shape {tuple(self.tensor.shape)} is at version {self.tensor._version}; expected version "
+                f"{self.version} instead"
+            )
+        return self.tensor
+
+    def __del__(self) -> None:
+        self.counts.remove(self.place)
+
+
+class Counts:
+    """The bytes of distinct storages that are kept, now and at the most."""
+
+    def __init__(self) -> None:
+        self.by_place: dict[int, list[int]] = {}
+        self.now = self.most = 0
+
+    def add(self, place: int, size: int) -> None:
+        held = self.by_place.setdefault(place, [0, size])
+        held[0] += 1
+        if held[0] == 1:
+            self.now += size
+            self.most = max(self.most, self.now)
+
+    def remove(self, place: int) -> None:
+        held = self.by_place[place]
+        held[0] -= 1
+        if not held[0]:
+            self.now -= self.by_place.pop(place)[1]
+
+
+class Operations(TorchFunctionMode):
+    """Knows the function of PyTorch that the program has called."""
+
+    name = ""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        before, self.name = self.name, getattr(function, "__name__", type(function).__name__)
+        try:
+            return function(*args, **(kwargs or {}))
+        finally:
+            self.name = before
+
+
+class TorchMemory(Memory):
+    """PyTorch's ``Memory``."""
+
+    def __init__(self, model: Module | None) -> None:
+        modules = {} if model is None else {id(one): path for path, one in model.named_modules()}
+        self.model, self.paths = model, modules
+        self.counts, self.operations, self.thread = Counts(), Operations(), threading.get_ident()
+        self.listening = ExitStack()
+        self.cuda: Any = torch.cuda
+        self.stack: list[Module] = []
+        self.optimizers: dict[int, Optimizer] = {}
+        self.bounds: list[int] = []  # the engine's count of nodes when the block began, and after each step
+        self.lines: list[tuple[int, Source | None]] = []  # by node
+        self.now: dict[Key, dict[int, int]] = defaultdict(dict)  # in this step: bytes by storage, by what kept them
+        self.counted: set[int] = set()  # storages of this step
+        self.largest: tuple[int, dict[Key, dict[int, int]]] = (0, {})
+        self.hooks: list[int] = []  # after each step
+        self.zeroed: dict[int, tuple[int, Source | None]] = {}
+        self.handles: list[Any] = []
+
+    # listening
+
+    def open(self) -> None:
+        self.bounds = [nodes_made()]
+        if self.cuda.is_initialized():
+            self.cuda.reset_peak_memory_stats()
+        self.handles = [
+            register_module_forward_pre_hook(self._entered),
+            register_module_forward_hook(self._left, always_call=True),
+            register_optimizer_step_post_hook(self._stepped),
+        ]
+        self.listening.enter_context(saved_tensors_hooks(self._pack, Packed.unpacked))
+        self.listening.enter_context(self.operations)
+
+    def close(self) -> None:
+        self._count_step()
+        self.listening.close()
+        for handle in self.handles:
+            handle.remove()
+
+    def _entered(self, module: Module, *_: Any) -> None:
+        if threading.get_ident() == self.thread:
+            self.stack.append(module)
+
+    def _left(self, module: Module, *_: Any) -> None:
+        if threading.get_ident() == self.thread and self.stack and self.stack[-1] is module:
+            self.stack.pop()
+
+    def _stepped(self, optimizer: Optimizer, *_: Any) -> None:
+        self.optimizers[id(optimizer)] = optimizer
+        self.step()
+
+    def step(self) -> None:
+        if self.bounds[-1] == nodes_made():
+            return  # another optimizer of the same step
+        self._count_step()
+        self.bounds.append(nodes_made())
+        self.hooks.append(sum(len(hooks) for hooks in self._hooks()))
+        self.line = users_line(sys._getframe(1))
+        if self.after_step is not None:
+            self.after_step(len(self.bounds) - 1)
+
+    line: Source | None = None
+    """The last line that has ended a step."""
+
+    def _pack(self, tensor: Tensor) -> Any:
+        if not self.now:
+            self._look_at_gradients()
+        made = nodes_made()
+        source = users_line(sys._getframe(1))
+        self.lines.append((made, source))
+        place, size = (0, 0) if _is_parameter(tensor) else _storage(tensor)
+        if place and place not in self.counted:
+            self.counted.add(place)
+            key = source, self._module(), self.operations.name
+            self.now[key][place] = size
+        return Packed(tensor, self.counts if place else Counts(), made)
+
+    def _module(self) -> str:
+        if not self.stack:
+            return ""
+        module = self.stack[-1]
+        return self.paths.get(id(module)) or type(module).__name__
+
+    def _count_step(self) -> None:
+        size = sum(sum(own.values()) for own in self.now.values())
+        if size > self.largest[0]:
+            self.largest = size, dict(self.now)
+        self.now = defaultdict(dict)
+        self.counted = set()
+
+    def _look_at_gradients(self) -> None:
+        # A step begins: gradients that are there, and zero, were kept to be added to.
+        for optimizer in self.optimizers.values():
+            every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
+            if every and not any(bool(gradient.count_nonzero()) for gradient in every):
+                size = sum(gradient.untyped_storage().nbytes() for gradient in every)
+                self.zeroed[id(optimizer)] = size, self.line
+
+    def _hooks(self) -> Iterator[dict[Any, Any]]:
+        known = {id(one): one for one in (self.model.modules() if self.model is not None else ())}
+        if not known:
+            known = {id(one): one for one in gc.get_objects() if issubclass(type(one), Module)}
+        for module in known.values():
+            yield from (vars(module)[name] for name in HOOKS if vars(module).get(name))
+
+    # what is left
+
+    def measured(self) -> Measured:
+        _, largest = self.largest
+        saved = [Saved(source, module, operation, len(places), sum(places.values()))
+                 for (source, module, operation), places in largest.items()]  # fmt: skip
+        saved.sort(key=lambda one: -one.bytes)
+        on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
+        return Measured(
+            len(self.bounds) - 1, saved, self.counts.most, on_device,
+            self._alive(), [*self._kept_hooks(), *self._kept_gradients()],
+        )  # fmt: skip
+
+    def _alive(self) -> list[Alive]:
+        # The tensors from whose graphs nodes of several earlier steps are reached.
+        if len(self.bounds) < 4:  # with less than three steps nothing grows
+            return []
+        tensors = [one for one in gc.get_objects() if issubclass(type(one), Tensor)]
+        found: list[tuple[Alive, set[Any]]] = []
+        carried: list[tuple[Alive, set[Any]]] = []
+        for tensor in tensors:
+            node = tensor.grad_fn
+            if node is None:
+                continue
+            made = node._sequence_nr()
+            step = self._step_of(made)
+            if step is None:
+                continue
+            steps, size, nodes = self._reached(tensor)
+            if steps:
+                one = Alive(tensor, frozenset(steps), size, step not in steps, self._line(made))
+                (carried if one.is_carried else found).append((one, nodes - {node}))
+        # of those that lead back to earlier steps, what the others are computed from
+        first = [one for one, below in carried if not any(other.held.grad_fn in below for other, _ in carried)]
+        return [*(one for one, _ in found), *first]
+
+    def _step_of(self, made: int) -> int | None:
+        # The step in which a node was made; None before the block.
+        at = bisect.bisect_right(self.bounds, made) - 1
+        return at if at >= 0 and made < 2**62 else None
+
+    def _reached(self, tensor: Tensor) -> tuple[set[int], int, set[Any]]:
+        # The earlier steps that its graph leads to, the bytes that it keeps of these, and its nodes.
+        last = len(self.bounds) - 2  # the step before the end of the block
+        steps: set[int] = set()
+        places: dict[int, int] = {}
+        seen: set[Any] = set()
+        left: list[Any] = [tensor.grad_fn]
+        while left:
+            node = left.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            step = self._step_of(node._sequence_nr())
+            if step is not None and step < last:
+                steps.add(step)
+                places |= _storages(node)
+            left += [below for below, _ in node.next_functions]
+        if steps:
+            places |= dict([_storage(tensor)])
+        return steps, sum(places.values()), seen
+
+    def _line(self, made: int) -> Source | None:
+        # The line of a node: that of the tensors that were kept as it was made, or of the last before it.
+        at = bisect.bisect_left(self.lines, made, key=lambda one: one[0])
+        near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
+        return near[-1][1] if near else None
+
+    def _kept_hooks(self) -> list[Kept]:
+        # Hooks whose number grows with each step.
+        grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
+        if len(grown) < 2 or min(grown) < 1:
+            return []
+        newest = [hook for hooks in self._hooks() for hook in hooks.values()][-1]
+        code = getattr(newest, "__code__", None)
+        source = None if code is None else source_at(code.co_filename, code.co_firstlineno)
+        name = getattr(newest, "__qualname__", type(newest).__name__)
+        return [Kept("hooks", name, self.hooks[-1], 0, source)]
+
+    def _kept_gradients(self) -> list[Kept]:
+        return [Kept("gradients", type(self.optimizers[at]).__name__, 1, size, line)
+                for at, (size, line) in self.zeroed.items()]  # fmt: skip
+
+
+def _is_parameter(tensor: Tensor) -> bool:
+    # Is it a parameter, or a view of one? Its memory is there in any case.
+    base = tensor if tensor._base is None else tensor._base
+    return base.is_leaf and base.requires_grad
+
+
+def _storage(tensor: Tensor) -> tuple[int, int]:
+    # Where its memory is, and how many bytes that has; twice 0 where it has none, as while a program is compiled.
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except (RuntimeError, NotImplementedError):
+        return 0, 0
+
+
+def _storages(node: Node) -> dict[int, int]:
+    # The storages of what a node keeps, with their bytes; nothing of what was freed.
+    found: dict[int, int] = {}
+    for name in dir(node):
+        if name.startswith("_saved_") or name == "saved_tensors":
+            for tensor in _tensors(node, name):
+                if not _is_parameter(tensor):
+                    found |= dict([_storage(tensor)])
+    return found
+
+
+def _tensors(node: Node, name: str) -> Sequence[Tensor]:
+    try:
+        held = getattr(node, name)
+    except RuntimeError:  # it was freed
+        return ()
+    every = held if isinstance(held, tuple | list) else (held,)
+    return [one for one in every if isinstance(one, Tensor)]

@@ -1,0 +1,43 @@
+"""A script on the command line whose memory is measured."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from backprobe.cli.module import main_program
+from backprobe.cli.output import show, tell
+from backprobe.cli.program_error import RAISED
+from backprobe.cli.program_error import show as show_error
+from backprobe.cli.refusal import INTERRUPTED, STOPPED
+from backprobe.cli.stopping import UNREAD, is_unread
+from backprobe.errors import BackprobeError
+from backprobe.memory.script import ScriptMemory
+
+
+def measured(program: str, words: Sequence[str], steps: int) -> NoReturn:
+    """Run a script for so many steps, print what it keeps, and exit with 1 if something outlives its step."""
+    file, spec = main_program(program)
+    script = ScriptMemory(steps)
+    status: int | None = None
+    try:
+        script.run([file, *words], spec)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else None if error.code is None else 1
+    except KeyboardInterrupt:
+        click.get_current_context().meta[INTERRUPTED] = True
+        tell("stopped by Ctrl-C; what is known so far:")
+        status = STOPPED
+    except BackprobeError:
+        raise
+    except Exception as error:  # noqa: BLE001  it is the script's own, and is printed
+        status = UNREAD if is_unread(error) else RAISED
+        if status == RAISED:
+            show_error(error)
+    if script.is_stopped:
+        tell(f"stopped after {script.report.steps:,} steps")
+    show(script.report, script.report.to_dict())
+    sys.exit(status or int(not script.report.ok))

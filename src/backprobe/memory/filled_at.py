@@ -1,0 +1,99 @@
+"""The line that puts something into a variable, attribute or container, and the same line without the graph."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import linecache
+import re
+from collections.abc import Iterator
+
+from backprobe.memory.holders import Holder
+from backprobe.record.source import Source
+
+ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "update", "setdefault", "put_nowait"})
+"""Methods of Python's containers that take in what they are given."""
+
+
+def filled_at(holder: Holder, made: Source | None, *, is_carried: bool) -> tuple[Source | None, str]:
+    """The line that fills what holds something, and what to write; None where there is none.
+
+    It is looked for in the file where what is held was made, and then in that of the variable. Of several the nearest
+    to where that was made is taken, or the last of the variable's function.
+    """
+    is_error, files = "__traceback__" in holder.path, [*([made.file] if made is not None else []), holder.file]
+    names = dict.fromkeys((holder.name, *re.findall(r"^\w+", holder.path)))
+    for name, one in itertools.product(names, dict.fromkeys(files)):
+        lines = linecache.getlines(one)
+        try:
+            found = [*_filling(ast.parse("".join(lines)), name)] if name else []
+        except (SyntaxError, ValueError):
+            continue
+        if one == holder.file:
+            found = [pair for pair in found if pair[0].lineno in holder.lines] or found
+        adding = [pair for pair in found if not _is_binding(pair[0])] or found
+        if adding:
+            near = made.line if made is not None and made.file == one else adding[-1][0].lineno
+            statement, value = min(adding, key=lambda pair: abs(pair[0].lineno - near))
+            text = lines[statement.lineno - 1]
+            return Source(one, statement.lineno, text.strip()), _without_graph(
+                text, value, name, is_carried, is_error, holder.path.count("[") > 1
+            )
+    return None, ""
+
+
+def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssign | ast.Assign, ast.expr]]:
+    # The statements that fill it, each with what they put in.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDS and node.args:
+            if _last(node.func.value) == name:
+                yield node, node.args[-1]
+        elif isinstance(node, ast.AugAssign) and _last(node.target) == name:
+            yield node, node.value
+        elif isinstance(node, ast.Assign):
+            for target in _targets(node.targets):
+                if _last(target) == name and not isinstance(node.value, ast.Constant | ast.List | ast.Dict):
+                    yield node, node.value
+
+
+def _is_binding(node: ast.AST) -> bool:
+    # Does it give the name another value, and add nothing to what is there?
+    return isinstance(node, ast.Assign) and not any(isinstance(one, ast.Subscript) for one in _targets(node.targets))
+
+
+def _targets(targets: list[ast.expr]) -> Iterator[ast.expr]:
+    for target in targets:
+        if isinstance(target, ast.Tuple | ast.List):
+            yield from _targets(target.elts)
+        else:
+            yield target
+
+
+def _last(node: ast.expr) -> str:
+    # The last name in what is filled: ``history`` of ``self.history[k]``.
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _without_graph(text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool) -> str:
+    # The line with what it puts in detached from its graph.
+    if is_carried and not isinstance(value, ast.BinOp):
+        return f"{name} = {name}.detach() before the next step uses it"
+    if value.end_lineno != value.lineno or value.end_col_offset is None or not text.isascii():
+        return f"({ast.unparse(value)}).detach() there"
+    begin, end = value.col_offset, value.end_col_offset
+    instead = f"{ast.unparse(value)}.with_traceback(None)" if is_error else _detached(value)
+    if is_inside and not isinstance(value, ast.Tuple):
+        return f"each tensor of {ast.unparse(value)} detached"
+    return (text[:begin] + instead + text[end:]).strip()
+
+
+def _detached(value: ast.expr) -> str:
+    if isinstance(value, ast.Tuple):
+        return f"({', '.join(map(_detached, value.elts))})"
+    if isinstance(value, ast.BinOp):  # of a running sum, what is added
+        return f"{ast.unparse(value.left)} + {_detached(value.right)}" if isinstance(value.op, ast.Add) else (
+            f"({ast.unparse(value)}).detach()"
+        )  # fmt: skip
+    return f"{ast.unparse(value)}.detach()"

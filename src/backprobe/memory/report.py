@@ -1,0 +1,198 @@
+"""The report on a block: bytes kept for backward by line, module and operation; graphs that outlive their step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from backprobe.backends.memory import Alive, Measured, Memory, Saved
+from backprobe.errors import BadOption
+from backprobe.markup import Html, Printed, element, shown
+from backprobe.memory.filled_at import filled_at
+from backprobe.memory.holders import Holder, Holders
+from backprobe.memory.text import about_cycle, about_gradients, about_hooks, heading, size, where
+from backprobe.record.options import Option
+from backprobe.record.source import Source
+from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.text import printable
+
+TITLES = ("line", "module", "operation", "tensors", "kept")
+FEW = 12  # rows that are printed
+BY = Option("by", str, ("line", "module", "operation"), "'module'")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What keeps something of earlier steps, and how to let go of it.
+
+    ``kind`` is ``graphs``, ``cycle``, ``hooks`` or ``gradients``. ``path`` leads from a variable to it,
+    ``losses[…]``; it is empty where no variable does. ``graphs`` is of how many earlier steps, ``bytes`` what of these
+    was kept for backward. ``source`` is the line that fills it, and ``next`` what to write there.
+    """
+
+    kind: str
+    path: str
+    graphs: int
+    bytes: int
+    source: Source | None
+    text: str
+    next: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(repr=False)
+class MemoryReport(Printed):
+    """What a block kept for backward, and what outlived its step; it prints as a table and findings.
+
+    ``steps`` is how many steps there were, ``saved`` what the step that kept the most kept, line by line, ``peak`` the
+    most bytes that were kept for backward at once, and ``device_peak`` the most on a GPU by its own counter. Parameters
+    are not counted, and what lies on the same memory is counted once. ``held`` is what outlives its step.
+    """
+
+    steps: int = 0
+    saved: tuple[Saved, ...] = ()
+    peak: int = 0
+    device_peak: int | None = None
+    held: tuple[Held, ...] = ()
+    _step: Callable[[], None] | None = field(default=None, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Does nothing outlive its step?"""
+        return not self.held
+
+    @property
+    def bytes(self) -> int:
+        """What the step that kept the most kept for backward."""
+        return sum(one.bytes for one in self.saved)
+
+    def by(self, what: str = "line") -> dict[str, int]:
+        """The bytes by ``"line"``, ``"module"`` or ``"operation"``, the most first. Raises BadOption."""
+        BY.check(what)
+        found: dict[str, int] = defaultdict(int)
+        for one in self.saved:
+            found[where(one.source) if what == "line" else getattr(one, what)] += one.bytes
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+    def step(self) -> None:
+        """Say that a step is over, where no optimizer does. Raises BadOption when the block is over."""
+        if self._step is None:
+            raise BadOption(
+                "the block of this report is over", asked="report.step()", next="with bp.memory() as report:, and in it"
+            )
+        self._step()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, as ``backprobe memory --json`` prints it."""
+        return {
+            "steps": self.steps, "bytes": self.bytes, "peak": self.peak, "device_peak": self.device_peak,
+            **{key: [{**vars(one), "source": where(one.source)} for one in every]
+               for key, every in (("saved", self.saved), ("held", self.held))},
+        }  # fmt: skip
+
+    def plot(self) -> Any:
+        """The bytes by line and module as a ``matplotlib`` figure. Raises NotInstalled."""
+        from backprobe.memory.plot import picture  # which imports NumPy
+
+        return picture(self)
+
+    def to_dataframe(self) -> Any:
+        """A data frame of pandas or Polars: file, line, code, name of the module, op, bytes. Raises NotInstalled."""
+        from backprobe.show.frames import frame
+
+        lines = [one.source for one in self.saved]
+        columns = {
+            "file": [line and line.file for line in lines], "line": [line and line.line for line in lines],
+            "code": [line and line.text for line in lines], "name": [one.module for one in self.saved],
+            "op": [one.operation for one in self.saved], "bytes": [one.bytes for one in self.saved],
+        }  # fmt: skip
+        return frame(lambda: columns, "report.to_dataframe()")
+
+    def _fill(self, listener: Memory, frame: FrameType) -> None:
+        # The block is over.
+        measured = listener.measured()
+        self.steps, self.saved, self.peak = measured.steps, tuple(measured.saved), measured.peak
+        self.device_peak = measured.device_peak
+        self.held = (*_of_graphs(measured.alive, frame), *_of_others(measured))
+
+    @property
+    def _rows(self) -> list[Sequence[str]]:
+        return [
+            (printable(where(one.source)), printable(one.module or "–"), printable(one.operation or "–"),
+             f"{one.tensors:,}", size(one.bytes)) for one in self.saved[:FEW]
+        ]  # fmt: skip
+
+    def _findings(self) -> list[str]:
+        left = len(self.saved) - FEW
+        more = [f"… {left:,} lines more"] if left > 0 else []
+        said = [one.text + f"\n  next: {one.next}" * bool(one.next) for one in self.held]
+        return [*more, *said]
+
+    def __repr__(self) -> str:
+        return f"<backprobe.MemoryReport: {heading(self)}>"
+
+    def __str__(self) -> str:
+        table = text_table(TITLES, self._rows, columns()) if self.saved else []
+        return "\n".join([heading(self), *table, *self._findings()])
+
+    def _repr_html_(self) -> Html:
+        lines = [element("div", line, class_="note") for line in self._findings()]
+        table = html_table(TITLES, self._rows) if self.saved else Html()
+        return shown(element("div", heading(self), class_="heading"), table, *lines)
+
+
+def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
+    # What holds the graphs of earlier steps: each variable once, with all that it leads to.
+    direct = [one for one in alive if not one.is_carried] or alive
+    found: dict[str, tuple[Holder, list[Alive]]] = {}
+    lost: list[Alive] = []
+    for one, holder in zip(direct, Holders(frame).of([one.held for one in direct]), strict=True):
+        if holder is None:
+            lost.append(one)
+        else:
+            found.setdefault(holder.path.partition("[")[0], (holder, []))[1].append(one)
+    grown = [(holder, own) for holder, own in found.values() if len(frozenset().union(*(one.steps for one in own))) > 1]
+    return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
+
+
+def _held(holder: Holder, own: Sequence[Alive]) -> Held:
+    steps = frozenset().union(*(one.steps for one in own))
+    of_step = {one.steps: max(other.bytes for other in own if other.steps == one.steps) for one in own}
+    kept = sum(of_step.values())
+    made = own[-1].source
+    source, remedy = filled_at(holder, made, is_carried=own[0].is_carried)
+    at = source or made
+    line = "" if at is None else f" at {where(at)}"
+    text = (
+        f"`{holder.path}`, {holder.kind}, keeps the graphs of {len(steps):,} earlier steps, {size(kept)}{line}"
+        + (f": `{at.text}`" if at is not None else "")
+    )  # fmt: skip
+    return Held("graphs", holder.path, len(steps), kept, at, text, remedy)
+
+
+def _cycles(lost: Sequence[Alive]) -> list[Held]:
+    # What no variable leads to, by the line that made it.
+    cycles: dict[Source | None, list[Alive]] = defaultdict(list)
+    for one in lost:
+        cycles[one.source].append(one)
+    found = []
+    for source, own in cycles.items():
+        steps: frozenset[int] = frozenset().union(*(one.steps for one in own))
+        if len(steps) > 1 and not own[0].is_carried:
+            kept = sum(one.bytes for one in own)
+            text, remedy = about_cycle(len(steps), kept, source)
+            found.append(Held("cycle", "", len(steps), kept, source, text, remedy))
+    return found
+
+
+def _of_others(measured: Measured) -> list[Held]:
+    found = []
+    for other in measured.kept:
+        text, remedy = (about_hooks if other.kind == "hooks" else about_gradients)(other)
+        found.append(Held(other.kind, other.name, other.count, other.bytes, other.source, text, remedy))
+    return found

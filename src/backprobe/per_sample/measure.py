@@ -1,0 +1,295 @@
+"""The gradients of all samples, measured as they are computed, and compared with the gradient of their batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from backprobe.backends.protocol import Backend
+from backprobe.backends.vectorized import Gradients
+from backprobe.errors import BackprobeError, NoGradient, UnknownName
+from backprobe.findings.phrasing import plural
+from backprobe.per_sample.asked import Asked
+from backprobe.per_sample.mixing import batch_axis, everything, last, refuse, refuse_alone, refuse_mixed, unlike
+from backprobe.per_sample.result import PerSample
+from backprobe.per_sample.runs import Runs
+from backprobe.per_sample.wanted import Wanted
+from backprobe.probe.request import name_of
+from backprobe.record.entries import GradStatus
+from backprobe.recording import Recording
+
+LOOSE = 0.02  # of a gradient
+SMALL = 0.01  # of the largest gradient: the rounding of one that is smaller is not looked at
+Array = Any
+"""An array of NumPy, with a number for each sample."""
+
+
+def measured(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> PerSample:
+    """The result of one call. Raises BadOption, NothingMatched and Unsupported."""
+    runs = Runs(asked, backend, args, kwargs)
+    whole = runs.probed(runs.batch.tensors, asked.select)
+    wanted = _as_alone(runs, whole, runs.wanted(whole))
+    measure = Measure(runs, wanted, whole)
+    weights = measure.weights()
+    return PerSample(
+        target=name_of(asked.target), of=_of(asked, whole), losses=measure.losses, weights=weights,
+        measured=measure.scaled(weights), notes=tuple(runs.notes), runs=runs, wanted=tuple(wanted), marks=runs.marks(),
+    )  # fmt: skip
+
+
+def _of(asked: Asked[...], whole: Recording) -> str:
+    return asked.of if isinstance(asked.of, str) else whole.outputs[0].name
+
+
+def _as_alone(runs: Runs, whole: Recording, wanted: Sequence[Wanted]) -> list[Wanted]:
+    # The wanted values as the first sample computes them alone. Raises Unsupported where it cannot.
+    first = runs.batch.part(0, 1)
+    try:
+        alone = runs.probed(first, [one.keys[0] for one in wanted], backward=False)
+        values = [alone[one.keys[0]] for one in wanted]
+    except Exception as error:
+        if isinstance(error, BackprobeError) and not isinstance(error, UnknownName):
+            raise
+        refuse_alone(runs, error)  # the program has run with the batch
+    count = len(runs.batch)
+    if count == 1:  # the axis of the batch shows where there are two
+        twice = [runs.vectorized.joined([tensor, tensor]) for tensor in runs.batch.tensors]
+        more = runs.probed(twice, [one.keys[0] for one in wanted], backward=False)
+        shapes = [more[one.keys[0]].shape for one in wanted]
+    else:
+        shapes = [one.entry.shape for one in wanted]
+    found = [
+        replace(one, alone=value.value, shape=value.shape or (), axis=batch_axis(shape, value.shape, max(count, 2)))
+        for one, value, shape in zip(wanted, values, shapes, strict=True)
+    ]
+    return runs.bound(found, first)
+
+
+class Measure:
+    """What one pass over the samples tells of their gradients."""
+
+    def __init__(self, runs: Runs, wanted: Sequence[Wanted], whole: Recording) -> None:
+        self.runs, self.wanted, self.whole = runs, wanted, whole
+        self.count = len(runs.batch)
+        self.total = {one.name: whole[one.keys[0]].grad for one in wanted if one.is_shared}
+        """The gradient of the batch with respect to what its samples have in common."""
+
+        self.least = 0.0
+        """The least tolerance."""
+
+        self.run(None)
+
+    def run(self, weights: Array | None) -> None:
+        """One pass over the samples: each counts as much as its weight in the sums, where that is known."""
+        self.weighted = weights
+        self.losses = numpy.full(self.count, numpy.nan)
+        self.norms = {one.name: numpy.full(self.count, numpy.nan) for one in self.wanted}
+        self.dots = {name: numpy.full(self.count, numpy.nan) for name in self.total}
+        self.sums: dict[str, Any] = {}
+        self.gaps = {one.name: numpy.zeros(2) for one in self.wanted if one.axis is not None}
+        self.runs.each(self.wanted, self._take)
+
+    def _take(self, start: int, losses: Any, gradients: Gradients) -> None:
+        vectorized, numbers = self.runs.vectorized, self.runs.backend.arrays.numbers
+        found = numbers(losses).reshape(-1)
+        at = slice(start, start + len(found))
+        self.losses[at] = found
+        for one in self.wanted:
+            self.norms[one.name][at] = vectorized.norms(gradients[one.name])
+        weights = self.is_finite[at].astype(float) if self.weighted is None else self.weighted[at]
+        for one in self.wanted:
+            own = gradients[one.name]
+            if one.is_shared:
+                self.dots[one.name][at] = vectorized.dots(own, self.total[one.name])
+                added = vectorized.summed(own, weights)
+                self.sums[one.name] = self.sums[one.name] + added if one.name in self.sums else added
+            elif one.axis is not None and one.entry.status is GradStatus.OK:
+                self._compare_rows(one, numbers(own), at)
+
+    def _compare_rows(self, one: Wanted, own: Array, at: slice) -> None:
+        # How far the gradients of an inner value are from those of the batch, in a mean, a sum, or with these weights.
+        rows = numpy.moveaxis(self.runs.backend.arrays.numbers(one.entry.grad), one.axis or 0, 0)[at]
+        known = numpy.isfinite(own) & numpy.isfinite(rows)
+        for nth, weight in enumerate((1 / self.count, 1.0) if self.weighted is None else (self.weighted[at],)):
+            scaled = numpy.reshape(weight, (-1, *[1] * (own.ndim - 1))) * own
+            self.gaps[one.name][nth] += (numpy.abs(rows - scaled)[known] ** 2).sum()
+
+    @property
+    def is_finite(self) -> Array:
+        """Which samples have finite numbers in all gradients that were computed so far."""
+        return numpy.all([numpy.isfinite(own) for own in self.norms.values()], axis=0)
+
+    # how much each sample counts
+
+    def weights(self) -> Array:
+        """How much each sample counts in the loss: 1 in a sum, 1/B in a mean. Raises Unsupported for mixed samples."""
+        found = self._of_equals()
+        if found is None and _is_random(self.runs, self.wanted):
+            found = self._of_random()
+        if found is None:
+            found = self._of_uneven()
+        return found
+
+    def _of_equals(self) -> Array | None:
+        # A mean, or a sum, as the gradient of the batch shows; None where it is neither.
+        at = self.is_finite.nonzero()[0]
+        if len(at) < self.count and all(map(self._is_finite_in_batch, self.wanted)):
+            refuse_mixed(self.runs)  # its NaN is of a sample alone
+        if not len(at):
+            self.runs.notes.append("no sample has a finite gradient: whether the loss is a mean or a sum is not known")
+            return numpy.ones(self.count)
+        totals: Mapping[str, Any] = self.total
+        times = 1
+        if len(at) < self.count:
+            times = 2 if len(at) == 1 else 1  # of one sample, a mean would be a sum
+            totals = self._totals([*at] * times)
+        for nth, weight in enumerate((1 / (len(at) * times), 1.0)):
+            sums = {name: weight * times * self.runs.backend.arrays.numbers(own) for name, own in self.sums.items()}
+            of_rows = self.gaps if len(at) == self.count else {}
+            if self._is_equal(totals, sums, weight * times, {name: own[nth] for name, own in of_rows.items()}):
+                of_each = 1.0 if nth else 1 / self.count
+                if len(at) == self.count:
+                    self._refuse_chance(of_each)
+                else:
+                    self.total = {name: own * of_each for name, own in self.sums.items()}
+                    self.run(None)
+                return numpy.full(self.count, of_each)
+        return None
+
+    def _is_finite_in_batch(self, one: Wanted) -> bool:
+        return bool(numpy.isfinite(self.runs.backend.arrays.numbers(one.entry.grad)).all())
+
+    def _refuse_chance(self, weight: float) -> None:
+        # Gradients may be equal by chance: where losses are not, raise Unsupported if other values differ as well.
+        loss = float(self.runs.backend.arrays.numbers(self.whole.outputs[0].value).item())
+        size = weight * float(numpy.abs(self.losses).sum())
+        gap = abs(weight * float(self.losses.sum()) - loss)
+        if gap > max(map(self.tolerance, self.norms)) * max(size, abs(loss)):
+            runs = self.runs
+            whole, alone = (everything(runs, tensors) for tensors in (runs.batch.tensors, last(runs)))
+            if found := unlike(runs, whole, alone):
+                refuse(runs, found)
+
+    def _totals(self, at: Sequence[int]) -> Mapping[str, Any]:
+        # The gradient of the batch of these samples.
+        tensors = [self.runs.vectorized.chosen(tensor, at) for tensor in self.runs.batch.tensors]
+        made = self.runs.probed(tensors, [one.keys[0] for one in self.wanted])
+        return {one.name: made[one.keys[0]].grad for one in self.wanted if one.is_shared}
+
+    def _is_equal(
+        self, totals: Mapping[str, Any], sums: Mapping[str, Array], weight: float | Array, of_rows: Mapping[str, float]
+    ) -> bool:
+        # Do the gradients of the samples sum to those of the batch, but for rounding?
+        power = {name: 2 if name in self.gaps else 1 for name in self.norms}  # rows are compared one by one
+        sizes = {name: float(numpy.linalg.norm((weight * own)[self.is_finite], power[name]))
+                 for name, own in self.norms.items()}  # fmt: skip
+        largest = max(sizes.values(), default=0.0)
+        gaps = {name: float(numpy.linalg.norm(self.runs.backend.arrays.numbers(totals[name]) - own))
+                for name, own in sums.items()}  # fmt: skip
+        gaps |= {name: float(numpy.sqrt(square)) for name, square in of_rows.items()}
+        return all(gap <= self.tolerance(name) * max(sizes[name], SMALL * largest) for name, gap in gaps.items())
+
+    def tolerance(self, name: str) -> float:
+        """How far two computations of the same gradient may be apart, as a part of it: by its dtype."""
+        dtype = str(next(one.entry.dtype for one in self.wanted if one.name == name))
+        eps = 2.0**-7 if "bfloat16" in dtype else 2.0**-10 if "16" in dtype else 2.0**-52
+        eps = 2.0**-23 if dtype in ("float32", "complex64") else eps
+        return float(max(self.least, min(0.2, 3 * eps**0.5)))
+
+    def _of_random(self) -> Array:
+        # Of a program that draws other numbers for a sample than for its batch, the nearer of both.
+        if _are_mixed(self.runs, self):
+            refuse_mixed(self.runs)
+        numbers = self.runs.backend.arrays.numbers
+        both = [(numbers(self.total[name]).ravel(), numbers(own).ravel()) for name, own in self.sums.items()]
+        ratio = sum((a * b).real.sum() for a, b in both) / (sum((b * b).real.sum() for _, b in both) or 1.0)
+        weight = 1 / self.count if abs(ratio) < self.count**-0.5 else 1.0
+        self.runs.notes.append(
+            "the program draws random numbers, and others for a sample alone than in its batch: the rows sum to the "
+            "gradient with these numbers, and not to that of a run of the batch"
+        )
+        self.total = {name: own * weight for name, own in self.sums.items()}
+        self.run(None)
+        return numpy.full(self.count, weight)
+
+    def _of_uneven(self) -> Array:
+        # Of a loss that weighs samples by what they hold, as a mean over targets that are not padding does.
+        whole = everything(self.runs, self.runs.batch.tensors, backward=True)
+        alone = everything(self.runs, last(self.runs), backward=True)
+        if found := unlike(self.runs, whole, alone):
+            refuse(self.runs, found)
+        self.least = LOOSE if any("float16" in str(entry.dtype) for entry in whole.values()) else 0.0
+        rounded = self._of_equals() if self.least else None
+        if rounded is not None:
+            self.runs.notes.append(f"rows sum to the gradient of the batch within {LOOSE:.0%}, as in low precision")
+            return rounded
+        self.least = 0.0
+        weights = _weights_of_rows(self.runs, whole, alone)
+        if weights is None:
+            refuse(self.runs, ())
+        self.run(weights)
+        sums = {name: self.runs.backend.arrays.numbers(own) for name, own in self.sums.items()}
+        of_rows = {name: own[0] for name, own in self.gaps.items()}
+        if not self._is_equal(self.total, sums, weights, of_rows):
+            refuse(self.runs, ())
+        return weights
+
+    def scaled(self, weights: Array) -> Mapping[str, tuple[Array, Array | None, float]]:
+        """By name: the norms and inner products as parts of the gradient of the batch, and the norm of that."""
+        found = {}
+        for name, norms in self.norms.items():
+            total, dots = self.total.get(name), self.dots.get(name)
+            size = 0.0 if total is None else float(numpy.linalg.norm(self.runs.backend.arrays.numbers(total)))
+            found[name] = norms * numpy.abs(weights), None if dots is None else dots * weights, size
+        return found
+
+
+def _is_random(runs: Runs, wanted: Sequence[Wanted]) -> bool:
+    # Does the program compute something else when it goes on with the random numbers that come next?
+    keys, tensors, numbers = [one.keys[0] for one in wanted], runs.batch.tensors, runs.backend.arrays.numbers
+    with runs.replay.run():
+        first, second = (runs.recorded(tensors, keys) for _ in range(2))
+        known = [key for key in keys if {first[key].status, second[key].status} == {GradStatus.OK}]
+        both = [(numbers(first[key].grad), numbers(second[key].grad)) for key in known]
+    return any(not numpy.array_equal(one, other, equal_nan=True) for one, other in both)
+
+
+def _are_mixed(runs: Runs, measure: Measure) -> bool:
+    # Does what one sample brings change with another one in its batch, while all random numbers stay the same?
+    if measure.count < 3 or not measure.total:
+        runs.notes.append(f"with random numbers and {plural(measure.count, 'sample')}, mixing was not looked for")
+        return False
+    places = [*range(measure.count)]
+    batches = [places, [2, *places[1:]], [0, 2, *places[2:]], [2, 2, *places[2:]]]
+    signs, totals = (1, -1, -1, 1), [measure._totals(at) for at in batches]
+    numbers = runs.backend.arrays.numbers
+    for name in measure.total:
+        own = [numbers(total[name]) for total in totals]
+        gap = numpy.linalg.norm(sum(sign * one for sign, one in zip(signs, own, strict=True)))
+        if gap > measure.tolerance(name) * max(map(numpy.linalg.norm, own)):
+            return True
+    return False
+
+
+def _weights_of_rows(runs: Runs, whole: Recording, alone: Recording) -> Array | None:
+    # How much each sample counts, as the gradient of an inner value shows: in the batch, and of each sample alone.
+    entries = {full: whole.record.entries[at] for full, at in whole.record.names.items()}
+    names = [full for full, entry in entries.items() if entry.status is GradStatus.OK and full in alone
+             and batch_axis(entry.shape, alone[full].shape, len(runs.batch)) is not None]  # fmt: skip
+    if not names:
+        return None
+    name = names[-1]
+    entry, axis = entries[name], batch_axis(entries[name].shape, alone[name].shape, len(runs.batch))
+    rows = numpy.moveaxis(runs.backend.arrays.numbers(entry.grad), axis or 0, 0)
+    weights = numpy.zeros(len(rows))
+    for at, row in enumerate(rows):
+        try:
+            own = runs.backend.arrays.numbers(runs.probed(runs.batch.part(at, at + 1), [name])[name].grad).reshape(-1)
+        except NoGradient:
+            continue
+        size = float((own.conj() * own).real.sum())
+        weights[at] = float((own.conj() * row.reshape(-1)).real.sum()) / size if size else 0.0
+    return weights

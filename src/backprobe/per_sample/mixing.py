@@ -1,0 +1,119 @@
+"""Samples that are mixed: the first value that a sample computes otherwise in its batch than alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy
+
+from backprobe.backends.user_lines import users_line_of
+from backprobe.errors import Unsupported
+from backprobe.per_sample.runs import Runs
+from backprobe.probe.request import name_of
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.recording import Recording
+from backprobe.source.user_code import package
+
+OF_MODEL = ("**", "**:*")
+"""Modules, and the locals of their forwards."""
+WHY = (
+    "a sample has a gradient of its own where nothing that it computes depends on its batch: statistics of it, "
+    "as in a batch normalisation, or numbers drawn for all of it"
+)
+NEXT = "model.eval(), or LayerNorm in its place; a random key for each sample, as an argument"
+
+
+def everything(runs: Runs, tensors: Sequence[Any], *, backward: bool = False) -> Recording:
+    """A recording of all values of a run on these samples."""
+    return runs.probed(tensors, None if runs.models is None else OF_MODEL, backward=backward)
+
+
+def batch_axis(many: tuple[int, ...] | None, one: tuple[int, ...] | None, count: int) -> int | None:
+    """The axis that is as long as a batch in it, and 1 in one of its samples; None where none is, or several are.
+
+    >>> batch_axis((5, 3), (1, 3), 5), batch_axis((3,), (3,), 5), batch_axis((5, 5), (1, 1), 5)
+    (0, None, None)
+    """
+    if many is None or one is None or len(many) != len(one):
+        return None
+    other = [at for at, (whole, part) in enumerate(zip(many, one, strict=True)) if whole != part]
+    is_batch = len(other) == 1 and (many[other[0]], one[other[0]]) == (count, 1)
+    return other[0] if is_batch else None
+
+
+def refuse_mixed(runs: Runs) -> NoReturn:
+    """Raise Unsupported, with the line that computes something else for a sample in its batch than alone."""
+    whole, alone = (everything(runs, tensors) for tensors in (runs.batch.tensors, last(runs)))
+    refuse(runs, unlike(runs, whole, alone))
+
+
+def last(runs: Runs) -> list[Any]:
+    """The last sample: random numbers of the first may be those of a run of it alone."""
+    return runs.batch.part(len(runs.batch) - 1, len(runs.batch))
+
+
+def refuse(runs: Runs, found: Sequence[Entry]) -> NoReturn:
+    """Raise Unsupported for the values where samples are mixed, if any are known."""
+    lines = users_lines(found)
+    if found and not lines and runs.models is not None:  # a value of a library has a name in the model itself as well
+        whole, alone = (runs.probed(tensors, ":*", backward=False) for tensors in (runs.batch.tensors, last(runs)))
+        lines = users_lines(unlike(runs, whole, alone))
+    said = ", ".join([*(repr(one.name) for one in found[:1]), *lines[:1]])
+    name = name_of(runs.asked.target)
+    raise Unsupported(
+        f"{name} computes something else for a sample in its batch than alone" if said
+        else f"gradients of single samples of {name} do not sum to that of their batch",
+        asked=runs.asked.call, found=said or "neither a sum nor a mean over samples",
+        why=WHY if said else "another loss has none of one sample, such as a sum with a penalty on weights",
+        next=NEXT if said else "of=..., the part of the loss that is a sum or a mean",
+    )  # fmt: skip
+
+
+def users_lines(found: Sequence[Entry]) -> list[str]:
+    """The lines among those of values that are the user's own."""
+    return [str(one.source) for one in found if one.source is not None and package(one.source.file) is None]
+
+
+def refuse_alone(runs: Runs, error: Exception) -> NoReturn:
+    """Raise Unsupported for a program that cannot run on one sample."""
+    line = users_line_of(error.__traceback__)
+    said = (str(error).strip().splitlines() or [""])[0]
+    raise Unsupported(
+        f"{name_of(runs.asked.target)} cannot run on one sample", asked=runs.asked.call,
+        found=f"{type(error).__name__}: {said}" + (f"\n{line}" if line is not None else ""), why=WHY, next=NEXT,
+    ) from error  # fmt: skip
+
+
+def unlike(runs: Runs, whole: Recording, alone: Recording) -> list[Entry]:
+    """The values whose part for the last sample is not what that computes alone.
+
+    A value of the same shape in both may be a sum over the samples, as the loss is: what is mixed by it shows later.
+    """
+    found = []
+    for name, entry in whole.items():
+        other = alone.get(name)
+        if other is None or GradStatus.NOT_FLOAT in (entry.status, other.status) or entry.shape in (None, other.shape):
+            continue
+        parts = _parts_of_last(runs, entry, other.shape or ())
+        if not any(_is_close(runs, part, other.value) for part in parts):
+            found.append(entry)
+    return found
+
+
+def _parts_of_last(runs: Runs, entry: Entry, one: tuple[int, ...]) -> list[Any]:
+    # What of a value may be that of the last sample: with an axis of its own, or folded into another one.
+    own, count, shape = runs.backend.arrays.numbers(entry.value), len(runs.batch), entry.shape or ()
+    other = [at for at, (whole, part) in enumerate(zip(shape, one, strict=False)) if whole != part]
+    if len(shape) != len(one) or len(other) != 1 or shape[other[0]] != count * one[other[0]]:
+        return []
+    rows = numpy.moveaxis(own, other[0], 0)
+    return [numpy.moveaxis(part, 0, other[0]) for part in (rows[-one[other[0]] :], rows[count - 1 :: count])]
+
+
+def _is_close(runs: Runs, one: Any, other: Any) -> bool:
+    a, b = (value if isinstance(value, numpy.ndarray) else runs.backend.arrays.numbers(value) for value in (one, other))
+    if a is None or b is None:
+        return True
+    size = numpy.abs(b).max(initial=0, where=numpy.isfinite(b))
+    return bool(numpy.allclose(a, b, rtol=0, atol=1e-3 * size or 1e-12, equal_nan=True))

@@ -1,0 +1,255 @@
+"""The runs of a program on a whole batch and on its samples, each of which begins in the same state."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from operator import add
+from typing import Any
+
+from backprobe.backends.discover import is_model
+from backprobe.backends.facts import Options
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
+from backprobe.backends.vectorized import Gradients, SampleProgram, Vectorized
+from backprobe.errors import BackprobeError, NothingMatched, Unsupported
+from backprobe.findings.phrasing import listed
+from backprobe.per_sample.asked import Asked
+from backprobe.per_sample.batch import batch_of
+from backprobe.per_sample.wanted import Use, Wanted
+from backprobe.probe.live import live_output
+from backprobe.probe.probe_class import Probe
+from backprobe.probe.request import name_of
+from backprobe.record.brief import written
+from backprobe.record.containers import leaves
+from backprobe.record.entries import GradStatus
+from backprobe.record.names import quote_path, strip
+from backprobe.record.patterns import matcher
+from backprobe.recording import Recording
+
+AT_ONCE = 2**30
+"""Bytes of the gradients of the samples that are computed at once."""
+SHARE = 4  # of the memory that is free
+NUMBER = 8  # bytes, as in double precision
+SEED = 0
+"""That of the random numbers, so that a run later on draws the same."""
+
+
+class Runs:
+    """The runs of one target with the same arguments."""
+
+    def __init__(self, asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.asked, self.backend, self.of = asked, backend, asked.of
+        self.vectorized: Vectorized = backend.vectorized or refuse(backend, "vectorized", asked.call)
+        self.batch = batch_of(asked, backend, args, kwargs)
+        self.replay = Replay(backend, asked.target, args, kwargs, seed=SEED)
+        self.notes: list[str] = []
+        self.models = backend.models if is_model(backend, asked.target) else None
+        self.is_vectorized = True
+        """Can the framework run the program on many samples at once?"""
+
+    # one run
+
+    def probed(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
+        """A recording of one run on these samples, which begins in the state that all of them begin in."""
+        with self.replay.run():
+            return self.recorded(tensors, select, **how)
+
+    def recorded(self, tensors: Sequence[Any], select: Any, **how: Any) -> Recording:
+        """The same in whatever state the program is."""
+        args, kwargs = self.batch.filled(tensors)
+        return self.probe(select, **how)(*args, **kwargs)
+
+    def probe(
+        self, select: Any, *, replace: Any = None, backward: bool = True, inside: bool = False
+    ) -> Probe[..., Any, Any]:
+        """What makes such a recording; ``inside`` a transformation of the framework."""
+        target = self.vectorized.inside(self.asked.target) if inside else self.asked.target
+        return Probe(
+            target, select, of=self.of, replace=replace or None, options=Options(backward=backward),
+            backend=self.asked.backend,
+        )  # fmt: skip
+
+    def marks(self) -> list[Any]:
+        """What is another list once the arguments or parameters have other numbers."""
+        given = [leaf for value in (*self.batch.args, *self.batch.kwargs.values()) for _, leaf in leaves(value)]
+        held = [leaf for leaf in given if self.backend.arrays.is_tensor(leaf)]
+        self.marked = [*held, *self.parameters.values()]  # alive, so that no other tensor gets an identity of theirs
+        return [*map(self.vectorized.mark, self.marked)]
+
+    # which values
+
+    def wanted(self, whole: Recording) -> list[Wanted]:
+        """The selected values that have a gradient in a run of the batch. Raises NothingMatched."""
+        self.of = self._of(whole)
+        record = whole.record
+        selects = matcher(self.asked.select, in_function=self.models is None)
+        names: dict[int, list[str]] = {}
+        for full, at in record.names.items():
+            names.setdefault(at, []).append(full)
+        found = []
+        for at, every in names.items():
+            entry = record.entries[at]
+            mine = [full for full in every if selects(full)]
+            if not mine or at in record.outputs or entry.status is not GradStatus.OK or entry.axes:
+                continue
+            printed = record.printed[mine[0]]
+            of_model = tuple(full for full in every if strip(full) in self.parameter_names)
+            found.append(Wanted(printed, of_model or (_key(mine[0], printed),), entry, (printed, *every)))
+        if not found:
+            raise NothingMatched(
+                f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that has a gradient",
+                asked=self.asked.call, why="the gradient of each sample is a part of the gradient of the batch",
+                next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
+            )  # fmt: skip
+        return found
+
+    def _of(self, whole: Recording) -> Any:
+        # The output by its path, where it was the only one that depends on what is differentiated.
+        path = whole.outputs[0].name.partition("return.")[2]
+        return path if self.asked.of is None and path else self.asked.of
+
+    def bound(self, wanted: Sequence[Wanted], alone: Sequence[Any]) -> list[Wanted]:
+        """Those of them that something can be added to, as one sample has them; the others are noted."""
+        if not self.vectorized.replaces:
+            return [*wanted]
+        kept = [one for one in wanted if self.is_variable(one)]
+        others = [one for one in wanted if one not in kept]
+        try:
+            self._tried(others, alone)
+            return [*wanted]
+        except Unsupported as error:
+            self._without_vmap(error.headline)
+            return [*wanted]
+        except NothingMatched:
+            unbound = [one for one in others if not self._is_bound(one, alone)]
+        self.notes.append(f"not bound by a statement, and left out: {listed([one.name for one in unbound])}")
+        return [one for one in wanted if one not in unbound]
+
+    def is_variable(self, one: Wanted) -> bool:
+        """Is it a parameter that nothing can take the place of?"""
+        return self.models is not None and not self.models.replaces_parameters and one.keys[0] in self.parameters
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters of a model, by name; none of a function, whose parameters are arguments."""
+        if self.models is None or self.models.parameters is None:
+            return {}
+        return {quote_path(path): one for path, one in self.models.parameters(self.asked.target).items()}
+
+    @cached_property
+    def parameter_names(self) -> frozenset[str]:
+        """Those of the parameters of a model."""
+        if self.models is None:
+            return frozenset()
+        return frozenset(map(quote_path, self.models.call(self.asked.target, (), {}).parameter_paths()))
+
+    def _is_bound(self, one: Wanted, alone: Sequence[Any]) -> bool:
+        try:
+            self._tried([one], alone)
+        except NothingMatched:
+            return False
+        return True
+
+    def _tried(self, wanted: Sequence[Wanted], alone: Sequence[Any]) -> None:
+        keys = [key for one in wanted for key in one.keys]
+        if keys:
+            self.probed(alone, keys, replace=dict.fromkeys(keys, _itself), backward=False)
+
+    # many runs at once
+
+    def chunk(self, wanted: Sequence[Wanted]) -> int:
+        """How many samples are computed at once."""
+        if self.asked.chunk is not None:
+            return int(self.asked.chunk)
+        each = sum(NUMBER * math.prod(one.shape) for one in wanted) or 1
+        free = self.vectorized.free_memory(self.batch.tensors[0])
+        return max(1, min(AT_ONCE, (_free_on_host() if free is None else free) // SHARE) // each)
+
+    def each(self, wanted: Sequence[Wanted], use: Use) -> None:
+        """The losses and gradients of all samples, some after another."""
+        if self.is_vectorized:
+            try:
+                self._each(wanted, use, self._together)
+                return
+            except BackprobeError:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever the framework says of what it cannot vectorize
+                self._without_vmap(f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}")
+        self._each(wanted, use, self._one_by_one)
+
+    def _without_vmap(self, why: str) -> None:
+        self.is_vectorized = False
+        self.notes.append(
+            f"one sample after another, since the program does not run under {self.vectorized.title}: {why}"
+        )  # fmt: skip
+
+    def _each(self, wanted: Sequence[Wanted], use: Use, compute: Callable[..., tuple[Any, Gradients]]) -> None:
+        size = self.chunk(wanted)
+        with self.replay.run():
+            for start in range(0, len(self.batch), size):
+                use(start, *compute(wanted, self.batch.part(start, start + size)))
+
+    def _together(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
+        losses, gradients = self.vectorized.gradients(Program(self, wanted), samples)
+        return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
+
+    def _one_by_one(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
+        program = Program(self, wanted)
+        every = [program.gradients([part[at : at + 1] for part in samples], inside=False)
+                 for at in range(len(samples[0]))]  # fmt: skip
+        losses = self.vectorized.stacked([loss for loss, _ in every])
+        gradients = {one.name: self.vectorized.stacked([own[one.name] for _, own in every]) for one in wanted}
+        return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
+
+    def _shaped(self, one: Wanted, gradients: Any) -> Any:
+        # Without the axis of length 1 that a sample has in the place of the batch.
+        return gradients if one.axis is None else gradients[(slice(None), *[slice(None)] * one.axis, 0)]
+
+
+@dataclass(frozen=True)
+class Program(SampleProgram):
+    """The program as it runs on one sample."""
+
+    runs: Runs
+    wanted: Sequence[Wanted]
+
+    @property
+    def shifted(self) -> Mapping[str, Any]:
+        return {one.name: one.alone for one in self.wanted if not self.runs.is_variable(one)}
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        known = self.runs.parameters
+        return {one.name: known[one.keys[0]] for one in self.wanted if self.runs.is_variable(one)}
+
+    def loss(self, sample: Sequence[Any], shifts: Mapping[str, Any]) -> Any:
+        replace = {key: partial(add, shifts[one.name]) for one in self.wanted if one.name in shifts
+                   for key in one.keys}  # fmt: skip
+        request = self.runs.probe([*replace] or None, replace=replace, backward=False)
+        return live_output(request, self.runs.backend, *self.runs.batch.filled(sample))
+
+    def gradients(self, sample: Sequence[Any], *, inside: bool = True) -> tuple[Any, Gradients]:
+        keys = {one.name: one.keys[0] for one in self.wanted}
+        recording = self.runs.recorded(sample, [*keys.values()], inside=inside)
+        return recording.outputs[0].value, {name: recording[key].grad for name, key in keys.items()}
+
+
+def _key(full: str, printed: str) -> str:
+    # The full name, which has one reading, with counts where it needs them: JAX counts nothing while it traces.
+    return strip(full) if strip(printed) == printed else full
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _free_on_host() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):  # another system
+        return SHARE * AT_ONCE

@@ -1,0 +1,51 @@
+"""The words of a report on single samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from backprobe.findings.phrasing import plural
+from backprobe.show.text import printable
+
+TITLES = ("sample", "loss", "norm", "share", "cosine")
+MOST = 12  # samples in a sentence
+
+
+def heading(samples: Any) -> str:
+    """Of what the gradients are, and how the loss counts the samples."""
+    weights, count = samples.weights, plural(len(samples), "sample")
+    said = f"a sum over {count}"
+    if len({*weights.tolist()}) > 1:
+        said = f"a mean over {count} that count unevenly, from {weights.min():.3g} to {weights.max():.3g}"
+    elif len(samples) > 1 and weights[0] != 1:
+        said = f"a mean over {count}, each divided by {len(samples):,}"
+    return f"gradients of {printable(samples.of)} of {samples.target}: {said}"
+
+
+def cells(samples: Any, at: int) -> Sequence[str]:
+    """What the table says of one sample."""
+    share, cosine = samples.shares[at], samples.cosines[at]
+    return (
+        str(at), f"{samples.losses[at]:.4g}", f"{samples.norm[at]:.4g}",
+        "–" if math.isnan(share) else f"{share:z.3f}", "–" if math.isnan(cosine) else f"{cosine:z.3f}",
+    )  # fmt: skip
+
+
+def remarks(samples: Any) -> list[str]:
+    """The samples that stand out, a line for each kind."""
+    found = (
+        (samples.nonfinite, "has NaN or Inf in its gradient", "have NaN or Inf in their gradients"),
+        (samples.dominant, "has half of all gradient norm", "have half of all gradient norm"),
+        (samples.opposing, "opposes the sum", "oppose the sum"),
+    )
+    return [
+        (f"one sample {one}" if len(every) == 1 else f"{plural(len(every), 'sample')} {several}") + f": {_some(every)}"
+        for every, one, several in found if every
+    ]  # fmt: skip
+
+
+def _some(every: Sequence[int]) -> str:
+    shown = ", ".join(map(str, every[:MOST]))
+    return shown + (f" and {len(every) - MOST:,} more" if len(every) > MOST else "")

@@ -1,0 +1,27 @@
+"""A program run forward alone, within a transformation of the framework: its output, and no recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backprobe.backends.discover import is_model
+from backprobe.backends.protocol import Backend
+from backprobe.probe.function import FunctionRun
+from backprobe.probe.model import ModelRun
+from backprobe.probe.request import Request
+
+
+def live_output(request: Request, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The output that is asked for, with its history, of a run in which values are replaced as the request says."""
+    run = (ModelRun if is_model(backend, request.target) else FunctionRun)(request, backend)
+    try:
+        result = run.returned(run.forward(run.inputs(args, kwargs)))
+        if run.replacing is not None and run.replacing.failed is not None:
+            raise run.replacing.failed  # the program has caught it
+        return run.output(result, request.asked[0]).tensor
+    finally:
+        for put_back in reversed(run.undo):
+            put_back()
+        run.trace.release()
+        run.tape.release()
