@@ -48,6 +48,26 @@ def a_local_list(watch):
             step(loss, optimizer)
 
 
+def lists_by_name(watch):
+    model, optimizer, batches = setting()
+    history = {}
+    with watch(model):
+        for x in batches:
+            loss = model(x).square().mean()
+            history.setdefault("loss", []).append(loss)  # here
+            step(loss, optimizer)
+
+
+def dictionaries_by_step(watch):
+    model, optimizer, batches = setting()
+    history = {}
+    with watch(model):
+        for at, x in enumerate(batches):
+            loss = model(x).square().mean()
+            history[at] = {"loss": loss}  # here
+            step(loss, optimizer)
+
+
 def a_running_sum(watch):
     model, optimizer, batches = setting()
     total = 0.0
@@ -215,6 +235,7 @@ def a_queue(watch):
 
 LEAKS = {
     a_global_list: ("graphs", "LOSSES[…]"), a_local_list: ("graphs", "losses[…]"), a_running_sum: ("graphs", "total"),
+    lists_by_name: ("graphs", "history['loss'][…]"), dictionaries_by_step: ("graphs", "history[…]['loss']"),
     an_attribute: ("graphs", "model.history[…]"), a_closure: ("graphs", "record's kept[…]"),
     a_dictionary: ("graphs", "OUTPUTS[…]"), a_forward_hook: ("graphs", "recorder.seen[…]"),
     hooks_of_each_step: ("hooks", "hooks_of_each_step.<locals>.<lambda>"), a_cycle: ("cycle", ""),
@@ -449,7 +470,18 @@ def frozen_half(watch):
             step(model(x).square().mean(), optimizer)
 
 
+def gradients_that_are_zero_at_first(watch):
+    model, optimizer, batches = setting()
+    with watch(model):
+        for at, x in enumerate(batches):
+            loss = (at * model(x)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
 HEALTHY = (
+    gradients_that_are_zero_at_first,
     numbers, detached, accumulated_gradients, two_optimizers, truncated_backpropagation, last_output, first_output,
     evaluated, moving_average, best_weights, checkpointed, kept_graph_of_one_step, penalty_on_gradients, closing_hooks,
     with_scheduler, with_second_order_optimizer, with_own_function, written_down, caught_errors, frozen_half,

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 import backprobe as bp
 from asked import message
 from commands import forked, in_folder, invoked, printed
-from memory_programs import HEALTHY, LEAKS, a_local_list, setting, step
+from memory_programs import HEALTHY, LEAKS, a_local_list, lists_by_name, setting, step
 
 
 class Watch:
@@ -69,6 +69,8 @@ def test_what_to_write_in_the_place_of_the_line():
     (held,) = reported(a_local_list).held
     assert held.next.startswith("losses.append(loss.detach())")
     assert held.graphs == 4
+    (held,) = reported(lists_by_name).held
+    assert held.next.startswith('history.setdefault("loss", []).append(loss.detach())')
 
 
 # bytes

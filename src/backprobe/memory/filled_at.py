@@ -36,8 +36,9 @@ def filled_at(holder: Holder, made: Source | None, *, is_carried: bool) -> tuple
             near = made.line if made is not None and made.file == one else adding[-1][0].lineno
             statement, value = min(adding, key=lambda pair: abs(pair[0].lineno - near))
             text = lines[statement.lineno - 1]
+            is_inside = holder.path.count("[") > max(_depth(statement), 1)
             return Source(one, statement.lineno, text.strip()), _without_graph(
-                text, value, name, is_carried, is_error, holder.path.count("[") > 1
+                text, value, name, is_carried, is_error, is_inside
             )
     return None, ""
 
@@ -46,14 +47,22 @@ def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssig
     # The statements that fill it, each with what they put in.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ADDS and node.args:
-            if _last(node.func.value) == name:
+            if _last(node.func.value) == name and not _is_empty(node.args[-1]):
                 yield node, node.args[-1]
         elif isinstance(node, ast.AugAssign) and _last(node.target) == name:
             yield node, node.value
         elif isinstance(node, ast.Assign):
             for target in _targets(node.targets):
-                if _last(target) == name and not isinstance(node.value, ast.Constant | ast.List | ast.Dict):
+                if _last(target) == name and not _is_empty(node.value):
                     yield node, node.value
+
+
+def _is_empty(value: ast.expr) -> bool:
+    # Is it what stands somewhere before anything is put there?
+    match value:
+        case ast.List(elts=items) | ast.Dict(keys=items):
+            return not items
+    return isinstance(value, ast.Constant)
 
 
 def _is_binding(node: ast.AST) -> bool:
@@ -69,11 +78,33 @@ def _targets(targets: list[ast.expr]) -> Iterator[ast.expr]:
             yield target
 
 
+def _items(node: ast.expr) -> Iterator[ast.expr]:
+    # What a container's item is taken of, and what that is taken of, as long as it is one.
+    while True:
+        yield node
+        match node:
+            case ast.Subscript(value=inside):
+                node = inside
+            case ast.Call(func=ast.Attribute(value=inside, attr="setdefault" | "get")):
+                node = inside
+            case _:
+                return
+
+
 def _last(node: ast.expr) -> str:
-    # The last name in what is filled: ``history`` of ``self.history[k]``.
-    while isinstance(node, ast.Subscript):
-        node = node.value
+    # The last name in what is filled: ``history`` of ``self.history[k]`` and of ``self.history.setdefault(k, [])``.
+    *_, node = _items(node)
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _depth(statement: ast.AST) -> int:
+    # How deep in the container that has the name a statement puts something.
+    match statement:
+        case ast.Call(func=ast.Attribute(value=filled)):
+            return len([*_items(filled)])
+        case ast.AugAssign(target=target) | ast.Assign(targets=[target]):
+            return len([*_items(target)]) - 1
+    return 1
 
 
 def _without_graph(text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool) -> str:

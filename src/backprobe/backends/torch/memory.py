@@ -106,6 +106,7 @@ class TorchMemory(Memory):
         self.largest: tuple[int, dict[Key, dict[int, int]]] = (0, {})
         self.hooks: list[int] = []  # after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
+        self.other: set[int] = set()  # the optimizers whose gradients were not all zero as a step began
         self.handles: list[Any] = []
 
     # listening
@@ -180,12 +181,14 @@ class TorchMemory(Memory):
         self.counted = set()
 
     def _look_at_gradients(self) -> None:
-        # A step begins: gradients that are there, and zero, were kept to be added to.
-        for optimizer in self.optimizers.values():
+        # A step begins: gradients that are there, and were written to be zero each time, are kept to be added to.
+        for at, optimizer in self.optimizers.items():
             every = [own.grad for group in optimizer.param_groups for own in group["params"] if own.grad is not None]
-            if every and not any(bool(gradient.count_nonzero()) for gradient in every):
+            if all(gradient._version and not gradient.count_nonzero() for gradient in every):
                 size = sum(gradient.untyped_storage().nbytes() for gradient in every)
-                self.zeroed[id(optimizer)] = size, self.line
+                self.zeroed |= {at: (size, self.line)} if every else {}
+            else:
+                self.other.add(at)
 
     def _hooks(self) -> Iterator[dict[Any, Any]]:
         known = {id(one): one for one in (self.model.modules() if self.model is not None else ())}
@@ -275,7 +278,7 @@ class TorchMemory(Memory):
 
     def _kept_gradients(self) -> list[Kept]:
         return [Kept("gradients", type(self.optimizers[at]).__name__, 1, size, line)
-                for at, (size, line) in self.zeroed.items()]  # fmt: skip
+                for at, (size, line) in self.zeroed.items() if at not in self.other]  # fmt: skip
 
 
 def _is_parameter(tensor: Tensor) -> bool:
