@@ -123,6 +123,7 @@ COMMANDS = {  # with what is read of each
     "report loud --name lonely": ((), lambda one: one["fields"]["logged"] == [1.0, 2.0, 3.0, 4.0] and one["ok"]),
     "report loud --step 1": ((), lambda one: one["names"]["lonely"]["logged"] == 2.0),
     "report loud --html loud.html": ((), lambda one: one["page"] == "loud.html" and one["alerts"]),
+    "memory cut.py": ((), lambda one: one["ok"] and one["held"] == [] and one["saved"][0]["source"][:7] == "cut.py:"),
     "view loud --no-open --until-ended": ((), lambda one: one["url"].startswith("http://127.0.0.1:")),
     "probe f.py:well": (GIVEN, lambda one: {each["name"]: each["gradient"] and each["gradient"]["numbers"]
                                             for each in one["entries"]}["u"] == pytest.approx(403.4288)),

@@ -69,6 +69,7 @@ FILES = {
     "nan.py": script("", " + (x[0, 0] - x[0, 0]).log() * 0"),
     "ends.py": script(end="sys.exit(7)"),
     "raises.py": script(end="raise LookupError('mine')"),
+    "keeps.py": script(born="\n    LOSSES.append(loss)").replace("net = Net()", "net, LOSSES = Net(), []"),
 }
 GIVEN = ("x=3.0", "w=2.0")
 ROWS = ("x=[[1.0, 2.0], [3.0, 4.0]]", "w=2.0")
@@ -93,6 +94,8 @@ STATUSES = [
     (2, "report two", ()), (1, "report loud --html loud.html", ()), (0, "report quiet --html quiet.html", ()),
     (2, "report loud quiet", ()),
     (0, "view --no-open --until-ended loud quiet well.rec", ()), (2, "view nothing", ()), (2, "view", ()),
+    (0, "memory well.py", ()), (1, "memory keeps.py", ()), (1, "memory --json --steps 4 -m keeps", ()),
+    (2, "memory --steps 0 well.py", ()),
     (0, "watch --folder a.run well.py", ()), (7, "watch --folder b.run ends.py", ()),
     (1, "watch --folder c.run -m raises", ()),
     (7, "watch --folder d.run -m ends", ()),

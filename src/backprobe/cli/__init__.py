@@ -351,8 +351,7 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
 
 
 @main.command(cls=ScriptVerb, short_help="Say what a script keeps for backward, and what keeps old graphs alive.")
-@click.option("--steps", type=click.IntRange(1), default=10, show_default=True, metavar="N",
-              help="Stop the script after its N-th step.")  # fmt: skip
+@declared("steps", "Stop the script after its N-th step.", metavar="N", default=10, show_default=True)
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
 def memory(script: str, words: tuple[str, ...], steps: int) -> NoReturn:

@@ -90,7 +90,7 @@ class MemoryReport(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, as ``backprobe memory --json`` prints it."""
         return {
-            "steps": self.steps, "bytes": self.bytes, "peak": self.peak, "device_peak": self.device_peak,
+            "ok": self.ok, "steps": self.steps, "bytes": self.bytes, "peak": self.peak, "device_peak": self.device_peak,
             **{key: [{**vars(one), "source": where(one.source)} for one in every]
                for key, every in (("saved", self.saved), ("held", self.held))},
         }  # fmt: skip
