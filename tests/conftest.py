@@ -5,12 +5,14 @@ import gc
 import os
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 import budget
-from budget import pytest_runtest_logfinish, pytest_runtest_logstart, pytest_sessionfinish  # noqa: F401
+from budget import pytest_runtest_logfinish, pytest_runtest_logstart  # noqa: F401
+from budget import pytest_sessionfinish as finished
 from goldens import pytest_collection_modifyitems as collected
 from goldens import pytest_runtest_call  # noqa: F401
 
@@ -83,3 +85,13 @@ def x():
     import torch
 
     return torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+
+
+def pytest_sessionfinish():
+    """A process of pytest-xdist that does not end by itself is killed: what it ran under coverage is written before."""
+    finished()
+    coverage = sys.modules.get("coverage") if "PYTEST_XDIST_WORKER" in os.environ else None
+    if coverage is not None and (now := coverage.Coverage.current()) is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one that has run no test has nothing to write
+            now.save()
