@@ -36,7 +36,7 @@ class Holder:
 
 
 class Holders:
-    """The variables of a program as they are now: of functions that run, and of the user's modules."""
+    """The variables of a program as they are now: of functions that run, and of its own modules."""
 
     def __init__(self, frame: FrameType | None) -> None:
         self.variables: dict[int, tuple[Any, Holder]] = {}

@@ -1,6 +1,6 @@
 """The page as one text: for a server, which it asks, or with all answers in it, for a file and for a notebook.
 
-Nothing of the user's program is ever parsed as HTML or run. What is in the page is JSON whose signs ``<``, ``>`` and
+No name or value of a program is ever parsed as HTML or run. What is in the page is JSON whose signs ``<``, ``>`` and
 ``&`` are escaped, scripts write it as text, and the page's own policy lets no script run but those that are in it.
 """
 

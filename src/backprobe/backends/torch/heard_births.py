@@ -106,7 +106,7 @@ def _is_written(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: 
         into(*args, **{name: word for name, word in words.items() if name in taken}, out=place)
     except Exception:  # noqa: BLE001  # not every operation takes the arguments of the other
         return _is_of_operands(func, args, words, made)
-    return _is_alike(place, made)
+    return _is_alike(place, made) if place.shape == made.shape else _is_of_operands(func, args, words, made)
 
 
 def _is_of_operands(func: Any, args: Sequence[Any], words: Mapping[str, Any], made: Tensor) -> bool:
