@@ -62,7 +62,7 @@ def test_what_outlives_its_step_is_named_with_its_line(program):
 def test_a_healthy_training_is_silent(program):
     report = reported(program)
     assert report.held == () and report.ok
-    assert report.steps >= 3 and report.bytes > 0
+    assert report.steps >= 3 and report.nbytes > 0
 
 
 def test_what_to_write_in_the_place_of_the_line():
@@ -125,10 +125,10 @@ def test_bytes_are_those_of_the_distinct_storages_of_the_graph(make):
     with bp.memory(model) as report:
         out = model(x).square().mean()
         truth = {place: size for place, size in of_graph(out).items() if place not in parameters}
-    assert report.bytes == pytest.approx(sum(truth.values()), rel=0.05)
+    assert report.nbytes == pytest.approx(sum(truth.values()), rel=0.05)
     assert report.peak == pytest.approx(sum(truth.values()), rel=0.05)
     for what in ("line", "module", "operation"):
-        assert sum(report.by(what).values()) == report.bytes
+        assert sum(report.by(what).values()) == report.nbytes
 
 
 RESIDENT = """
@@ -160,7 +160,7 @@ def test_bytes_are_by_line_module_and_operation():
     assert {"norm", "first", "second", ""} <= {*report.by("module")} | {""}
     assert "layer_norm" in report.by("operation") and "tanh" in report.by("operation")
     text = str(report)
-    assert text.startswith(f"{report.bytes / 1000:.1f} kB kept for backward") and "layer_norm" in text
+    assert text.startswith(f"{report.nbytes / 1000:.1f} kB kept for backward") and "layer_norm" in text
 
 
 def test_what_backward_has_let_go_of_is_no_longer_counted():
@@ -171,7 +171,7 @@ def test_what_backward_has_let_go_of_is_no_longer_counted():
             report.step()
     one = 16 * 8 * 4
     assert report.peak == 2 * one  # the input, and what is squared
-    assert report.bytes == 2 * one and report.steps == 4
+    assert report.nbytes == 2 * one and report.steps == 4
 
 
 def test_a_checkpoint_keeps_its_input_alone():
@@ -181,7 +181,7 @@ def test_a_checkpoint_keeps_its_input_alone():
         model(x).sum().backward()
     with bp.memory(model) as saving:
         checkpoint(model, x, use_reentrant=False).sum().backward()
-    assert saving.bytes < plain.bytes
+    assert saving.nbytes < plain.nbytes
 
 
 def test_gradients_and_results_are_bitwise_the_same():
@@ -298,7 +298,7 @@ def test_a_script_as_data(command):
     found = json.loads(out)
     assert status == 1 and found["steps"] == 6
     assert found["held"][0]["path"] == "losses[…]" and found["held"][0]["source"] == "train.py:11"
-    assert sum(one["bytes"] for one in found["saved"]) == found["bytes"] == found["peak"]
+    assert sum(one["nbytes"] for one in found["saved"]) == found["nbytes"] == found["peak"]
 
 
 def test_a_healthy_script_runs_to_its_end(command):

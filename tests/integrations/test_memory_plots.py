@@ -21,7 +21,7 @@ def test_bars_are_the_bytes_of_lines_and_modules(report, tmp_path):
     figure.savefig(tmp_path / "memory.png")
     (axes,) = figure.axes
     widths = [bar.get_width() * 1e6 for bar in axes.patches]
-    assert sum(widths) == pytest.approx(report.bytes)
+    assert sum(widths) == pytest.approx(report.nbytes)
     assert [text.get_text() for text in axes.get_yticklabels()] == [*report.by("line")]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [
         module or "outside of modules" for module in report.by("module")
@@ -32,5 +32,5 @@ def test_bars_are_the_bytes_of_lines_and_modules(report, tmp_path):
 def test_a_row_for_each_line(report):
     frame = report.to_dataframe()
     assert [*frame.columns] == ["file", "line", "code", "name", "op", "bytes"]
-    assert frame["bytes"].sum() == report.bytes
+    assert frame["bytes"].sum() == report.nbytes
     assert frame["line"].to_list() == [one.source.line for one in report.saved]

@@ -18,7 +18,7 @@ class Saved:
     module: str
     operation: str
     tensors: int
-    bytes: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Alive:
 
     held: Any
     steps: frozenset[int]
-    bytes: int
+    nbytes: int
     is_carried: bool = False
     source: Source | None = None
 
@@ -43,7 +43,7 @@ class Kept:
     kind: str
     name: str
     count: int
-    bytes: int
+    nbytes: int
     source: Source | None = None
 
 

@@ -21,7 +21,7 @@ def picture(report: Any) -> Any:
     begun = numpy.zeros(len(lines))
     for module in report.by("module"):
         own = numpy.array([
-            sum(one.bytes for one in report.saved if where(one.source) == line and one.module == module)
+            sum(one.nbytes for one in report.saved if where(one.source) == line and one.module == module)
             for line in lines
         ]) / 1e6  # fmt: skip
         axes.barh(range(len(lines)), own, left=begun, label=module or "outside of modules")

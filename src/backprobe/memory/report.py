@@ -36,7 +36,7 @@ class Held:
     kind: str
     path: str
     graphs: int
-    bytes: int
+    nbytes: int
     source: Source | None
     text: str
     next: str = ""
@@ -67,16 +67,16 @@ class MemoryReport(Printed):
         return not self.held
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """What the step that kept the most kept for backward."""
-        return sum(one.bytes for one in self.saved)
+        return sum(one.nbytes for one in self.saved)
 
     def by(self, what: str = "line") -> dict[str, int]:
         """The bytes by ``"line"``, ``"module"`` or ``"operation"``, the most first. Raises BadOption."""
         BY.check(what)
         found: dict[str, int] = defaultdict(int)
         for one in self.saved:
-            found[where(one.source) if what == "line" else getattr(one, what)] += one.bytes
+            found[where(one.source) if what == "line" else getattr(one, what)] += one.nbytes
         return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
     def step(self) -> None:
@@ -90,7 +90,8 @@ class MemoryReport(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, as ``backprobe memory --json`` prints it."""
         return {
-            "ok": self.ok, "steps": self.steps, "bytes": self.bytes, "peak": self.peak, "device_peak": self.device_peak,
+            "ok": self.ok, "steps": self.steps, "nbytes": self.nbytes, "peak": self.peak,
+            "device_peak": self.device_peak,
             **{key: [{**vars(one), "source": where(one.source)} for one in every]
                for key, every in (("saved", self.saved), ("held", self.held))},
         }  # fmt: skip
@@ -109,7 +110,7 @@ class MemoryReport(Printed):
         columns = {
             "file": [line and line.file for line in lines], "line": [line and line.line for line in lines],
             "code": [line and line.text for line in lines], "name": [one.module for one in self.saved],
-            "op": [one.operation for one in self.saved], "bytes": [one.bytes for one in self.saved],
+            "op": [one.operation for one in self.saved], "bytes": [one.nbytes for one in self.saved],
         }  # fmt: skip
         return frame(lambda: columns, "report.to_dataframe()")
 
@@ -124,7 +125,7 @@ class MemoryReport(Printed):
     def _rows(self) -> list[Sequence[str]]:
         return [
             (printable(where(one.source)), printable(one.module or "–"), printable(one.operation or "–"),
-             f"{one.tensors:,}", size(one.bytes)) for one in self.saved[:FEW]
+             f"{one.tensors:,}", size(one.nbytes)) for one in self.saved[:FEW]
         ]  # fmt: skip
 
     def _findings(self) -> list[str]:
@@ -162,7 +163,7 @@ def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
 
 def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     steps = frozenset().union(*(one.steps for one in own))
-    of_step = {one.steps: max(other.bytes for other in own if other.steps == one.steps) for one in own}
+    of_step = {one.steps: max(other.nbytes for other in own if other.steps == one.steps) for one in own}
     kept = sum(of_step.values())
     made = own[-1].source
     source, remedy = filled_at(holder, made, is_carried=own[0].is_carried)
@@ -184,7 +185,7 @@ def _cycles(lost: Sequence[Alive]) -> list[Held]:
     for source, own in cycles.items():
         steps: frozenset[int] = frozenset().union(*(one.steps for one in own))
         if len(steps) > 1 and not own[0].is_carried:
-            kept = sum(one.bytes for one in own)
+            kept = sum(one.nbytes for one in own)
             text, remedy = about_cycle(len(steps), kept, source)
             found.append(Held("cycle", "", len(steps), kept, source, text, remedy))
     return found
@@ -194,5 +195,5 @@ def _of_others(measured: Measured) -> list[Held]:
     found = []
     for other in measured.kept:
         text, remedy = (about_hooks if other.kind == "hooks" else about_gradients)(other)
-        found.append(Held(other.kind, other.name, other.count, other.bytes, other.source, text, remedy))
+        found.append(Held(other.kind, other.name, other.count, other.nbytes, other.source, text, remedy))
     return found

@@ -31,7 +31,7 @@ def where(source: Source | None) -> str:
 
 def heading(report: Any) -> str:
     """How much was kept, in how many steps."""
-    kept = f"{size(report.bytes)} kept for backward" + (" in the largest step" if report.steps > 1 else "")
+    kept = f"{size(report.nbytes)} kept for backward" + (" in the largest step" if report.steps > 1 else "")
     device = "" if report.device_peak is None else f", at most {size(report.device_peak)} on the GPU"
     return f"{kept}, at most {size(report.peak)} at once{device}; {plural(report.steps, 'step')}"
 
@@ -59,6 +59,6 @@ def about_gradients(kept: Kept) -> tuple[str, str]:
     """Of gradients that are kept as zeros."""
     at = "" if kept.source is None else f"; the step ended at {where(kept.source)}"
     return (
-        f"gradients of {size(kept.bytes)} are zeros when a step begins, and stay through its forward{at}",
+        f"gradients of {size(kept.nbytes)} are zeros when a step begins, and stay through its forward{at}",
         "optimizer.zero_grad(), whose set_to_none is True by default, or model.zero_grad()",
     )

@@ -203,7 +203,7 @@ class TorchMemory(Memory):
         _, largest = self.largest
         saved = [Saved(source, module, operation, len(places), sum(places.values()))
                  for (source, module, operation), places in largest.items()]  # fmt: skip
-        saved.sort(key=lambda one: -one.bytes)
+        saved.sort(key=lambda one: -one.nbytes)
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
         return Measured(
             len(self.bounds) - 1, saved, self.counts.most, on_device,
