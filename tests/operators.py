@@ -305,12 +305,12 @@ def left_on(tensor: Tensor) -> Any:
     return strides, numbers(tensor.grad)
 
 
-def gradients(loss: Tensor, towards: dict[str, Tensor | GradientEdge | None]) -> dict[str, Tensor | None]:
+def gradients(loss: Tensor, inputs: dict[str, Tensor | GradientEdge | None]) -> dict[str, Tensor | None]:
     """PyTorch's own, with respect to all of these in one pass."""
-    wanted = {name: one for name, one in towards.items() if isinstance(one, GradientEdge) or (
+    wanted = {name: one for name, one in inputs.items() if isinstance(one, GradientEdge) or (
         isinstance(one, Tensor) and one.requires_grad)}  # fmt: skip
     made = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True, retain_graph=True) if wanted else ()
-    return dict.fromkeys(towards) | dict(zip(wanted, made, strict=True))
+    return dict.fromkeys(inputs) | dict(zip(wanted, made, strict=True))
 
 
 def refused(error: BaseException) -> Outcome:

@@ -61,7 +61,7 @@ def judge(recording: bp.Recording, model: torch.nn.Module, arguments: Mapping[st
     for position, entry in enumerate(entries):
         if entry.status in JUDGED:
             gradient = entry.grad if entry.status == "ok" else torch.zeros_like(entry.value)
-            direction = towards(gradient, generator)
+            direction = aligned(gradient, generator)
             done = slope(partial(loss_moved, model, arguments, watch, position, direction), first_step(gradient))
             verdicts.append(verdict(entry.name, gradient, direction, done, loss))
     return verdicts
@@ -83,7 +83,7 @@ def verdict(name: str, gradient: Tensor, direction: Tensor, done: float, loss: f
     return Verdict(name, said, done, agrees)
 
 
-def towards(gradient: Tensor, generator: torch.Generator) -> Tensor:
+def aligned(gradient: Tensor, generator: torch.Generator) -> Tensor:
     """The gradient's direction and half as much of a random one.
 
     Along a random direction alone a thousand numbers cancel, and their rounding stays. What is wrong with a gradient

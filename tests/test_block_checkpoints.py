@@ -254,7 +254,7 @@ def test_selective_checkpoints():
     rec, modules, found = run(checkpointing(use_reentrant=False, context_fn=contexts))
     assert all(same(found[name], bare[name]) for name in bare)
     assert_same(modules, expected_modules)
-    # the policy is a function of the user's as well, and runs inside: what it is given has its names there
+    # the policy is the program's own function as well, and runs inside: what it is given has its names there
     entries = {name: entry for name, entry in rec.items() if "/policy" not in name}
     assert [*entries] == [*expected]
     for name, entry in expected.items():

@@ -25,7 +25,7 @@ def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
 
 
 class Of:
-    """An object of the user's that computes where no call is written."""
+    """An object of the program that computes where no call is written."""
 
     def __init__(self):
         self.x = None

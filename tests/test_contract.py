@@ -13,6 +13,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LAYERS, CIRCLES, FRAMEWORKS = PROJECT["tool"]["importlinter"]["contracts"]
 MOST_IGNORED = 64
 """Lines that mypy is told to ignore. Lower it when there are fewer; a new one needs a better type instead."""
+NAMES = frozenset({"torch", "tensorflow", "jax", "keras"})
+"""Frameworks by which nothing outside of backends is decided."""
+AWAY = {"node_modules", "_build"}
+"""Folders of what others wrote, or what was made."""
 MOST_PRIVATE = 70
 """Files of tests that import private modules. Lower it when there are fewer; a new test uses the public API."""
 OPEN_TO_TESTS = {"integrations", "record", "source", "storage"}
@@ -79,10 +83,54 @@ def test_an_import_of_a_private_module_is_seen(tmp_path):
     assert private_imports(file) == {"derive", "notebook", "explain.text", "cli"}
 
 
+def decisions_by_name(text: str) -> list[str]:
+    """Comparisons, keys and cases in a source text in which a framework's name decides something."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                decides = [one for part in (left, *others) for one in ast.walk(part)]
+            case ast.Dict(keys=keys):
+                decides = keys
+            case ast.MatchValue(value=value) | ast.Subscript(slice=value):
+                decides = [value]
+            case ast.Call(func=ast.Attribute(attr="get" | "startswith"), args=args):
+                decides = args
+            case _:
+                continue
+        found += [node.value for node in decides if isinstance(node, ast.Constant) and node.value in NAMES]
+    return found
+
+
+def test_only_backends_decide_by_the_name_of_a_framework():
+    """What differs between frameworks is a fact of their backend, or stands in their dialect."""
+    may = (SOURCE / "backends", SOURCE / "integrations")
+    files = [file for file in SOURCE.rglob("*.py") if not any(file.is_relative_to(folder) for folder in may)]
+    assert {file: found for file in files if (found := decisions_by_name(file.read_text()))} == {}
+
+
+def test_a_decision_by_the_name_of_a_framework_is_seen():
+    text = """
+if name == "torch" or name in ("jax", "numpy"): words = {"tensorflow": 1}
+match name:
+    case "keras": words["torch"], words.get("jax", 2), ["torch"]
+"""
+    assert sorted(decisions_by_name(text)) == ["jax", "jax", "keras", "tensorflow", "torch", "torch"]
+
+
 def test_a_module_says_in_its_first_line_what_it_is():
     first = {file: file.read_text().partition("\n")[0].strip('"') for file in SOURCE.rglob("*.py")}
     questions = re.compile(r"(What|Which|Where|From|How|When|Why|Whether|Who)\b")
     assert [f"{file.relative_to(SOURCE)}: {line}" for file, line in first.items() if questions.match(line)] == []
+
+
+def test_three_phrases_that_strangers_misread_are_gone():
+    """A derivative is "with respect to" its input; "of the user's" and "that is to be" are read twice."""
+    misread = re.compile(r"\b(of the user's|towards|that is to be)\b", re.IGNORECASE)
+    folders = [ROOT / one for one in ("src", "tests", "tools", "bench", "docs", "examples", "typing_tests")]
+    files = [file for one in folders for kind in ("*.py", "*.md") for file in one.rglob(kind)]
+    own = [file for file in (*files, ROOT / "README.md") if file != Path(__file__) and not AWAY & {*file.parts}]
+    assert {str(file) for file in own if misread.search(file.read_text())} == set()
 
 
 def test_private_functions_have_comments_in_place_of_docstrings():

@@ -24,13 +24,13 @@ def energy(x, w):
     return (v * u**2).sum()
 
 
-def test_a_jacobian_towards_an_argument():
+def test_a_jacobian_of_an_argument():
     found = bp.jacobian(layer, "w")(X, W)
     assert found.shape == (2, 2, 3)
     torch.testing.assert_close(found, reference(lambda w: layer(X, w), W))
 
 
-def test_a_jacobian_towards_a_value_in_the_middle_holds_the_other_values_still():
+def test_a_jacobian_of_a_value_in_the_middle_holds_the_other_values_still():
     found = bp.jacobian(layer, "u")(X, W)
     torch.testing.assert_close(found, reference(lambda u: torch.tanh(u) * X[:2], W @ X))
 
@@ -55,12 +55,12 @@ def test_a_jacobian_of_one_version_of_a_value():
     torch.testing.assert_close(bp.jacobian(program, "u#1")(X), torch.diag(2 * (2 * X + 1)))
 
 
-def test_a_hessian_vector_product_towards_an_argument():
+def test_a_hessian_vector_product_for_an_argument():
     vector = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
     torch.testing.assert_close(bp.hvp(energy, "x", vector)(X, W), hessian(lambda x: energy(x, W), X) @ vector)
 
 
-def test_a_hessian_vector_product_towards_a_value_in_the_middle():
+def test_a_hessian_vector_product_for_a_value_in_the_middle():
     vector = torch.tensor([1.0, -2.0], dtype=torch.float64)
     expected = hessian(lambda u: (u.sin() * X[:2] * u**2).sum(), W @ X) @ vector
     torch.testing.assert_close(bp.hvp(energy, "u", vector)(X, W), expected)

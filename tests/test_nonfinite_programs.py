@@ -360,7 +360,7 @@ def test_a_part_without_a_name_is_not_taken_for_an_overflow():
 
 
 @pytest.mark.parametrize("options", [{}, {"partials": True}])
-def test_a_birth_towards_a_parameter_that_a_function_closes_over(options):
+def test_a_birth_in_the_gradient_of_a_parameter_that_is_closed_over(options):
     weight = nn.Parameter(torch.zeros(3))
 
     def closing(x):

@@ -31,7 +31,7 @@ def test_a_partial_where_its_inputs_are_bound_apart():
     agrees(rec, 4)
 
 
-def test_partials_are_towards_the_operand_that_they_are_of():
+def test_partials_are_those_of_their_operand():
     assert partials(probed(lambda x, y: x / y, 1.0, 2.0)) == {"∂return/∂x": 0.5, "∂return/∂y": -0.25}
     assert partials(probed(lambda x, y: y / x, 2.0, 1.0)) == {"∂return/∂x": -0.25, "∂return/∂y": 0.5}
 

@@ -281,11 +281,11 @@ def test_the_body_of_a_class():
     assert log == [("inside", 2), ("other", 4)]
 
 
-# expressions, without running anything of the user's
+# expressions, without running the program
 
 
 class Asked(Exception):
-    """Code of the user's has run."""
+    """Code of the program has run."""
 
 
 class Guarded:

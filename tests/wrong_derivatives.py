@@ -1,6 +1,6 @@
 """Custom functions of PyTorch whose derivative is wrong, each in its own way, in a program where the others are right.
 
-``CASES`` holds, by what is wrong: the program, its arguments, the input that is to be named, and the error to be found
+``CASES`` holds, by what is wrong: the program, its arguments, the input to be named, and the error to be found
 (relative; None where it depends on the random cotangent).
 """
 

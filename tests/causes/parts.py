@@ -29,7 +29,7 @@ PARTS: Mapping[str, str] = {
     # all of a kind
     "evaluation of parts of a line": "computation.Computation._evaluated = lambda self, term: "
     "term.constant if term.is_constant else None if term.op or term.at is None else self._numbers(term.at)",
-    "functions of NumPy that are not ufuncs": "arithmetic.OTHERS = {}; arithmetic.OF_FRAMEWORK = {}",
+    "functions of NumPy that are not ufuncs": "arithmetic.OTHERS = {}; arithmetic.MEANINGS = {}",
     "functions of the framework": "computation.unknown_to_numpy; evidence.Evidence._evaluated = lambda self, term, "
     "numbers, result: computation.Computation(term, numbers, result, self.record.framework)",
     "statements that are no expressions": "sources.computed = evidence.computed = lambda entry: None",

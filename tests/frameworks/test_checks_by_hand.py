@@ -1,4 +1,4 @@
-"""bp.check of derivatives that are written by hand where one does not see it: towards Variables, inside other calls."""
+"""bp.check of derivatives that are written by hand where one does not see it: of Variables, inside other calls."""
 
 import functools
 
@@ -44,20 +44,20 @@ def half(x):
 
 
 @pytest.mark.parametrize("program", [lambda x: doubled(x), lambda x: x * doubled(tf.constant(ROWS))])
-def test_a_custom_gradient_is_judged_towards_the_variables_that_it_reads(program):
+def test_a_custom_gradient_is_checked_for_the_variables_that_it_reads(program):
     before = WEIGHT.numpy().tolist()
     (finding,) = check(program)(tf.constant(ROWS)).findings
     assert finding.input == "WEIGHT" and finding.error == pytest.approx(1.0, abs=1e-2)
     assert WEIGHT.numpy().tolist() == before
 
 
-def test_a_right_gradient_towards_variables_is_right():
+def test_a_right_gradient_of_variables_is_right():
     layer = linear(WEIGHT, 1)
     report = check(lambda x: layer(x))(tf.constant(ROWS))
     assert report.ok and report.complete and not report.unjudged
 
 
-def test_a_custom_gradient_in_a_layer_is_judged_towards_its_weights():
+def test_a_custom_gradient_in_a_layer_is_checked_for_its_weights():
     class Layer(keras.layers.Layer):
         def build(self, shape):
             self.w = self.add_weight(shape=(2, 2), name="w")
@@ -74,13 +74,13 @@ def test_a_custom_gradient_in_a_layer_is_judged_towards_its_weights():
     assert np.array_equal(layer.w.numpy(), before)
 
 
-def test_a_function_of_the_frameworks_is_judged_towards_the_variables_that_it_reads():
+def test_a_function_of_the_frameworks_is_checked_for_the_variables_that_it_reads():
     weight = tf.Variable(2.0)
     report = check(lambda x: tf.map_fn(lambda row: tf.tanh(row * weight), x))(tf.constant(ROWS))
     assert report.ok and report.judged and weight.numpy() == 2.0
 
 
-def test_that_nothing_is_judged_towards_a_tensor_that_is_closed_over_is_said():
+def test_a_tensor_that_is_closed_over_is_said_not_to_be_checked():
     def program(x):
         w = tf.exp(x)
 

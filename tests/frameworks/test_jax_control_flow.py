@@ -484,7 +484,7 @@ def test_values_inside_a_checkpoint(policy, partials):
         says(rec, agree=True, inputs_of={"/block/inner:v": ["/block/inner:t"]})
 
 
-# rules of the user's own, and derivatives inside the program
+# custom rules, and derivatives inside the program
 
 
 @supports("`custom_vjp` and `custom_jvp`: right outside, and a note says that nothing inside is seen")

@@ -1,4 +1,4 @@
-"""Every gradient of random structured programs, against JAX's own derivative towards what is added at that binding.
+"""Every gradient of random structured programs, against JAX's own derivative with respect to an addend at that binding.
 
 ``RANDOM_JAX_PROGRAMS=500 pytest tests/frameworks/test_jax_random.py`` runs more of them than a normal run does.
 """
@@ -99,11 +99,11 @@ def moved(program, x):
 def directional(perturbed, x, w, zeros, wanted):
     """No derivative rule of JAX takes part: the program itself, moved a little in a random direction, both ways."""
     random, step = np.random.default_rng(0), 1e-6
-    towards = jax.tree.map(lambda zero: jnp.asarray(random.normal(size=zero.shape)), zeros)
+    direction = jax.tree.map(lambda zero: jnp.asarray(random.normal(size=zero.shape)), zeros)
     there, back = (
-        jax.jit(perturbed)(x, w, jax.tree.map(lambda one, sign=sign: sign * step * one, towards)) for sign in (1, -1)
+        jax.jit(perturbed)(x, w, jax.tree.map(lambda one, sign=sign: sign * step * one, direction)) for sign in (1, -1)
     )
-    slope = sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(towards), jax.tree.leaves(wanted), strict=True))
+    slope = sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(direction), jax.tree.leaves(wanted), strict=True))
     assert np.allclose((there - back) / (2 * step), slope, 1e-4, 1e-4)
 
 

@@ -81,7 +81,7 @@ def test_what_flows_into_what():
 @probed(1.4, 3.0).gives(
     inputs={"s": ["w", "rounded"]}, all_statuses={"x": "not_connected", "w": "ok", "rounded": "ok", "s": "ok"}
 )
-def test_what_an_operation_has_no_derivative_towards_does_not_flow_into_it(x, w):
+def test_an_operand_without_a_derivative_is_no_edge(x, w):
     rounded = tf.round(x)
     s = rounded * w
     return s

@@ -91,7 +91,7 @@ w = tf.Variable(2.0)
 
 
 @probed(3.0).gives(partials={"∂y/∂x": 4, "∂y/∂a": 12, "∂return/∂a": 1, "∂return/∂y": 1}, agree=True)
-def test_partials_towards_a_variable(x):
+def test_partials_of_a_variable(x):
     a = w
     y = a * a * x
     return y + a

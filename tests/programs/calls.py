@@ -1,4 +1,4 @@
-"""Calls of the user's own functions: whatever can be called, and the scopes that it makes."""
+"""Calls of a program's own functions: whatever can be called, and the scopes that it makes."""
 
 import functools
 

@@ -150,7 +150,7 @@ class Late(ABC):
 
     @abstractmethod
     def entering(self, frame: FrameType) -> None:
-        """One of the user's functions is entered: what ran until now, the calling line did."""
+        """A function of the program is entered: what ran until now, the calling line did."""
 
 
 class AtEnd(ABC):

@@ -1,4 +1,4 @@
-"""The frames that are running, and the lines of the user's code among them."""
+"""The frames that are running, and the lines of the program's own code among them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def calling_line(frame: FrameType | None) -> Source | None:
 
 
 def users_line_of(step: TracebackType | None) -> Source | None:
-    """The innermost of the user's own lines that an error came through."""
+    """The innermost line of the program's own code that an error came through."""
     found = None
     while step is not None:
         file = step.tb_frame.f_code.co_filename

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import backprobe as bp
+from backprobe.backends.discover import BACKENDS
 from backprobe.backends.facts import Options
 from backprobe.cli.module import main_program
 from backprobe.cli.output import show, tell
@@ -29,7 +30,6 @@ from backprobe.probe.script import USUAL, Script
 from backprobe.probe.script_experiments import Beginning
 from backprobe.probe.script_numbers import with_numbers
 from backprobe.probe.script_recording import ScriptRecording
-from backprobe.probe.training_loop import LISTENING
 
 
 def judged(
@@ -102,7 +102,7 @@ def recorded(
 
 
 def _refuse_options(program: str, file: str, backend: str | None, options: dict[str, Any]) -> None:
-    options = {**options, "backend": backend if backend not in LISTENING else None}
+    options = {**options, "backend": backend if backend not in BACKENDS else None}
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise BadOption(
             f"--{name} is for functions, and {program} runs as a script", asked=asked(program),

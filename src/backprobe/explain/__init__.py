@@ -180,4 +180,4 @@ def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
 
     graph_facts = backend.graph_facts or refuse(backend, "graph_facts", "bp.explain(loss, tensor)")
     facts = graph_facts(output, tensor)
-    return explain_tensor(facts, named(tensor) or "the tensor", named(output) or "the loss", named)
+    return explain_tensor(facts, named(tensor) or "the tensor", named(output) or "the loss", named, backend.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
@@ -59,13 +60,13 @@ def _given(flow: Dataflow) -> set[int]:
     # What a block of TensorFlow reads that it has not computed, and that no tape was asked for: the probe's own tape
     # watches data as well, and nothing says that they are leaves.
     asked = {one.at for one in flow.record.none_given}
-    is_watched = flow.record.framework == "tensorflow"
+    is_watched = dialect_of(flow.record.framework).is_watched_by_tape
     return {at for at in range(len(flow.entries)) if is_watched and at not in asked and not flow.sources(at)}
 
 
 def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
     """The findings about values, and what keeps parameters from their gradients: of one line, one finding."""
-    training = flow.record.training
+    training, framework = flow.record.training, flow.record.framework
     if training is None:
         return [*findings]
     untrained = [one for one in training.untrained if one.ran is not Ran.CUT_SHORT]  # of which the error is said
@@ -76,10 +77,11 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     groups = grouped(causes, lambda pair: _place(pair[0]))
     new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
-    frozen = [finding("frozen.all", "", None, "torch")] if training.stepped and not training.count else []
+    frozen = [finding("frozen.all", "", None, framework)] if training.stepped and not training.count else []
     stray = training.unregistered
     found = sorted([*new.values(), *known], key=lambda one: -len(one.lost))  # what explains most comes first
-    return [*frozen, *_not_held(stray), *found, *_cleared(training), *_unregistered(stray)]
+    others = (*_cleared(training, framework), *_unregistered(stray, framework))
+    return [*frozen, *_not_held(stray, framework), *found, *others]
 
 
 def _place(found: Finding) -> object:
@@ -205,32 +207,34 @@ def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
             yield found
 
 
-def _cleared(training: Training) -> Iterator[Finding]:
+def _cleared(training: Training, framework: str) -> Iterator[Finding]:
     if training.cleared:
         parameters = plural(len(training.cleared), "parameter")
         facts = [say("parameters_untrained", names=listed(training.cleared, MOST))]
-        yield finding("cleared", training.cleared[0], None, "torch", facts=facts, parameters=parameters)
+        yield finding("cleared", training.cleared[0], None, framework, facts=facts, parameters=parameters)
 
 
-def _not_held(found: Sequence[Unregistered]) -> Iterator[Finding]:
+def _not_held(found: Sequence[Unregistered], framework: str) -> Iterator[Finding]:
     nowhere = [one.name for one in found if one.kind == Stray.PARAMETER]
     if nowhere:
         facts = [say("parameters_untrained", names=listed(nowhere, MOST))]
-        yield finding("not_held", nowhere[0], None, "torch", facts=facts, parameters=plural(len(nowhere), "parameter"))
+        yield finding(
+            "not_held", nowhere[0], None, framework, facts=facts, parameters=plural(len(nowhere), "parameter")
+        )
 
 
-def _unregistered(found: Sequence[Unregistered]) -> Iterator[Finding]:
+def _unregistered(found: Sequence[Unregistered], framework: str) -> Iterator[Finding]:
     for group in grouped([one for one in found if one.kind not in NAMED_ALONE], lambda one: one.place):
         place, kind = group[0].place, group[0].kind
         attribute = place.rpartition(".")[2]
         facts = [say("parameters_untrained", names=listed([one.name for one in group], MOST))]
         if kind in (Stray.TENSOR, Stray.COMPUTED):
-            yield finding(f"not_held.{kind}", place, None, "torch", place=repr(place), plain=f"self.{attribute}")
+            yield finding(f"not_held.{kind}", place, None, framework, place=repr(place), plain=f"self.{attribute}")
             continue
         of_modules = any(name.name.count(".") > place.count(".") for name in group)
         made = {"dict": "nn.ModuleDict" if of_modules else "nn.ParameterDict"}
         instead = made.get(kind, "nn.ModuleList" if of_modules else "nn.ParameterList")
-        yield finding("not_held.inside", group[0].name, None, "torch", facts=facts, place=repr(place), kind=kind,
+        yield finding("not_held.inside", group[0].name, None, framework, facts=facts, place=repr(place), kind=kind,
                       instead=f"self.{attribute} = {instead}(...)")  # fmt: skip
 
 

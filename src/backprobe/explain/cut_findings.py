@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from backprobe.backends.call_sites import switch_around
+from backprobe.backends.dialects import dialect_of
 from backprobe.cuts.cutting_operations import flat_operation, has_part, parsed
 from backprobe.cuts.handed_on import handed_to
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.operation_names import MODULES, POSITIONS, STEPS, WHOLE_SAMPLES
+from backprobe.cuts.operation_names import MODULES, POSITIONS, WHOLE_SAMPLES
 from backprobe.explain.about_entries import about, as_code, is_none, is_of_whole_numbers, line_in, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.known import Known
@@ -28,7 +29,6 @@ from backprobe.record.names import strip
 from backprobe.record.source import Source
 from backprobe.record.training import HOOK
 
-NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
 
@@ -282,10 +282,9 @@ def _by_outcome(cut: Cut, target: Entry, framework: str) -> str:
         return "index" if target.op in POSITIONS else "not_float"
     if target.status is GradStatus.NOT_TENSOR:
         return "unknown" if is_none(target) else "number"
-    if use.flat and framework not in ("torch", "tensorflow"):  # PyTorch has an edge there
-        return "zero_derivative"
-    if framework == "tensorflow" and _flat(use.flat) in NONE_IN_TENSORFLOW:
-        return "no_derivative"
+    dialect = dialect_of(framework)
+    if use.flat and dialect.flat_cut and _flat(use.flat) not in dialect.flat_without_cut:
+        return dialect.flat_cut
     is_taken = use.is_argument or target.status not in HISTORY  # or it may be an index, or give a shape alone
     return "inside" if use.call and is_taken and not use.is_conditional else "unknown"
 

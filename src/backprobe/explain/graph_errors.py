@@ -411,7 +411,8 @@ def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: S
 def _requiring(context: FailureContext, leaves: Sequence[Entry], calls: Sequence[str]) -> str:
     # How these leaves, or what these calls give, would require a gradient.
     names = " or ".join(as_written(context.record, own_name(entry.name)) for entry in leaves[:3])
-    remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in calls[:3])})["require_inside"]
+    words = FrameworkWords(context.record.framework, {"text": ", ".join(f"`{text}`" for text in calls[:3])})
+    remedy = words["require_inside"]
     remedy = remedy if calls else context.say("frozen_leaves", names=names) if names else ""
     drawn = next(filter(None, (drawn_smoothly(entry.source.expression) for entry in leaves if entry.source)), None)
     if drawn is not None and not calls:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.cuts.cutting_operations import last_name, parsed
 from backprobe.cuts.operation_names import MODULES, POSITIONS
 
 SIDES = {"argmax": "max", "argmin": "min", "argsort": "sort"}
 """Functions that give positions, and those that give the values there."""
-TENSORFLOWS = {"argmax": "reduce_max", "argmin": "reduce_min", "argsort": "sort"}
 COPYING = frozenset({"tensor", "as_tensor", "asarray", "Tensor", "FloatTensor", "new_tensor"})
 DIMENSIONS = ("dim", "axis")
 
@@ -31,22 +31,23 @@ def value_at(text: str, framework: str) -> str:
         ):
             return f"{ast.unparse(call)}[0]"
         case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=words) if name in SIDES:
-            if framework == "tensorflow":  # whose tensors have no such methods
-                return _in_tensorflow(name, args, words)
+            dialect = dialect_of(framework)
+            if dialect.extremes:
+                return _over_first_axis(dialect.extremes[name], args, words)
             is_function = _is_library(owner)
             given = ", ".join(ast.unparse(one) for one in (*args, *words))
             along_one = len(args) > is_function or any(word.arg in DIMENSIONS for word in words)
-            is_pair = framework == "torch" and (along_one or name == "argsort")
+            is_pair = dialect.gives_pairs and (along_one or name == "argsort")
             return f"{ast.unparse(owner)}.{SIDES[name]}({given})" + ".values" * is_pair
     return ""
 
 
-def _in_tensorflow(name: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
-    # TensorFlow's ``argmax`` goes over the first axis where it is given none, and its ``reduce_max`` over all.
+def _over_first_axis(function: str, args: Sequence[ast.expr], words: Sequence[ast.keyword]) -> str:
+    # Positions are along the first axis where a call names none, and values over all: the axis has to be said.
     kept = [word for word in words if word.arg in ("axis", "direction")]
-    of_first = [ast.keyword("axis", ast.Constant(0))] * (name != "argsort" and len(args) == 1 and not kept)
+    of_first = [ast.keyword("axis", ast.Constant(0))] * (not function.endswith("sort") and len(args) == 1 and not kept)
     given = ", ".join(ast.unparse(one) for one in (*args[:2], *kept, *of_first))
-    return f"tf.{TENSORFLOWS[name]}({given})"
+    return f"{function}({given})"
 
 
 def drawn_smoothly(text: str) -> tuple[str, str] | None:
@@ -70,25 +71,26 @@ def joined(text: str, own: str, framework: str) -> str:
     >>> joined("torch.tensor([u, 1.0])", "u", "torch")
     ''
     """
+    stack = dialect_of(framework).stack
     match _expression(text):
-        case ast.Call(func=function, args=[given]) if framework == "torch" and last_name(function) in COPYING:
+        case ast.Call(func=function, args=[given]) if stack and last_name(function) in COPYING:
             container, _, item = own.partition(".")
             if ast.unparse(given) == own:
                 return f"{own}.clone()"
-            return f"torch.stack({container})" if item and ast.unparse(given) == container else _stacked(given)
+            return f"{stack}({container})" if item and ast.unparse(given) == container else _stacked(given, stack)
     return ""
 
 
-def _stacked(node: ast.expr) -> str:
+def _stacked(node: ast.expr, stack: str) -> str:
     match node:
         case ast.ListComp(elt=inside) if not isinstance(inside, ast.List | ast.Tuple | ast.ListComp | ast.Constant):
-            return f"torch.stack({ast.unparse(node)})"
+            return f"{stack}({ast.unparse(node)})"
         case ast.List(elts=parts) | ast.Tuple(elts=parts) if parts:
             nested = [isinstance(part, ast.List | ast.Tuple | ast.ListComp) for part in parts]
             if any(nested) and not all(nested):
                 return ""
-            texts = [_stacked(part) if all(nested) else _tensor(part) for part in parts]
-            return f"torch.stack([{', '.join(texts)}])" if all(texts) else ""
+            texts = [_stacked(part, stack) if all(nested) else _tensor(part) for part in parts]
+            return f"{stack}([{', '.join(texts)}])" if all(texts) else ""
     return ""
 
 

@@ -8,25 +8,26 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.cuts.in_line import calls_in
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import about, as_one, own_name
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.source import Source
 
-LOADING = ("load_state_dict", "vector_to_parameters")
 MOST = 100  # lines that are read after the value's own
 
 
 def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
     """The line that loads a value which nothing recorded is computed from, if there is one below it."""
     entry = flow.entries[at]
-    if flow.record.framework != "torch" or entry.source is None or flow.consumers[at]:
+    loading = dialect_of(flow.record.framework).loading
+    if not loading or entry.source is None or flow.consumers[at]:
         return
     root = re.split(r"[.\[]", own_name(entry.name))[0]
-    found = _loading(entry.source, root)
+    found = _loading(entry.source, root, loading)
     if found is not None:
         yield about(flow, "loaded", entry, found, plain=root, text=f"`{found.text}`")
 
@@ -46,9 +47,9 @@ def _is_of_gradients(flow: Dataflow, at: int) -> bool:
     return any(source is not None and "create_graph=True" in source.statement for source in sources)
 
 
-def _loading(line: Source, name: str) -> Source | None:
-    known = (below for below in lines_below(line) if any(word in below.text for word in LOADING))
-    return next((below for below in known if _loads(below.text, name)), None)
+def _loading(line: Source, name: str, loading: Sequence[str]) -> Source | None:
+    known = (below for below in lines_below(line) if any(word in below.text for word in loading))
+    return next((below for below in known if _loads(below.text, name, loading)), None)
 
 
 def lines_below(line: Source) -> Iterator[Source]:
@@ -67,7 +68,7 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _loads(text: str, name: str) -> bool:
+def _loads(text: str, name: str, loading: Sequence[str]) -> bool:
     # Does a statement load what has this name, as it is?
-    given = [call.args[:1] for call in calls_in(text) if ast.unparse(call.func).rpartition(".")[2] in LOADING]
+    given = [call.args[:1] for call in calls_in(text) if ast.unparse(call.func).rpartition(".")[2] in loading]
     return any(isinstance(one, ast.Name) and one.id == name for args in given for one in args)

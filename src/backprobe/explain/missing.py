@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.backends.later_reads import passed_to
 from backprobe.cuts.cutting_operations import has_part, parsed, unread
 from backprobe.cuts.lines import line_of
@@ -117,7 +118,7 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
-        facts = [say("unseen_run")] if flow.record.framework == "torch" else []
+        facts = [say("unseen_run")] if dialect_of(flow.record.framework).runs_backward else []
         yield about(flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name),
                     known=Known.STATUS)  # fmt: skip
 

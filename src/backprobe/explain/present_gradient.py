@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.backends.tensors import Arrays
 from backprobe.cuts.cutting_operations import Use, flat_operation, parsed
 from backprobe.cuts.lines import line_of
@@ -41,7 +42,7 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
     if entry.aliases:
         notes.append(say("aliases", names=listed(entry.aliases, len(entry.aliases))))
     is_computed = flow.edges[flow.position[entry.name]] or expression_of(entry.source)
-    if is_computed and not entry.is_leaf and flow.record.framework == "torch":
+    if is_computed and not entry.is_leaf and dialect_of(flow.record.framework).runs_backward:
         notes.append(say("own_grad", value=repr(entry.name)))
     known = arrays.summary(entry.held_grad)
     if known is not None and known.nonfinite:

@@ -15,7 +15,7 @@ Rules = Sequence[tuple[object, str, Sequence[str]]]
 """Whether something holds, the code of the cause that it then is, and those of the facts that show it."""
 
 
-def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any], str]) -> Report:
+def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any], str], framework: str) -> Report:
     """What keeps a gradient from a tensor. ``named`` gives what the caller calls a tensor, or an empty text."""
 
     def leaves(tensors: Sequence[Any]) -> str:
@@ -33,7 +33,7 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
         code, seen = next(((code, seen) for holds, code, seen in rules if holds), ("", []))
         if code:
             seen = [say(fact, **words) for fact in seen]
-            found = finding(code, about, None, "torch", facts=seen, chain=(), known=Known.NOTHING, **words)
+            found = finding(code, about, None, framework, facts=seen, chain=(), known=Known.NOTHING, **words)
             findings.append(found)
     is_filled = all(one.kind == "not_retained" for one in findings) and not (facts.own or facts.is_freed)
     heading = "path_filled" if is_filled else "path"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver, Staging
+from backprobe.backends.dialects import dialect_of
 from backprobe.errors import BadOption, NoSource
 from backprobe.probe.form import Form
 from backprobe.probe.replacements import refuse_unknown_paths
@@ -126,7 +127,7 @@ class ModelRun(Run):
             raise BadOption(
                 "wrt is for functions, and a model is recorded as it is", asked=f"wrt={sorted(self.probe.wrt)}",
                 why="what is differentiated is what the model's own parameters and inputs say",
-                next="x.requires_grad_() for an input, or " * (self.backend.name == "torch")
+                next="x.requires_grad_() for an input, or " * dialect_of(self.backend.name).requires_on_tensors
                 + "bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
         self.unfit = unfit_buffers(self)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.suggestions import alike
@@ -69,24 +70,6 @@ class Words:
 RETURNED = Words()
 NOTHING = object()
 POSITION = re.compile(r"-?\d+")
-ONES = {"torch": "torch.ones({})", "tensorflow": "tf.ones({})", "jax": "jnp.ones({})"}
-CUT_OFF = {
-    "torch": (
-        "no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad)",
-        "requires_grad_() on an input or parameter; in the function form, remove what cuts the graph",
-    ),
-    "tensorflow": (
-        "it was computed from no argument and no trainable Variable, or was cut off on the way (tf.stop_gradient, "
-        "NumPy, an integer or bool dtype)",
-        "remove what cuts it off; or trainable=True for a Variable that it is computed from",
-    ),
-    "jax": (
-        "it was computed from no argument of the function, or was cut off on the way (jax.lax.stop_gradient, NumPy, an "
-        "integer or bool dtype)",
-        "remove what cuts it off; or give the function what it is computed from as an argument",
-    ),
-}
-"""Why an output leads back to nothing, and what to do, in the words of each framework."""
 
 
 def choose(
@@ -125,7 +108,7 @@ def differentiated(
     if is_used and not tape.is_differentiated(tensor):
         if callable(of) and any(tape.is_differentiated(leaf) for _, leaf in floating):
             raise _cut_by(of, words)
-        why, next = CUT_OFF.get(words.framework, CUT_OFF["torch"])
+        why, next = dialect_of(words.framework).cut_off
         raise NothingToDifferentiate(
             "the output does not depend on any differentiated value",
             asked=f"the gradients of {words.holder}" + (f" at {path.lstrip('.')!r}" if path else ""),
@@ -243,7 +226,7 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
             raise BadOutput(
                 "the output is not a scalar", asked=words.gradient, found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=words.cotangent(ONES.get(words.framework, "numpy.ones({})").format(shape)) + ", or "
+                next=words.cotangent(dialect_of(words.framework).ones.format(shape)) + ", or "
                 + words.scalar.format(at=", ".join("0" * len(shape or ()))),
             )  # fmt: skip
         return None

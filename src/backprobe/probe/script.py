@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
+from backprobe.backends.dialects import DIALECTS, dialect_of
 from backprobe.backends.protocol import Backend
 from backprobe.backends.useless import UselessGradients
 from backprobe.errors import BackprobeError
@@ -25,7 +26,7 @@ from backprobe.findings.report import Report
 from backprobe.probe.request import Request
 from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.probe.script_gradients import ScriptGradients
-from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
+from backprobe.probe.training_loop import Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import BEFORE as HELD_BEFORE
@@ -54,10 +55,6 @@ UNUSED = "none of these parameters got a gradient in any of {} iterations"
 NEVER = "no module of these was called in any of {} iterations"
 
 
-OF = {"keras": "tensorflow", "equinox": "jax", "flax": "jax", "optax": "jax"}
-"""Libraries, and the framework that a script which imports them uses."""
-
-
 def imported(tree: ast.Module) -> set[str]:
     """The packages that a script imports."""
     nodes = [*ast.walk(tree)]
@@ -71,10 +68,10 @@ def frameworks_of(file: str, asked: str | None) -> list[str]:
     if asked is not None:
         return [asked]
     try:
-        own = {OF.get(name, name) for name in imported(ast.parse(Path(file).read_bytes()))}
+        own = imported(ast.parse(Path(file).read_bytes()))
     except (SyntaxError, ValueError):
         own = set()
-    return sorted(LISTENING, key=lambda name: name not in own)
+    return sorted(DIALECTS, key=lambda name: own.isdisjoint((name, *DIALECTS[name].libraries)))
 
 
 class ScriptBlock(Part):
@@ -195,7 +192,7 @@ class Script:
         if not record.entries:
             return False
         self.iterations += max(block.iterations, bool(record.outputs))
-        is_beside = record.framework == "torch" and bool(record.outputs) and not block.summed
+        is_beside = dialect_of(record.framework).runs_backward and bool(record.outputs) and not block.summed
         self.does = TAKE_GRADIENTS if is_beside else RUN_BACKWARD
         if self.probe.options.nonfinite and self._is_clean(record):
             self.earlier.keep_losses(record)
@@ -274,7 +271,8 @@ class Script:
         if self.last is None or self.last.ok:
             is_graph = any(note.code == "graph_not_followed" for note in record.notes)
             none_taken = IN_GRAPH if is_graph else NO_GRADIENT
-            none_ran = "" if record.none_given else NO_BACKWARD if record.framework == "torch" else none_taken
+            runs_backward = dialect_of(record.framework).runs_backward
+            none_ran = "" if record.none_given else NO_BACKWARD if runs_backward else none_taken
             is_untrained = record.training is not None and bool(record.training.untrained)
             is_all = bool(none_ran) and not is_untrained and all(one.kind == NOT_RUN for one in report.findings)
             notes = (*report.notes, *([none_ran] if none_ran else ()))

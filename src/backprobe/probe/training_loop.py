@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator, Recompute
-from backprobe.backends.discover import load_backend
+from backprobe.backends.discover import BACKENDS, load_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.user_lines import callers
 from backprobe.errors import NoSource, NothingToDifferentiate
@@ -36,8 +36,6 @@ from backprobe.source.main_module import as_main, compiled
 from backprobe.source.user_code import package
 from backprobe.tracing.values import Value
 
-LISTENING = ("torch", "tensorflow", "jax")
-"""The frameworks that are listened to: the first of them that the program has imported."""
 MANY = 1000
 """The most values to keep where no ``backward()`` can reach any of them, as in an evaluation."""
 Opened = Callable[[Request, Backend, FrameType], "Part"]
@@ -119,7 +117,7 @@ class TrainingLoop:
     """Opens and closes the blocks while the program runs in this thread."""
 
     def __init__(
-        self, probe: Request, file: str, over: Over, opened: Opened = Part, frameworks: Sequence[str] = LISTENING
+        self, probe: Request, file: str, over: Over, opened: Opened = Part, frameworks: Sequence[str] = (*BACKENDS,)
     ) -> None:
         self.probe, self.over, self.opened, self.frameworks = probe, over, opened, frameworks
         self.home = home(file)

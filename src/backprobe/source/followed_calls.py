@@ -120,7 +120,7 @@ class FollowedCalls(Generic[Caller]):
         return self.follow(caller, function)
 
     def follow(self, caller: Caller, function: Any) -> Any:
-        """The reporting version of one of the user's functions; None where ``function`` is not that."""
+        """The reporting version of a function of the program; None where ``function`` is not that."""
         kind = type(function)
         if way_of(kind) in self.foreign:
             return None

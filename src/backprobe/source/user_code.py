@@ -29,7 +29,7 @@ def innermost(function: Any) -> FunctionType | None:
 
 
 CONVERTED = "/__autograph_generated_file"
-"""In the names of the files to which TensorFlow writes what it has made of the user's functions."""
+"""In the names of the files to which TensorFlow writes the program's functions as it converted them."""
 _OWN = __file__.removesuffix("source/user_code.py")
 
 

@@ -1,5 +1,5 @@
 # from: https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.html
-# truth: healthy: the rate falls towards 0 and starts again
+# truth: healthy: the rate falls to 0 and starts again
 # kind: healthy
 import torch
 from torch import nn

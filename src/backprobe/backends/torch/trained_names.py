@@ -41,7 +41,7 @@ class TrainedNames:
 
     @cached_property
     def variables(self) -> list[tuple[str, Any]]:
-        """The variables of the user's running functions, the innermost first."""
+        """The variables of the program's running functions, the innermost first."""
         return [*variables([*users_frames(sys._getframe(1))])]
 
     @cached_property

@@ -1,7 +1,7 @@
 """A recording as one page of HTML that explores it: boxes open and close, each value shows all that is known of it.
 
 The page is a file by itself. Its style and scripts are the ``.css`` and ``.js`` files of this folder; browsers refuse
-modules that a page from disk imports, so they are joined into one script. Nothing of the user's program is ever parsed
+modules that a page from disk imports, so they are joined into one script. Nothing of the program is ever parsed
 as HTML or run: the data is JSON whose signs ``<``, ``>`` and ``&`` are escaped, the scripts write it as text, and the
 page's own policy lets no script run but this one and nothing be loaded.
 """

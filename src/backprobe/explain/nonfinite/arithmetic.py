@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy
 
+from backprobe.backends.dialects import dialect_of
+
 Array = Any
 
 FAILING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -197,33 +199,30 @@ def _with_position(
     return extreme
 
 
-OF_FRAMEWORK: Mapping[str, Mapping[str, Callable[..., Array]]] = {
-    "torch": {
-        "gather": lambda x, dim, index: numpy.take_along_axis(x, index, int(dim)),
-        "transpose": lambda x, one, other: numpy.swapaxes(x, int(one), int(other)),
-        "cumsum": lambda x, dim: numpy.cumsum(x, int(dim)), "cumprod": lambda x, dim: numpy.cumprod(x, int(dim)),
-        "std": _spread(True, 1), "var": _spread(False, 1),
-        "max": _with_position(numpy.max, numpy.argmax, numpy.maximum),
-        "min": _with_position(numpy.min, numpy.argmin, numpy.minimum),
-        "size": lambda x, dim=None: x.shape if dim is None else x.shape[int(dim)],
-        "logcumsumexp": lambda x, dim: numpy.logaddexp.accumulate(x, int(dim)),
-    },
-    "jax": {
-        "size": numpy.size, "cumsum": lambda x, dim=None: numpy.cumsum(x, dim),
-        "logcumsumexp": lambda x, dim=0: numpy.logaddexp.accumulate(x, int(dim)),
-        "transpose": lambda x, perm=None: numpy.transpose(x, perm),
-        "std": _spread(True, 0), "var": _spread(False, 0), "max": _reduced(numpy.max), "min": _reduced(numpy.min),
-    },
-    "tensorflow": {
-        "size": numpy.size, "cumsum": lambda x, dim=0: numpy.cumsum(x, int(dim)),
-        "logcumsumexp": lambda x, dim=0: numpy.logaddexp.accumulate(x, int(dim)),
-        "gather": lambda x, index, dim=0: numpy.take(x, index, int(dim)),
-        "gather_nd": lambda x, index: x[tuple(numpy.moveaxis(numpy.asarray(index), -1, 0))],
-        "transpose": lambda x, perm=None: numpy.transpose(x, perm),
-        "std": _spread(True, 0), "var": _spread(False, 0), "max": _reduced(numpy.max), "min": _reduced(numpy.min),
-    },
-}  # fmt: skip
-"""What the frameworks mean different things by."""
+MEANINGS: Mapping[str, Callable[..., Array]] = {
+    "along_axis": lambda x, dim, index: numpy.take_along_axis(x, index, int(dim)),
+    "take": lambda x, index, dim=0: numpy.take(x, index, int(dim)),
+    "take_nd": lambda x, index: x[tuple(numpy.moveaxis(numpy.asarray(index), -1, 0))],
+    "swap_two": lambda x, one, other: numpy.swapaxes(x, int(one), int(other)),
+    "permute": lambda x, perm=None: numpy.transpose(x, perm),
+    "cumsum_along": lambda x, dim: numpy.cumsum(x, int(dim)),
+    "cumsum_first": lambda x, dim=0: numpy.cumsum(x, int(dim)),
+    "cumsum_or_flat": lambda x, dim=None: numpy.cumsum(x, dim),
+    "cumprod_along": lambda x, dim: numpy.cumprod(x, int(dim)),
+    "logcumsumexp_along": lambda x, dim: numpy.logaddexp.accumulate(x, int(dim)),
+    "logcumsumexp_first": lambda x, dim=0: numpy.logaddexp.accumulate(x, int(dim)),
+    "std_less_one": _spread(True, 1),
+    "var_less_one": _spread(False, 1),
+    "std_of_all": _spread(True, 0),
+    "var_of_all": _spread(False, 0),
+    "max": _reduced(numpy.max),
+    "min": _reduced(numpy.min),
+    "max_with_position": _with_position(numpy.max, numpy.argmax, numpy.maximum),
+    "min_with_position": _with_position(numpy.min, numpy.argmin, numpy.minimum),
+    "shape": lambda x, dim=None: x.shape if dim is None else x.shape[int(dim)],
+    "count": numpy.size,
+}
+"""What an operation may mean by whose framework it is: a dialect says which of these it is."""
 
 ABSORBING = frozenset({"add", "sub", "mul", "neg", "sum", "mean", "matmul"})
 """Operations that are NaN or Inf wherever one of their operands is, whatever the others are."""
@@ -231,7 +230,7 @@ ABSORBING = frozenset({"add", "sub", "mul", "neg", "sum", "mean", "matmul"})
 
 def function(op: str, framework: str) -> Callable[..., Array] | None:
     """The operation of that name; None where it is not known."""
-    return ELEMENTWISE.get(op) or OTHERS.get(op) or OF_FRAMEWORK.get(framework, {}).get(op)
+    return ELEMENTWISE.get(op) or OTHERS.get(op) or MEANINGS.get(dialect_of(framework).meanings.get(op, ""))
 
 
 def typed(numbers: Array, dtype: str | None) -> Array:

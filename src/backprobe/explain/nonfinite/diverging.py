@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import OVERFLOW
 from backprobe.explain.nonfinite.text import say
@@ -17,11 +18,6 @@ GROWTH = 1000
 """How many times the first loss the last must be. A choice: a loss that falls, or wavers, does nothing like it."""
 
 FEWEST, MOST = 2, 4  # steps that must have been seen, and those that are told
-CLIPPED = {
-    "torch": "torch.nn.utils.clip_grad_norm_(parameters, 1.0) before the optimizer's step()",
-    "tensorflow": "the optimizer's clipnorm=1.0",
-    "jax": "optax.clip_by_global_norm(1.0)",
-}
 Losses = Mapping[str, Sequence[float]]
 """The numbers of each output, step by step, by its name without counts."""
 
@@ -45,7 +41,7 @@ def explained(findings: Sequence[Finding], seen: Losses, framework: str) -> list
     if not grown or not findings or not _may_come_of_it(findings[0]):
         return list(findings)
     first, *others = findings
-    remedy = first.remedy or say("smaller_steps", clipped=CLIPPED[framework])
+    remedy = first.remedy or say("smaller_steps", clipped=dialect_of(framework).clipped)
     return [replace(first, facts=(*first.facts, grown), remedy=remedy), *others]
 
 

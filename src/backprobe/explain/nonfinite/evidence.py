@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.backends.tensors import Arrays
 from backprobe.cuts.lines import line_of
 from backprobe.explain.nonfinite import arithmetic
@@ -282,7 +283,7 @@ class Evidence:
         """Is it a node of a graph: one operation, which no expression computes?"""
         entry = self.entries[at]
         is_bare = entry.source is not None and not entry.source.expression and bool(entry.op)
-        return is_bare and self.record.framework == "tensorflow" and computed(entry) is None
+        return is_bare and dialect_of(self.record.framework).has_named_nodes and computed(entry) is None
 
     def by_op(self, at: int, operand: int) -> str:
         """The name of an entry, and the operation that computes it if that is applied to the operand itself."""

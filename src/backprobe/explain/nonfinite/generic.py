@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from backprobe.explain.nonfinite.remedy_table import PREFIX
+from backprobe.backends.dialects import dialect_of
 
 EPSILON = {"float16": 9.77e-4, "bfloat16": 7.8e-3, "float64": 2.22e-16}
-WIDER = {"torch": "{0}.float()", "tensorflow": "tf.cast({0}, tf.float32)", "jax": "{0}.astype('float32')"}
 
 
 def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str]]:
@@ -21,17 +20,15 @@ def ways(expression: str, framework: str, dtype: str) -> Iterator[tuple[str, str
         tree = ast.parse(expression, mode="eval").body
     except SyntaxError:
         return
-    prefix = PREFIX.get(framework)
-    if prefix is None:
-        return
+    dialect = dialect_of(framework)
     eps = f"{EPSILON.get(dtype, 1.19e-7):.3g}"
     for operand in _operands(tree):
         text = ast.unparse(operand)
         if dtype in ("float16", "bfloat16"):
-            yield ast.unparse(tree), _with(tree, operand, WIDER[framework].format(text))
-        yield ast.unparse(tree), _with(tree, operand, f"{prefix}where({text} > {eps}, {text}, {eps})")
+            yield ast.unparse(tree), _with(tree, operand, dialect.float32.format(text))
+        yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} > {eps}, {text}, {eps})")
         below = f"1 - {eps}"
-        yield ast.unparse(tree), _with(tree, operand, f"{prefix}where({text} < {below}, {text}, {below})")
+        yield ast.unparse(tree), _with(tree, operand, f"{dialect.prefix}where({text} < {below}, {text}, {below})")
 
 
 def _operands(tree: ast.expr) -> list[ast.expr]:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy
 
+from backprobe.backends.dialects import dialect_of
+from backprobe.backends.dialects.dialect import Dialect
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.explain.nonfinite.computation import Array, Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.mechanism import BESIDE, POLES
-from backprobe.explain.nonfinite.remedy_table import PREFIX, SPELLED
 from backprobe.explain.nonfinite.selections import CASTS, Selection
 from backprobe.explain.nonfinite.terms import DRAWING, Term
 from backprobe.explain.nonfinite.text import Instead, say
@@ -50,7 +51,7 @@ def in_words(known: Evidence, owner: int, part: Term | None) -> Instead:
     """The same where no condition, or no line, is known that it could be written with."""
     _, term = _origin(known, owner, known.term(owner) if part is None else part)
     operand = next((term.args[nth].text for nth in _likely(term)), "") or "x"
-    where = f"{PREFIX.get(known.record.framework, '')}where"
+    where = f"{dialect_of(known.record.framework).prefix}where"
     return Instead(say("double_where", where=where, operand=shorten(operand, LONGEST)))
 
 
@@ -152,7 +153,7 @@ class _Condition:
     taken_where: bool
     leaves_out: Array
     taken_from: Shape
-    framework: str
+    dialect: Dialect
     is_of_examples: bool = False
     is_all: bool = True
 
@@ -169,7 +170,7 @@ class _Condition:
         axis = _axis(computed, term, taken, given)
         if axis is None or self.leaves_out.shape != taken:
             return None
-        text = SPELLED["unsqueeze"][self.framework].format(self.text, axis - len(given))
+        text = self.dialect.spelled["unsqueeze"].format(self.text, axis - len(given))
         return text, numpy.expand_dims(self.leaves_out, axis)
 
 
@@ -185,13 +186,13 @@ def _conditions(known: Evidence, selections: Sequence[Selection], at: int) -> Se
 
 
 def _condition(known: Evidence, one: Selection, at: int) -> Iterator[_Condition]:
-    framework, source = known.record.framework, known.entries[at].source
+    dialect, source = dialect_of(known.record.framework), known.entries[at].source
     is_near = source is not None and package(source.file) is None and known.home(at) == known.home(one.at)
-    if is_near and framework in PREFIX and (text := _spelled_before(known, _truth(known, one), one.at, at)):
-        where = _own_where(one.term) or f"{PREFIX[framework]}where"
+    if is_near and (text := _spelled_before(known, _truth(known, one), one.at, at)):
+        where = _own_where(one.term) or f"{dialect.prefix}where"
         are_many = bool(known.entries[one.at].axes)
         shape = numpy.shape(known.computation(one.at).value(one.branch))
-        yield _Condition(text, where, one.taken_where, one.leaves_out, shape, framework, are_many, one.is_all)
+        yield _Condition(text, where, one.taken_where, one.leaves_out, shape, dialect, are_many, one.is_all)
 
 
 def _axis(computed: Computation, term: Term, shape: Shape, given: Shape) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 
+from backprobe.backends.dialects import dialect_of
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.arithmetic import FAILING
@@ -21,7 +22,7 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
 from backprobe.explain.nonfinite.harmless_operands import harmless_operand, in_words
-from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
+from backprobe.explain.nonfinite.remedy_table import CHAINS, NEGATIVE, NUMBERS, SINGLE, Remedy
 from backprobe.explain.nonfinite.selections import Selection
 from backprobe.explain.nonfinite.terms import DRAWING, Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Instead, Mechanism, say
@@ -41,7 +42,7 @@ class Remedies:
     """What to write instead of what one record did."""
 
     def __init__(self, known: Evidence) -> None:
-        self.known, self.framework = known, known.record.framework
+        self.known, self.dialect = known, dialect_of(known.record.framework)
 
     def remedy(
         self, at: int, part: Term | None, why: Mechanism | None, *, left_out: Sequence[Selection] = ()
@@ -51,7 +52,7 @@ class Remedies:
         ``left_out`` are the selections that do not take what is born, such as a branch of a ``where``.
         """
         term = self.known.term(at) if part is None else part
-        is_known = why is not None and self.framework in PREFIX and bool(term.op)
+        is_known = why is not None and bool(term.op)
         chain = next(self._chains(at, term, why), Instead()) if is_known and why is not None else Instead()
         if chain or left_out:
             harmless = chain or harmless_operand(self.known, at, part, left_out)
@@ -68,7 +69,7 @@ class Remedies:
             return Instead()
         if not (numpy.asarray(numbers) < 0).any() or not numpy.isfinite(numbers).all():
             return Instead()
-        softplus = SPELLED["softplus"][self.framework].format("...")
+        softplus = self.dialect.spelled["softplus"].format("...")
         low = f"{numpy.min(numbers):.6g}"
         return Instead(say("see_negative", name=f"`{operand.text}`", low=low, softplus=softplus))
 
@@ -87,7 +88,7 @@ class Remedies:
                     yield self._said(row, at, found)
 
     def _is_for(self, row: Remedy, why: Mechanism) -> bool:
-        return self.framework in row.frameworks and (not row.codes or why.code in row.codes)
+        return (not row.codes or why.code in row.codes) and self.dialect.has(row.instead)
 
     def _near(self, at: int) -> list[int]:
         # An entry, and those computed from it, the nearest first.
@@ -157,18 +158,19 @@ class Remedies:
             return ""
         value = computed.value(found.letters["a"])
         if value is not None and numpy.ndim(value) == 1:
-            return "0" if self.framework == "torch" else ""
-        if self.framework != "torch" and "logsumexp" in row.instead and "dim" not in found.words:
+            return "0" if self.dialect.takes_one_dimension else ""
+        if not self.dialect.takes_one_dimension and "logsumexp" in row.instead and "dim" not in found.words:
             return ""  # which goes over all, as the sum in the formula does
         is_softmax = "softmax" in row.formula  # of a layer, which was given its dimension before
-        return None if not is_softmax else "dim" if self.framework == "torch" else ""
+        return None if not is_softmax else "dim" if self.dialect.takes_one_dimension else ""
 
     def _last_dimension(self, found: Match, computed: Computation) -> str | None:
         # Empty where what the program goes over is the last dimension, and None where it is not.
         value, dim = computed.value(found.letters["a"]), found.words.get("dim")
         given = -1 if dim is None else computed.value(dim)
         last = None if value is None else numpy.ndim(value) - 1
-        return "" if given in (-1, last) and (dim is not None or last == 0 or self.framework != "torch") else None
+        is_said = dim is not None or not self.dialect.takes_one_dimension
+        return "" if given in (-1, last) and (is_said or last == 0) else None
 
     def _numbers(self, at: int, found: Match) -> Mapping[str, float]:
         # What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1.
@@ -201,7 +203,7 @@ class Remedies:
             instead, before = f"{target} = {instead}", ast.unparse(augmented)
         whole, before = before, shorten(before, 2 * LONGEST)
         said = say("instead", instead=instead, formula=before, because=say(row.because))
-        also = row.also.get(self.framework, "").format_map(letters)
+        also = getattr(self.dialect, row.also).format_map(letters) if row.also else ""
         said = say("or_else", said=said, also=also) if also else said
         made = "; ".join([said, *named])
         return Instead(made) if named else Instead(made, whole, instead)
@@ -264,14 +266,14 @@ class Remedies:
                 texts = [ast.unparse(self._written(one, letters, found, numbers)) for one in args]
                 given = "".join(f", {word.arg}={ast.unparse(word.value)}" for word in keywords)
                 words = self._words(op_name, found)
-                template = SPELLED.get(op_name, {}).get(self.framework)
-                standard = f"{PREFIX[self.framework]}{op_name}({', '.join(texts)}{words}{given})"
+                template = self.dialect.spelled.get(op_name)
+                standard = f"{self.dialect.prefix}{op_name}({', '.join(texts)}{words}{given})"
                 return ast.Name(standard if template is None else template.format(*texts, words=words, given=given))
         return node
 
     def _words(self, op: str, found: Match) -> str:
         # The dimension as the framework calls it.
-        names = WORDS[self.framework]
+        names = self.dialect.arguments
         words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
         return "".join(f", {word}={text}" for word, text in words.items())
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Remedy:
     """Instead of one formula another, and why that helps, as the code of a sentence.
 
     ``codes`` are the mechanisms that it is for, all where there is none. It ``keeps`` what was finite, unless that has
-    to change. ``also`` is what a framework has beyond that, ``frameworks`` are those in which it cures.
+    to change. ``also`` is the field of a dialect with what a framework has beyond that.
     """
 
     formula: str
@@ -22,20 +22,9 @@ class Remedy:
     because: str
     codes: frozenset[str] = frozenset()
     keeps: bool = True
-    also: Mapping[str, str] = field(default_factory=dict)
-    frameworks: frozenset[str] = frozenset({"torch", "tensorflow", "jax"})
+    also: str = ""
 
 
-FROM_LOGITS = {
-    "torch": "torch.nn.functional.cross_entropy({a}, labels)",
-    "tensorflow": "tf.nn.softmax_cross_entropy_with_logits(labels, {a})",
-    "jax": "optax.softmax_cross_entropy({a}, labels)",
-}
-BINARY_FROM_LOGITS = {
-    "torch": "torch.nn.functional.binary_cross_entropy_with_logits({a}, labels)",
-    "tensorflow": "tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits={a})",
-    "jax": "optax.sigmoid_binary_cross_entropy({a}, labels)",
-}
 ZERO = frozenset({"at", "zero_inf", "pole", "pole_nan", "pole_zero", "pole_undefined", "pole_of_result"})
 DIVISION = frozenset({"by_zero", "zero_zero", "pole", "pole_nan", "pole_zero"})
 OUTSIDE = ZERO | {"outside", "below"}
@@ -44,22 +33,19 @@ OVERFLOW = frozenset({"overflow", "overflow_of"})
 ROWS = frozenset({"infinite_row", "pole_of_result"})
 
 CHAINS = (
-    Remedy("log(softmax(a))", "log_softmax(a)", "rounded_softmax", also=FROM_LOGITS),
-    Remedy("log(exp(a) / sum(exp(a)))", "log_softmax(a)", "overflowing_exp", also=FROM_LOGITS),
-    Remedy("log(sigmoid(a))", "log_sigmoid(a)", "rounded_sigmoid", also=BINARY_FROM_LOGITS),
-    Remedy("log(1 - sigmoid(a))", "log_sigmoid(-a)", "rounded_sigmoid", also=BINARY_FROM_LOGITS),
-    Remedy("log1p(-sigmoid(a))", "log_sigmoid(-a)", "rounded_sigmoid", also=BINARY_FROM_LOGITS),
+    Remedy("log(softmax(a))", "log_softmax(a)", "rounded_softmax", also="from_logits"),
+    Remedy("log(exp(a) / sum(exp(a)))", "log_softmax(a)", "overflowing_exp", also="from_logits"),
+    Remedy("log(sigmoid(a))", "log_sigmoid(a)", "rounded_sigmoid", also="binary_from_logits"),
+    Remedy("log(1 - sigmoid(a))", "log_sigmoid(-a)", "rounded_sigmoid", also="binary_from_logits"),
+    Remedy("log1p(-sigmoid(a))", "log_sigmoid(-a)", "rounded_sigmoid", also="binary_from_logits"),
     Remedy("log(1 - softmax(a))", "log_of_others(a)", "sum_of_others"),
     Remedy("log1p(-softmax(a))", "log_of_others(a)", "sum_of_others"),
     Remedy("log(sigmoid(a) / (1 - sigmoid(a)))", "a", "inverse_of_sigmoid"),
-    Remedy(
-        "log(a / (1 - a))", "logit(clamp(a, small, 1 - small))", "logit_at_one", frameworks=frozenset({"torch", "jax"})
-    ),
+    Remedy("log(a / (1 - a))", "logit(clamp(a, small, 1 - small))", "logit_at_one"),
     Remedy(
         "log(a / (1 - a))",
         "log(clamp(a, small, 1 - small)) - log1p(-clamp(a, small, 1 - small))",
         "logit_at_one",
-        frameworks=frozenset({"tensorflow"}),
     ),
     Remedy("sqrt(softmax(a))", "exp(log_softmax(a) / 2)", "root_of_rounded"),
     Remedy("sqrt(sigmoid(a))", "exp(log_sigmoid(a) / 2)", "root_of_rounded"),
@@ -71,7 +57,7 @@ CHAINS = (
     Remedy("log(1 - square(tanh(a)))", "2 * (0.6931471805599453 - a - softplus(-2 * a))", "rounded_tanh"),
     Remedy("log(1 - tanh(a))", "0.6931471805599453 - softplus(2 * a)", "rounded_tanh"),
     Remedy("log(1 + tanh(a))", "0.6931471805599453 - softplus(-2 * a)", "rounded_tanh"),
-    Remedy("log(1 / (1 + exp(-a)))", "log_sigmoid(a)", "overflowing_exp", also=BINARY_FROM_LOGITS),
+    Remedy("log(1 / (1 + exp(-a)))", "log_sigmoid(a)", "overflowing_exp", also="binary_from_logits"),
     Remedy("log(sum(exp(a)))", "logsumexp(a)", "overflowing_exp"),
     Remedy("log(cumsum(exp(a)))", "logcumsumexp(a)", "overflowing_exp"),
     Remedy("log(1 + exp(a))", "softplus(a)", "overflowing_exp"),
@@ -94,7 +80,6 @@ CHAINS = (
         "a / sqrt(var(b, correction=0) + tiny)",
         "one_element",
         frozenset({"too_few"}),
-        frameworks=frozenset({"torch"}),
     ),
     Remedy("a / norm(b)", "a / sqrt(sum(b ** 2) + tiny)", "divided_by_root", DIVISION),
     Remedy("a / std(b)", "a / sqrt(var(b) + tiny)", "divided_by_root", DIVISION),
@@ -112,18 +97,15 @@ SINGLE = (
     Remedy("rsqrt(a)", "rsqrt(a + tiny)", "power_at_zero", ZERO | DIVISION),
     Remedy("norm(a)", "sqrt(sum(a ** 2) + tiny)", "norm_at_zero", ZERO),
     Remedy("std(a)", "sqrt(var(a) + tiny)", "norm_at_zero", ZERO),
-    Remedy("std(a)", "std(a, correction=0)", "one_element", frozenset({"too_few"}), frameworks=frozenset({"torch"})),
-    Remedy("var(a)", "var(a, correction=0)", "one_element", frozenset({"too_few"}), frameworks=frozenset({"torch"})),
+    Remedy("std(a)", "std(a, correction=0)", "one_element", frozenset({"too_few"})),
+    Remedy("var(a)", "var(a, correction=0)", "one_element", frozenset({"too_few"})),
     Remedy("hypot(a, b)", "sqrt(a ** 2 + b ** 2 + tiny)", "norm_at_zero", ZERO),
     Remedy("acos(a)", "acos(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
     Remedy("asin(a)", "asin(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
     Remedy("atanh(a)", "atanh(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
-    Remedy("erfinv(a)", "erfinv(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE,
-           frameworks=frozenset({"torch"})),
-    Remedy("logit(a)", "logit(clamp(a, small, 1 - small))", "logit_at_one", OUTSIDE,
-           frameworks=frozenset({"torch", "jax"})),
-    Remedy("lgamma(a)", "lgamma(maximum(a, tiny))", "lgamma_at_zero", ZERO,
-           frameworks=frozenset({"torch", "tensorflow"})),
+    Remedy("erfinv(a)", "erfinv(clamp(a, -1 + small, 1 - small))", "inverse_at_one", OUTSIDE),
+    Remedy("logit(a)", "logit(clamp(a, small, 1 - small))", "logit_at_one", OUTSIDE),
+    Remedy("lgamma(a)", "lgamma(maximum(a, tiny))", "lgamma_at_zero", ZERO),
     Remedy("xlogy(a, b)", "a * log(maximum(b, tiny))", "zero_log_zero", ZERO),
     Remedy("acosh(a)", "acosh(maximum(a, 1 + small))", "inverse_at_one", OUTSIDE),
     Remedy("atan2(a, b)", "atan2(a, where((a == 0) & (b == 0), 1.0, b))", "angle_of_zero", ZERO),
@@ -153,9 +135,9 @@ SINGLE = (
     Remedy("log_softmax(a)", "log_softmax(maximum(a, -large))", "masked_row", ROWS),
     Remedy("logsumexp(a)", "logsumexp(maximum(a, -large))", "masked_row", ROWS),
     Remedy("cross_entropy(a, b)", "cross_entropy(a, b, reduction='sum') / maximum(sum(b >= 0), 1)", "no_target",
-           frozenset({"all_ignored"}), frameworks=frozenset({"torch"})),
+           frozenset({"all_ignored"})),
     Remedy("nll_loss(a, b)", "nll_loss(a, b, reduction='sum') / maximum(sum(b >= 0), 1)", "no_target",
-           frozenset({"all_ignored"}), frameworks=frozenset({"torch"})),
+           frozenset({"all_ignored"})),
 )  # fmt: skip
 """One operation, where no longer formula around it is known."""
 
@@ -166,49 +148,3 @@ NUMBERS: Mapping[str, Mapping[str, float]] = {
     "": {"tiny": 1e-12, "small": 1e-6, "most": 80.0, "middle": 40.0, "large": 1e9},
 }
 """The numbers of a dtype that formulas name: those of float32 are the last."""
-
-PREFIX = {"torch": "torch.", "tensorflow": "tf.", "jax": "jnp."}
-SPELLED: Mapping[str, Mapping[str, str]] = {
-    "log": {"tensorflow": "tf.math.log({0})"}, "log1p": {"tensorflow": "tf.math.log1p({0})"},
-    "rsqrt": {"tensorflow": "tf.math.rsqrt({0})", "jax": "jax.lax.rsqrt({0})"},
-    "expm1": {"tensorflow": "tf.math.expm1({0})"}, "atan2": {"tensorflow": "tf.math.atan2({0}, {1})",
-                                                            "jax": "jnp.arctan2({0}, {1})"},
-    "angle": {"tensorflow": "tf.math.angle({0})"},
-    "acos": {"jax": "jnp.arccos({0})"}, "asin": {"jax": "jnp.arcsin({0})"},
-    "atanh": {"jax": "jnp.arctanh({0})"}, "acosh": {"jax": "jnp.arccosh({0})"},
-    "max_of_numbers": {"torch": "max({0}, {1})", "tensorflow": "max({0}, {1})", "jax": "max({0}, {1})"},
-    "min_of_numbers": {"torch": "min({0}, {1})", "tensorflow": "min({0}, {1})", "jax": "min({0}, {1})"},
-    "unsqueeze": {"torch": "({0}).unsqueeze({1})", "tensorflow": "tf.expand_dims({0}, {1})",
-                  "jax": "jnp.expand_dims({0}, {1})"},
-    "clamp": {"tensorflow": "tf.clip_by_value({0}, {1}, {2})", "jax": "jnp.clip({0}, {1}, {2})"},
-    "maximum": {"torch": "torch.clamp({0}, min={1})"}, "minimum": {"torch": "torch.clamp({0}, max={1})"},
-    "softmax": {"tensorflow": "tf.nn.softmax({0}{words})", "jax": "jax.nn.softmax({0}{words})"},
-    "log_softmax": {"tensorflow": "tf.nn.log_softmax({0}{words})", "jax": "jax.nn.log_softmax({0}{words})"},
-    "logsumexp": {"tensorflow": "tf.reduce_logsumexp({0}{words})", "jax": "jax.nn.logsumexp({0}{words})"},
-    "log_sigmoid": {"torch": "torch.nn.functional.logsigmoid({0})", "tensorflow": "tf.math.log_sigmoid({0})",
-                    "jax": "jax.nn.log_sigmoid({0})"},
-    "sigmoid": {"jax": "jax.nn.sigmoid({0})"},
-    "softplus": {"torch": "torch.nn.functional.softplus({0})", "tensorflow": "tf.nn.softplus({0})",
-                 "jax": "jax.nn.softplus({0})"},
-    "logcumsumexp": {"tensorflow": "tf.math.cumulative_logsumexp({0}{words})",
-                     "jax": "jax.lax.cumlogsumexp({0}{words})"},
-    "logit": {"jax": "jax.scipy.special.logit({0})"}, "lgamma": {"tensorflow": "tf.math.lgamma({0})"},
-    "log_of_others": {
-        "torch": "torch.logsumexp({0}.unsqueeze(-2).masked_fill(torch.eye({0}.shape[-1], dtype=torch.bool), "
-                 "-torch.inf), dim=-1) - torch.logsumexp({0}, dim=-1, keepdim=True)",
-        "tensorflow": "tf.reduce_logsumexp(tf.linalg.set_diag(tf.repeat({0}[..., None, :], tf.shape({0})[-1], -2), "
-                      "tf.fill(tf.shape({0}), -float('inf'))), axis=-1) - tf.reduce_logsumexp({0}, axis=-1, "
-                      "keepdims=True)",
-        "jax": "jax.nn.logsumexp(jnp.where(jnp.eye({0}.shape[-1], dtype=bool), -jnp.inf, {0}[..., None, :]), axis=-1) "
-               "- jax.nn.logsumexp({0}, axis=-1, keepdims=True)",
-    },
-    "sum": {"tensorflow": "tf.reduce_sum({0}{words})"}, "var": {"tensorflow": "tf.math.reduce_variance({0}{words})"},
-    "cross_entropy": {"torch": "torch.nn.functional.cross_entropy({0}, {1}{given})"},
-    "nll_loss": {"torch": "torch.nn.functional.nll_loss({0}, {1}{given})"},
-}  # fmt: skip
-"""What the frameworks call operations, where that is not the module's name and the operation's."""
-WORDS = {
-    "torch": {"dim": "dim", "keepdim": "keepdim", "correction": "correction"},
-    "tensorflow": {"dim": "axis", "keepdim": "keepdims"},
-    "jax": {"dim": "axis", "keepdim": "keepdims", "correction": "ddof"},
-}

@@ -1,0 +1,15 @@
+"""The dialects of all frameworks: data alone, which imports none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backprobe.backends.dialects import jax, tensorflow, torch
+from backprobe.backends.dialects.dialect import Dialect
+
+DIALECTS: Mapping[str, Dialect] = {one.DIALECT.name: one.DIALECT for one in (torch, tensorflow, jax)}
+
+
+def dialect_of(framework: str) -> Dialect:
+    """The dialect of a framework. Recordings that do not name theirs are older than the second one: PyTorch's."""
+    return DIALECTS.get(framework, torch.DIALECT)
