@@ -16,7 +16,7 @@ MEASURED = re.compile(r"\b\d+\.\d+(e[-+]\d+)?|\b\d+e[-+]\d+|\b\d+(,\d{3})+")
 
 def printed(name: str) -> str:
     """What a program prints, in a process of its own."""
-    ran = prepared.run("jax" if name.startswith("jax") else "torch", f"{name}.py", cwd=FOLDER, timeout=120)
+    ran = prepared.run("jax" if name.startswith("jax") else "torch", f"{name}.py", cwd=FOLDER, timeout=600)
     assert ran.returncode == 0, ran.stderr
     return "".join(f"{line.rstrip()}\n" for line in ran.stdout.splitlines())
 

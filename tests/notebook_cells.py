@@ -55,5 +55,5 @@ def client(book, *, is_forked=True, **settings):
 def executed(*sources, is_forked=True, **settings):
     """What each cell prints."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    client(book, is_forked=is_forked, timeout=120, **settings).execute()
+    client(book, is_forked=is_forked, timeout=600, **settings).execute()
     return ["".join(part.text for part in cell.outputs if part.get("name") == "stdout") for cell in book.cells]

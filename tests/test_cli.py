@@ -85,7 +85,7 @@ def shown(*words):
 
 def command(*words, **options):
     """The installed command, in a process of its own."""
-    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([COMMAND, *words], capture_output=True, text=True, timeout=600, **options)
 
 
 def test_a_real_run_from_end_to_end(folder):

@@ -33,7 +33,7 @@ def printed(tmp_path, monkeypatch):
     readme.write_files(readme.PAGE.read_text())
 
     def run(command):
-        ran = prepared.run("torch", "-m", *command.split(), cwd=tmp_path, timeout=120)
+        ran = prepared.run("torch", "-m", *command.split(), cwd=tmp_path, timeout=600)
         assert ran.returncode in (0, 1), ran.stderr
         return ran.stdout + ran.stderr
 

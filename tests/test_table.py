@@ -355,7 +355,7 @@ def environment(**more):
 
 def test_a_pipe_gets_plain_text_that_is_not_folded(printed):
     for env in (environment(COLUMNS="40"), environment(FORCE_COLOR="1")):
-        ran = subprocess.run(printed(), capture_output=True, text=True, timeout=120, env=env)
+        ran = subprocess.run(printed(), capture_output=True, text=True, timeout=600, env=env)
         assert ran.stderr == ""
         assert ESCAPE not in ran.stdout
         lines = ran.stdout.splitlines()
@@ -383,7 +383,7 @@ def in_a_terminal(command, width):
     os.close(leader)
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(timeout=120) == 0
+    assert process.wait(timeout=600) == 0
     return b"".join(pieces).decode().replace("\r\n", "\n")
 
 

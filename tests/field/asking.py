@@ -75,7 +75,7 @@ def answered(path, ask, tmp_path, monkeypatch, in_process=True):
     with in_folder(tmp_path, monkeypatch, files):
         if not in_process:
             command = given[1:] if words[0] == "python" else ["-m", "backprobe", *given]
-            ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=120)
+            ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600)
             return ran.returncode, ran.stdout + ran.stderr
         if words[0] == "python":
             return _alone(path.name)
