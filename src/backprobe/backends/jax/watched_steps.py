@@ -23,7 +23,7 @@ class About:
 
     watch: int
     function: str
-    rows: tuple[tuple[str, str, int], ...]
+    rows: tuple[tuple[str, str, int], ...] = field(hash=False)  # many, and each step looks this up
 
     @cached_property
     def sizes(self) -> Numbers:
@@ -56,7 +56,7 @@ class Statistics:
     def begin_transfer(self) -> None:
         """They are on their way to this machine's memory, as soon as they are computed."""
         for array in self.arrays:
-            if hasattr(array, "copy_to_host_async"):
+            if hasattr(array, "copy_to_host_async") and any(one.platform != "cpu" for one in array.devices()):
                 array.copy_to_host_async()
 
     def columns(self, wanted: Sequence[int] | None) -> Numbers:
