@@ -12,8 +12,6 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.backends import taken
-from backprobe.backends.taken import is_stream
 
 X = torch.tensor(2.0)
 ROWS = [1.0, 2.0, 3.0, 4.0]
@@ -116,29 +114,3 @@ def test_nor_is_a_queue_that_was_asked_and_had_nothing():
                 return x * 3
 
         assert bp.noise_floor(program)(X)
-
-
-class Polite:
-    """It has the names of a stream, and is written by the program."""
-
-    def fileno(self):
-        return 0
-
-
-class Named(socket.socket):
-    """A stream whose class is derived by the program."""
-
-
-@pytest.mark.parametrize(("kind", "expected"), [(Polite, False), (Named, True), (socket.socket, True)])
-def test_a_class_of_the_program_goes_on_only_as_one_that_it_is_derived_from(kind, expected):
-    assert is_stream(kind) is expected
-
-
-def test_whose_class_it_is_is_asked_only_of_what_has_the_names_of_a_stream(monkeypatch):
-    """A program may hold thousands of objects, and each of them is asked about before a run."""
-    asked = []
-    monkeypatch.setattr(taken, "is_of_program", lambda kind: asked.append(kind) or False)
-    assert not any(map(is_stream, (dict, torch.nn.Linear, torch.Tensor, Polite.__base__)))
-    assert asked == []
-    assert is_stream(socket.socket)
-    assert asked
