@@ -5,7 +5,8 @@ them. A probe listens to each operation, reads each Variable once, compares each
 model has found (the first call walks it, and so does one after a change), keeps each layer's output alive until
 backward, and asks the tape for the gradients of these besides those of the Variables. It differentiates floating inputs
 too: in an MLP the first layer's gradient with respect to its input is one more matrix product, which the bare step
-"with the input watched" also computes.
+"with the input watched" also computes. In a block the input is not differentiated. "operations heard" is the least that
+a block could take: a callback of TensorFlow's that does nothing while the forward pass runs.
 """
 
 import os
@@ -15,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import tensorflow as tf
 from side_by_side import compare
+from tensorflow.python.eager import context
 
 import backprobe as bp
 
@@ -56,6 +58,10 @@ def loss(output):
     return tf.reduce_mean(output * output)
 
 
+def ignore(*told):
+    """Hear of an operation."""
+
+
 def steps(model, x):
     def bare():
         with tf.GradientTape() as tape:
@@ -68,10 +74,26 @@ def steps(model, x):
             value = loss(model(x))
         return tape.gradient(value, model.trainable_variables)
 
+    def heard():
+        here = context.context()
+        here.add_op_callback(ignore)
+        try:
+            with tf.GradientTape() as tape:
+                value = loss(model(x))
+        finally:
+            here.remove_op_callback(ignore)
+        return tape.gradient(value, model.trainable_variables)
+
+    def block():
+        with bp.probe(model, "*"):
+            loss(model(x))
+
     outputs = bp.probe(model, of=loss)
     return bare, {
         "bare, again": bare,
+        "bare, operations heard": heard,
         "bare, with the input watched": watching,
+        "every layer's output, in a block": block,
         "every layer's output": lambda: outputs(x),
         "every output, with partials": lambda: bp.probe(model, of=loss, partials=True)(x),
     }
@@ -85,7 +107,7 @@ def main():
         median, ratios = compare(variants, bare)
         print(f"{name}: bare step {median * 1e3:.1f} ms")
         for variant, ratio in ratios.items():
-            print(f"  {variant:32} × {ratio:.2f}")
+            print(f"  {variant:34} × {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ import torch.nn.functional as F
 from torch import nn
 
 import backprobe as bp
+from backprobe.backends import taken
 from backprobe.backends.discover import load_backend
 from backprobe.backends.kept import Kept
 from backprobe.backends.replay import Replay
 from backprobe.backends.side_effects import Stopped, harmless
+from backprobe.backends.taken import is_stream
 from outside import held, note, noted
 
 # what is put back
@@ -637,3 +639,32 @@ def test_it_runs_no_more_often_than_it_may():
     assert 1 < made() <= 3
     with pytest.raises(bp.BadOption, match="runs"):
         bp.explain(rec, runs=-1)
+
+
+# what goes on whatever is put back
+
+
+class Polite:
+    """It has the names of a stream, and is written by the program."""
+
+    def fileno(self):
+        return 0
+
+
+class Named(socket.socket):
+    """A stream whose class is derived by the program."""
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Polite, False), (Named, True), (socket.socket, True)])
+def test_a_class_of_the_program_goes_on_only_as_one_that_it_is_derived_from(kind, expected):
+    assert is_stream(kind) is expected
+
+
+def test_whose_class_it_is_is_asked_only_of_what_has_the_names_of_a_stream(monkeypatch):
+    """A program may hold thousands of objects, and each of them is asked about before a run."""
+    asked = []
+    monkeypatch.setattr(taken, "is_of_program", lambda kind: asked.append(kind) or False)
+    assert not any(map(is_stream, (dict, torch.nn.Linear, torch.Tensor, Polite.__base__)))
+    assert asked == []
+    assert is_stream(socket.socket)
+    assert asked

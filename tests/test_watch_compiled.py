@@ -1,5 +1,7 @@
 """A watched model that is compiled whole: the rows of the uncompiled one, in two graphs, and the same training."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch._dynamo
@@ -173,6 +175,21 @@ def test_micro_batches_and_an_evaluation(tmp_path):
             found = run.at(step)
             assert (found.backwards, found["body.0"]["value.count"], found["body.0"]["grad.count"]) == (2, 40, 40)
             assert (found["return"]["grad.min"], found["return"]["grad.max"]) == (1, 1)
+
+
+@pytest.mark.parametrize("dtype", sampled([torch.float32, torch.float64], torch.float32), ids=str)
+def test_batches_of_several_sizes_are_compiled_as_often_as_without_a_watch(tmp_path, dtype):
+    made, bare, eager = Compiled("a model"), Compiled("a model"), Compiled("eager")
+    sizes = [torch.ones(size, 3, dtype=dtype) / size for size in (2, 5, 3, 7)]
+    for one, folder in ((bare, None), (made, "compiled"), (eager, "eager")):
+        torch._dynamo.reset()
+        one.model.to(dtype)
+        optimizer = sgd(one.model)
+        with bp.watch(one.watched, tmp_path / folder, optimizer=optimizer) if folder else nullcontext():
+            trained(one.forward, optimizer, sizes)
+    assert made.graphs.frame_count == bare.graphs.frame_count
+    assert all(map(torch.equal, made.parameters(), bare.parameters()))
+    same_rows(tmp_path / "compiled", tmp_path / "eager")
 
 
 def test_selected_names_alone_are_in_the_graph(tmp_path):

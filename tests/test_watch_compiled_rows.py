@@ -3,8 +3,11 @@
 import numpy
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprobe.backends.torch.compiled_rows import TOGETHER, merge
+from backprobe.backends.torch.compiled_statistics import MANY, Rows
+from backprobe.backends.torch.statistics import row_of
 from backprobe.record.statistics import NOTHING, merged
 
 SIZES = [(1,), (), (3, 5), (TOGETHER + 1,), (2, TOGETHER), (101, 83), (8, 64, 100)]
@@ -59,5 +62,44 @@ def test_on_a_cpu_five_numbers_are_computed_of_a_tensor_and_nothing_is_masked():
     """What is compiled is what costs: the counts of NaN and infinities are not in the graph."""
     graph = torch.fx.experimental.proxy_tensor.make_fx(merge)(torch.zeros(10, dtype=torch.float64), torch.ones(8, 2048))
     called = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
-    assert called.count("backprobe.merged.default") == 1
+    assert called.count("backprobe.merge_.default") == 1
     assert not [one for one in called if "isnan" in one or "isfinite" in one or "isinf" in one]
+
+
+@pytest.mark.parametrize("quick", [True, False], ids=["quick", "in full"])
+def test_the_operator_does_what_its_schema_says(quick):
+    """It writes to the row alone, and can be traced without numbers and with sizes that vary."""
+    row, numbers = torch.tensor(NOTHING, dtype=torch.float64), torch.arange(1.0, 7.0).view(2, 3)
+    given = torch.tensor([0.0, 21.0, 91.0, 1.0, 6.0], dtype=torch.float64) if quick else None
+    torch.library.opcheck(torch.ops.backprobe.merge_.default, (row, given, numbers))
+    torch.ops.backprobe.merge_(row, given, numbers)
+    assert row.tolist() == [6.0, 6.0, 0.0, 0.0, 0.0, 0.0, 21.0, 91.0, 1.0, 6.0]
+
+
+class Called(TorchDispatchMode):
+    """Counts the operations that run."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_rows_on_a_cpu_are_taken_and_cleared_without_an_operation():
+    rows, numbers = Rows(), torch.randn(3, 4)
+    for place in range(2 * MANY):
+        rows.make(place, "cpu")
+    for place in (0, MANY - 1, MANY):
+        merge(getattr(rows, f"row{place}"), numbers * (place + 1))
+    with Called() as called:
+        taken = rows.take()
+        assert rows.take() == {}
+    assert called.count == 0
+    assert taken.keys() == {0, MANY - 1, MANY}
+    for place, row in taken.items():
+        assert row[6:] == pytest.approx(row_of(numbers * (place + 1))[6:], rel=1e-6)
+    merge(rows.row5, numbers)
+    assert rows.take().keys() == {5}

@@ -276,6 +276,27 @@ def test_recording_does_not_wait_for_the_device(tmp_path):
     assert bp.open_run(tmp_path).series("loss", "logged")[1].tolist() == [float(value)]
 
 
+def test_what_was_given_is_spelled_only_where_it_is_refused(tmp_path, monkeypatch):
+    """That is in the thread of the training, in each step."""
+    spelled = []
+    monkeypatch.setattr("backprobe.backends.jax.watching.written", lambda given: spelled.append(given) or "stats")
+    with bp.watch_function(loss_fn, tmp_path) as run:
+        (_, stats), _ = run.value_and_grad(made(), BATCHES[0])
+        run.record(stats)
+        assert spelled == []
+        assert "recorded already" in message(bp.BadOption, lambda: run.record(stats))
+    assert spelled == [stats]
+
+
+def test_statistics_that_were_given_away_are_refused_at_once(tmp_path):
+    """As by ``donate_argnums``."""
+    with bp.watch_function(loss_fn, tmp_path) as run:
+        (_, stats), _ = run.value_and_grad(made(), BATCHES[0])
+        stats.arrays[0].delete()
+        with pytest.raises(RuntimeError, match="deleted"):
+            run.record(stats)
+
+
 def test_a_training_that_starts_again_goes_on(tmp_path):
     watched(tmp_path, batches=BATCHES[:2])
     assert watched(tmp_path, batches=BATCHES[:2]).steps.tolist() == [0, 1, 2, 3]

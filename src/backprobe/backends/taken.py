@@ -52,8 +52,13 @@ def is_stream(kind: type) -> bool:
     >>> [is_stream(kind) for kind in (socket.socket, multiprocessing.queues.Queue, io.StringIO, dict)]
     [True, True, True, False]
     """
-    bases = [base for base in kind.__mro__ if not is_of_program(base)]
-    return any(hasattr(base, "fileno") or _is_queue(base) for base in bases)
+    if not _is_like_a_stream(kind):  # nearly always; so is no class that it is derived from
+        return False
+    return any(_is_like_a_stream(base) for base in kind.__mro__ if not is_of_program(base))
+
+
+def _is_like_a_stream(kind: type) -> bool:
+    return hasattr(kind, "fileno") or _is_queue(kind)
 
 
 def is_lost(one: Any) -> bool:
@@ -68,11 +73,11 @@ def is_lost(one: Any) -> bool:
 
 
 def _is_queue(kind: type) -> bool:
-    return all(hasattr(kind, name) for name in ("get", "put", "empty"))
+    return hasattr(kind, "put") and hasattr(kind, "get") and hasattr(kind, "empty")
 
 
 def _is_source(kind: type) -> bool:
-    return (not is_of_program(kind) and issubclass(kind, Iterator | io.IOBase)) or (
+    return (issubclass(kind, (Iterator, io.IOBase)) and not is_of_program(kind)) or (
         is_stream(kind) and not issubclass(kind, io.IOBase)
     )
 

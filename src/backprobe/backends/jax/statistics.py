@@ -212,11 +212,13 @@ def columns_from(sizes: Any, counts: Numbers, numbers: Numbers) -> Numbers:
     """The columns of the rows that they stand for, of an array of rows: float64[10, ...]."""
     base, rest, squares, exponent, low, high = numbers.T.astype(numpy.float64)
     found = numpy.empty((10, *base.shape))
-    found[0], found[1:6], found[8], found[9] = sizes, counts.T, low, high
-    finite, factor = found[1], numpy.ldexp(1.0, exponent.astype(int))
-    with numpy.errstate(all="ignore"):
-        found[6] = (base * finite + rest) * factor
-        found[7] = (squares + 2 * base * rest + finite * base * base) * factor * factor
+    found[0], found[1:6], found[6:] = sizes, counts.T, (rest, squares, low, high)
+    finite = found[1]
+    if base.any() or exponent.any():
+        factor = numpy.ldexp(1.0, exponent.astype(int))
+        with numpy.errstate(all="ignore"):
+            found[6] = (base * finite + rest) * factor
+            found[7] = (squares + 2 * base * rest + finite * base * base) * factor * factor
     if not finite.all():
         found[6:, finite == 0] = numpy.array(NOTHING[6:])[:, None]
     return found

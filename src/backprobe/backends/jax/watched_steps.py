@@ -23,7 +23,7 @@ class About:
 
     watch: int
     function: str
-    rows: tuple[tuple[str, str, int], ...]
+    rows: tuple[tuple[str, str, int], ...] = field(hash=False)  # many, and each step looks this up
 
     @cached_property
     def sizes(self) -> Numbers:
@@ -56,7 +56,7 @@ class Statistics:
     def begin_transfer(self) -> None:
         """They are on their way to this machine's memory, as soon as they are computed."""
         for array in self.arrays:
-            if hasattr(array, "copy_to_host_async"):
+            if hasattr(array, "copy_to_host_async") and not _is_here(array):
                 array.copy_to_host_async()
 
     def columns(self, wanted: Sequence[int] | None) -> Numbers:
@@ -82,6 +82,11 @@ class Statistics:
         for run, least in one_by_one:
             found = merged_exponents(found, exponents_from(run[at], float(least[at])))
         return found
+
+
+def _is_here(array: Any) -> bool:
+    # Is it in this machine's memory, and not given away to a step that may write there?
+    return not array.is_deleted() and all(device.platform == "cpu" for device in array.devices())
 
 
 def measured(watch: int, function: str, named: Sequence[tuple[str, str, Any]], magnitudes: bool) -> Statistics:

@@ -175,33 +175,30 @@ class JaxWatching(FunctionWatching):
     def _checked(self, statistics: Any) -> list[Statistics]:
         # The statistics in what the program gives. Raises BadOption.
         held = jax.tree.leaves(statistics, is_leaf=lambda one: isinstance(one, Statistics))
-        asked = f"run.record({written(statistics)})"
-        next = "(loss, stats), grads = run.value_and_grad(params, batch), and run.record(stats)"
         for one in held:
             if not isinstance(one, Statistics):
-                raise BadOption(
-                    "run.record takes the statistics that run.value_and_grad returns", asked=asked, found=kind(one),
-                    next=next,
+                raise _refused(
+                    statistics, "run.record takes the statistics that run.value_and_grad returns", found=kind(one)
                 )  # fmt: skip
             if one.about.watch != self.number:
-                raise BadOption(
-                    "these are the statistics of another watch", asked=asked,
+                raise _refused(
+                    statistics, "these are the statistics of another watch",
                     found=f"statistics of {one.about.function}, and a watch of {self.name}",
-                    why="a step that was compiled with one run goes on computing for it", next=next,
+                    why="a step that was compiled with one run goes on computing for it",
                 )  # fmt: skip
             if any(isinstance(array, jax.core.Tracer) for array in one.arrays):
-                raise BadOption(
-                    "run.record was called inside jit", asked=asked, found="arrays that are being traced",
+                raise _refused(
+                    statistics, "run.record was called inside jit", found="arrays that are being traced",
                     why="it would run once, as the function is traced, and not in each step",
                     next="return stats from the jitted function, and call run.record(stats) outside of it",
                 )  # fmt: skip
             if one.is_recorded:
-                raise BadOption(
-                    "these statistics were recorded already", asked=asked, found="a second run.record of them",
+                raise _refused(
+                    statistics, "these statistics were recorded already", found="a second run.record of them",
                     next="run.record(stats) once for each step",
                 )  # fmt: skip
         if not held:
-            raise BadOption("there are no statistics to record", asked=asked, found=kind(statistics), next=next)
+            raise _refused(statistics, "there are no statistics to record", found=kind(statistics))
         return held
 
     def _updates(self, updates: Any) -> Statistics:
@@ -218,6 +215,14 @@ class JaxWatching(FunctionWatching):
     def _measured(self, names: tuple[str, ...], leaves: Sequence[Any]) -> Statistics:
         named = [(name, UPDATE, leaf) for name, leaf in zip(names, leaves, strict=True)]
         return measured(self.number, self.name, named, self.options.magnitudes)
+
+
+def _refused(
+    statistics: Any, said: str, *, next: str = "(loss, stats), grads = run.value_and_grad(params, batch), and "
+    "run.record(stats)", **parts: str,
+) -> BadOption:  # fmt: skip
+    # The error of what ``run.record`` was given.
+    return BadOption(said, asked=f"run.record({written(statistics)})", next=next, **parts)
 
 
 def _argnums(argnums: Any, asked: str) -> tuple[int, ...]:

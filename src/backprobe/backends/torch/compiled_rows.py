@@ -32,9 +32,8 @@ def merge(row: Tensor, numbers: Tensor) -> None:
     with torch.no_grad():
         plain = numbers.detach()
         plain = torch.view_as_real(plain) if plain.is_complex() else plain
-        if plain.is_cpu and plain.dtype in NARROW and type(plain.numel()) is int:
-            wide = plain.double() if plain.numel() <= TOGETHER else plain.float()  # few: exact costs nothing
-            row.copy_(torch.ops.backprobe.merged(row, _quick(wide), plain))
+        if plain.is_cpu:
+            torch.ops.backprobe.merge_(row, _quick(plain), plain)
         else:
             row.copy_(_merged_there(row, masked(plain)))
 
@@ -44,9 +43,11 @@ def _merged_there(row: Tensor, new: Tensor) -> Tensor:
     return torch.cat([row[:ADDED] + new[:ADDED], torch.stack([low, high])])
 
 
-def _quick(numbers: Tensor) -> Tensor:
-    # Zeros, sum, squares and extremes.
-    parts = _abreast(numbers)
+def _quick(plain: Tensor) -> Tensor | None:
+    # Zeros, sum, squares and extremes; None where they are not quick.
+    if plain.dtype not in NARROW or type(plain.numel()) is not int:
+        return None
+    parts = _abreast(plain.double() if plain.numel() <= TOGETHER else plain.float())  # few: exact costs nothing
     zeros = _sum([torch.where(part == 0, 1.0, 0.0).to(part.dtype) for part in parts])
     extremes = [_both(torch.minimum, parts).amin(-1).amin(), _both(torch.maximum, parts).amax(-1).amax()]
     sums = [zeros, _sum(parts), _sum([part * part for part in parts])]
@@ -75,19 +76,24 @@ def _sum(parts: list[Tensor]) -> Tensor:
     return _both(torch.add, parts).sum(-1).double().sum()
 
 
-def _merged(row: Tensor, quick: Tensor, numbers: Tensor) -> Tensor:
-    # A row with new numbers, whose quick statistics are used where they are right.
-    zeros, total, squares, low, high = quick.tolist()
-    count = float(numbers.numel())
-    new: Row | Tensor | None = (count, count, 0.0, 0.0, 0.0, zeros, total, squares, low, high)
-    if not (math.isfinite(squares) and (squares >= LEAST * count or zeros == count)):
-        new = row_of(numbers)
-    assert isinstance(new, tuple)  # of a plain tensor on a CPU
-    return torch.tensor(merged(tuple(row.tolist()), new), dtype=torch.float64)
+def _merge(row: Tensor, quick: Tensor | None, numbers: Tensor) -> None:
+    # Merge new numbers into a row; their quick statistics are used where they are right.
+    new = (None if quick is None else _checked(quick.tolist(), float(numbers.numel()))) or row_of(numbers)
+    if isinstance(new, tuple):  # it is not where a tensor has no numbers
+        held = row.numpy()
+        held[:] = merged(held.tolist(), new)
+
+
+def _checked(quick: list[float], count: float) -> Row | None:
+    # The row that quick statistics are; None where they are wrong.
+    zeros, _, squares, *_ = quick
+    if math.isfinite(squares) and (squares >= LEAST * count or zeros == count):
+        return (count, count, 0.0, 0.0, 0.0, *quick)
+    return None
 
 
 library: Any = torch.library  # whose functions have no types
 LIBRARY = library.Library("backprobe", "DEF")
-LIBRARY.define("merged(Tensor row, Tensor quick, Tensor numbers) -> Tensor")
-LIBRARY.impl("merged", _merged, "CPU")
-LIBRARY.impl("merged", lambda row, quick, numbers: torch.empty_like(row), "Meta")
+LIBRARY.define("merge_(Tensor(a!) row, Tensor? quick, Tensor numbers) -> ()")
+LIBRARY.impl("merge_", _merge, "CPU")
+LIBRARY.impl("merge_", lambda row, quick, numbers: None, "Meta")

@@ -9,39 +9,76 @@ itself passes by unaltered, so that writes in place and views stay what they are
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from backprobe.backends.torch.compiled_rows import ADDED, merge
+from backprobe.backends.torch.compiled_rows import merge
 from backprobe.backends.torch.dynamo import skip_code
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote
-from backprobe.record.statistics import NOTHING
+from backprobe.record.statistics import NOTHING, Row
 
 NONE = -1  # no row is wanted
 Places = tuple[int, int]
 """Where the statistics of a value go, and those of its gradient."""
 
 
+MANY = 64  # rows in an array
 compiler: Any = torch.compiler  # whose functions have no types
 
 
 class Rows:
-    """The rows that compiled code merges into, each an attribute: it guards on those alone that it uses."""
+    """The rows that compiled code merges into, by their places: on a CPU they lie side by side in arrays of NumPy.
+
+    Each is a tensor and an attribute: Dynamo guards on those alone that the code uses, and so sees those that were made
+    while it traced. Autograd counts the writes of each, and refuses one that was written while it held it.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[int, Tensor] = {}
+        self.arrays: list[Any] = []
+        self.there: list[int] = []  # the places of the rows in these arrays
+
+    def make(self, place: int, device: str) -> None:
+        """A row, unless there is one."""
+        if place in self.places:
+            return
+        if device == "cpu":
+            number, at = divmod(len(self.there), MANY)
+            if not at:
+                self.arrays.append(numpy.tile(NOTHING, (MANY, 1)))
+            self.there.append(place)
+            row = torch.from_numpy(self.arrays[number][at])
+        else:
+            row = torch.tensor(NOTHING, dtype=_wide(device), device=device)
+        self.places[place] = row
+        setattr(self, f"row{place}", row)
+
+    def take(self) -> dict[int, Row | Tensor]:
+        """What has come to the rows since this was last called: those on a CPU that have any, and all others."""
+        taken: dict[int, Row | Tensor] = {}
+        for place, row in self.places.items() if len(self.there) < len(self.places) else ():
+            if not row.is_cpu:
+                taken[place] = row.clone()
+                row.copy_(torch.tensor(NOTHING))
+        rows = (row for array in self.arrays for row in array.tolist())
+        taken.update((place, tuple(row)) for place, row in zip(self.there, rows, strict=False) if row[0])
+        for array in self.arrays:
+            array[:] = NOTHING
+        return taken
 
 
 class CompiledStatistics:
     """The rows of one model, which ``wanted`` asks for: of a module, by its identity, at a path in what it returns."""
 
     def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
-        self.rows = Rows()
-        self.values: dict[int, Tensor] = {}
-        self.gradients: dict[int, Tensor] = {}
+        self.values, self.gradients = Rows(), Rows()
         self.wanted = wanted
 
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:
@@ -53,34 +90,10 @@ class CompiledStatistics:
 
     def _place(self, module: int, path: str, device: str) -> Places:
         places = self.wanted(module, path)
-        for place, held in zip(places, (self.values, self.gradients), strict=True):
-            if place != NONE and place not in held:
-                held[place] = row = torch.empty(len(NOTHING), dtype=_wide(device), device=device)
-                _clear(row)
-                setattr(self.rows, f"row{place}", row)
+        for place, rows in zip(places, (self.values, self.gradients), strict=True):
+            if place != NONE:
+                rows.make(place, device)
         return places
-
-    def take_values(self) -> dict[int, Tensor]:
-        """By their places, what the forward passes have computed since this was last taken."""
-        return _taken(self.values)
-
-    def take_gradients(self) -> dict[int, Tensor]:
-        """The same of the backward passes."""
-        return _taken(self.gradients)
-
-
-def _taken(held: Mapping[int, Tensor]) -> dict[int, Tensor]:
-    # Copies of the rows; none of those of which a CPU knows that nothing has come to them.
-    with torch.no_grad():
-        taken = {place: row.clone() for place, row in held.items() if not row.is_cpu or row[0]}
-        for place in taken:
-            _clear(held[place])
-    return taken
-
-
-def _clear(row: Tensor) -> None:
-    row[:ADDED] = 0.0
-    row[ADDED], row[ADDED + 1] = NOTHING[-2:]
 
 
 def _wide(device: str) -> torch.dtype:
@@ -96,12 +109,11 @@ def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tup
         is_read = output.is_floating_point() or output.is_complex()
         if is_read and (type(output) is Tensor or type(output) is Parameter):
             value, gradient = statistics.place(id(module), keys, str(output.device))
-            rows = statistics.rows
             if value != NONE or gradient != NONE:
                 measure(
                     output,
-                    None if value == NONE else getattr(rows, f"row{value}"),
-                    None if gradient == NONE else getattr(rows, f"row{gradient}"),
+                    None if value == NONE else getattr(statistics.values, f"row{value}"),
+                    None if gradient == NONE else getattr(statistics.gradients, f"row{gradient}"),
                 )
     elif isinstance(output, tuple | list):
         for number, item in enumerate(output):

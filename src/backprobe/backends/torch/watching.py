@@ -56,6 +56,7 @@ from backprobe.backends.watches import (
 from backprobe.errors import BadOption, Unsupported
 from backprobe.record.containers import by_key, is_container, leaves
 from backprobe.record.names import quote_path
+from backprobe.record.statistics import Row
 
 EMPTY = torch.empty(0)
 
@@ -162,8 +163,8 @@ class TorchWatching(Watching):
         self.steps.end_by_hand()
 
     def _measured_step_ends(self) -> None:
-        self._add_compiled(self.compiled.take_values())
-        gradients = self.compiled.take_gradients()
+        self._add_compiled(self.compiled.values.take())
+        gradients = self.compiled.gradients.take()
         if gradients and not any(self.passes.values()):
             self.listener.passed()  # of a function that was compiled with all of the model
         elif not any(self.passes.values()):
@@ -351,10 +352,10 @@ class TorchWatching(Watching):
         watched.places[path] = places = self._places(watched, path)
         return places or (NONE, NONE)
 
-    def _add_compiled(self, rows: Mapping[int, Tensor]) -> None:
+    def _add_compiled(self, rows: Mapping[int, Row | Tensor]) -> None:
         for place, row in rows.items():
             self.listener.begin()
-            self.listener.add(place, tuple(row.tolist()) if row.is_cpu else row)
+            self.listener.add(place, row)
 
     def _measure(self, watched: WatchedModule | WatchedForward, path: str, tensor: Tensor) -> None:
         if path not in watched.places:
@@ -455,8 +456,8 @@ class TorchWatching(Watching):
             if frame is None or innermost_call(frame.f_back) is None:  # not in another: a checkpoint runs its own
                 self.listener.passed()
                 self.steps.uncleared.pass_began()
-                if self.compiled.values:
-                    self._add_compiled(self.compiled.take_values())
+                if self.compiled.values.places:
+                    self._add_compiled(self.compiled.values.take())
                     queue_callback(self._drop_repeated)
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
@@ -466,7 +467,7 @@ class TorchWatching(Watching):
 
     def _drop_repeated(self) -> None:
         # A pass is over: what compiled code has computed in it belongs to checkpoints, which compute it again.
-        self.compiled.take_values()
+        self.compiled.values.take()
 
     def _left(self, again: bool) -> None:
         # A pass is over: what it left in ``.grad``, behind what others have queued for its end.
