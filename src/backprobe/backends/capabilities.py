@@ -112,6 +112,10 @@ class Writes(ABC):
         the same object before, if it had one, and ``through`` says whether that write went through this object.
         """
 
+    def captures(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The same of several tensors that have no capture yet."""
+        return [self.capture(tensor, None) for tensor in tensors]
+
     undecided: Collection[Any]
     """The captures without history of which it is not known why."""
 
@@ -373,6 +377,7 @@ class ModuleObserver:
     """What the model form is told: which forwards to replace by reporting ones, and what modules return."""
 
     parameter: Callable[[str, Any], Any]  # (path, parameter) -> what takes its place, the same where nothing does
+    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # the same of several
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None

@@ -88,7 +88,7 @@ class Trace:
         self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
-        self.reader = Reader(tape, selection, self.log, self.versions)
+        self.known_reader: Reader | None = None
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
@@ -96,6 +96,13 @@ class Trace:
         self.has_more = replacing is not None  # does the reader know more than the log says?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
+
+    @property
+    def reader(self) -> Reader:
+        """What reads this log, made when it is needed first: most logs are known."""
+        if self.known_reader is None:
+            self.known_reader = Reader(self.tape, self.selection, self.log, self.versions)
+        return self.known_reader
 
     def read(self) -> Reader:
         """Name what was reported so far."""
@@ -110,7 +117,7 @@ class Trace:
     def schema(self, outputs: Collection[int]) -> Schema:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
         known = None
-        if self.is_repeatable and not self.reader.at:
+        if self.is_repeatable and (self.known_reader is None or not self.known_reader.at):
             known = schemas.find(self.plan, self.events, outputs)
         if known is None or schemas.compare is not None:
             made = schema_of(self.read(), self.selection, list(self.events), outputs)
@@ -286,7 +293,8 @@ class Trace:
         self.lent.clear()
         if self.repeats.trace is self:
             self.repeats.release()
-        self.reader.release()
+        if self.known_reader is not None:
+            self.known_reader.release()
         self.versions.release()
         self.codes.mixed.clear()
         self.codes.inside.clear()
@@ -355,9 +363,24 @@ class Trace:
 
     def name_returned(self, path: str, output: Any) -> Any:
         """The module of this path has returned, its own hooks included; ``output`` is what its caller gets."""
-        now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
-        if now is not self:
-            return now.name_returned(path, output)
+        if self.running_pass() >= 0 or self.repeats.again:
+            now = self.repeats.now()
+            if now is not self:
+                return now.name_returned(path, output)
+        if not self.takes_all or self.replaced is not None or not path:
+            return self._name_returned(path, output)
+        if self.repeats.again or not self.runs_once():
+            self._note_transcripts()
+        kind = self.plan.modules[path]
+        if type(output) in self.ordinary and kind.wants_return and not self.disturbed():
+            code: Code = self.versions.number(output, kind, NO_SITE_AT)
+        else:
+            code = self.codes.returned(kind, output)
+        self.say((0, MODULE, (kind, code)))
+        return output
+
+    def _name_returned(self, path: str, output: Any) -> Any:
+        # The same where something may take the place of the output, and of the model itself.
         if not self.is_recording:
             return output
         if not path:
@@ -373,11 +396,7 @@ class Trace:
         if self.repeats.again or not self.runs_once():
             self._note_transcripts()
         kind = self.plan.modules[path]
-        if type(output) in self.ordinary and kind.wants_return and not self.disturbed():
-            code: Code = self.versions.number(output, kind, NO_SITE_AT)
-        else:
-            code = self.codes.returned(kind, output)
-        self.events += (0, MODULE, (kind, code))
+        self.say((0, MODULE, (kind, self.codes.returned(kind, output))))
         if marks:
             self._say(0, REPLACED, marks)
         return output
@@ -399,6 +418,17 @@ class Trace:
         if marks:
             self._say(0, REPLACED, marks)
         return tensor
+
+    def name_paths(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
+        """The same of several parameters, which all have their names from the beginning."""
+        tensors = [tensor for _, tensor in found]
+        if not self.takes_all or self.replaced is not None or self.disturbed() or self.writes is None:
+            return [self.name_path(path, tensor) for path, tensor in found]
+        if not self.ordinary.issuperset(map(type, tensors)) or not self.versions.add_all(self.writes, tensors):
+            return [self.name_path(path, tensor) for path, tensor in found]
+        numbers, identity = self.versions.numbers, self.tape.identity
+        self.say([one for path, tensor in found for one in (0, PARAMETER, (path, numbers[identity(tensor)]))])
+        return tensors
 
     def _name_path(self, path: str, tensor: Any) -> None:
         if self.selection.might_want(path):

@@ -7,8 +7,10 @@ its memory, has a live name.
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 from typing import Any
 
 from backprobe.backends import capabilities
@@ -17,6 +19,7 @@ from backprobe.source.sites import Site
 from backprobe.tracing.log import NO_SITE_AT, OVERWRITTEN, SWEPT, ScopeKind
 from backprobe.tracing.scope import Scope
 
+VERSION = attrgetter("version")
 DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
 By = Scope | ScopeKind
 """Who binds a tensor: a scope, or a module that returns it, by its kind."""
@@ -65,26 +68,42 @@ class Versions:
         return known
 
     def _capture(self, tensor: Any, by: By, at: int | Site, previous: int | None) -> int:
-        captures = self.captures
-        if self.writes is None:
+        number, writes = len(self.captures), self.writes
+        if writes is None:
             version = self.version(tensor)
             capture = self.tape.capture(tensor, functools.partial(self.around, by, at))
         else:
-            before = None if previous is None else captures[previous]
-            capture = self.writes.capture(tensor, None, before, self._wrote(tensor) if self.through else False)
+            if previous is None and not self.through:
+                capture = writes.capture(tensor, None)
+            else:
+                before = None if previous is None else self.captures[previous]
+                capture = writes.capture(tensor, None, before, bool(self.through) and self._wrote(tensor))
             version = capture.version
-        number = self.numbers[self.identity(tensor)] = len(captures)
-        captures.append(capture)
+        self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(version)
         if previous is not None:
             self.previous[number] = previous
+        self.numbers[self.identity(tensor)] = number
         return number
 
     def _wrote(self, tensor: Any) -> bool:
         # Did the write that made the version of a tensor go through this very object?
         found = self.through.get(id(tensor))
         return found is not None and found[0]() is tensor and found[1] == self.version(tensor)
+
+    def add_all(self, writes: capabilities.Writes, tensors: Sequence[Any]) -> bool:
+        """Capture several tensors, unless one of them has a number."""
+        new = dict(zip(map(self.identity, tensors), tensors, strict=True))
+        if not self.numbers.keys().isdisjoint(new):
+            return False
+        found = [*new.values()]
+        captures = writes.captures(found)
+        self.numbers.update(zip(new, itertools.count(len(self.captures)), strict=False))
+        self.captures += captures
+        self.tensors += found
+        self.versions += map(VERSION, captures)
+        return True
 
     def add(self, capture: Any, tensor: Any) -> int:
         """A number for what was captured otherwise."""
