@@ -67,12 +67,9 @@ class Versions(ABC):
         """The same, and faster where it can be; it may raise RuntimeError for what counts no writes."""
         return self.version
 
-    nothing: Any = None
-    """Stands among tensors for a name that holds none; its version is 0."""
-
     def versions(self, tensors: Sequence[Any]) -> list[int]:
         """The same of many: it is asked after each statement that may have written, of all that has a live name."""
-        return [0 if tensor is None else self.version(tensor) for tensor in tensors]
+        return [self.version(tensor) for tensor in tensors]
 
     @abstractmethod
     def effect(self, function: Any, flagged: bool) -> Effect:

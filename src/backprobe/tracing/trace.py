@@ -202,9 +202,8 @@ class Trace:
         """The code that everything begins with runs now."""
         root = self.root
         root.kind = kind = self.plan.kind("", "", file, sites)
-        root.sites, root.locals, root.base, root.further = sites, kind.locals, len(self.versions.live), 0
-        root.wanted, root.wants = kind.wanted, kind.wants
-        root.places.clear()
+        root.sites, root.locals, root.wants = sites, kind.locals, kind.wants
+        self.versions.leave(root)
         self.is_root_open = True
         self._say(0, ENTER, kind)
         return root
@@ -236,7 +235,7 @@ class Trace:
             if self.repeats.again or not self.runs_once():
                 self._note_transcripts()
             self.events += (caller, ENTER, kind)
-        return self.scope_type(self, kind, number, len(self.versions.live))
+        return self.scope_type(self, kind, number)
 
     def _note_transcripts(self) -> None:
         transcripts = self.repeats.transcripts()
@@ -247,7 +246,7 @@ class Trace:
         """In the trace of a repetition: the scope that what is computed again was called from."""
         self._say(0, AGAIN, names)
         number, self.scopes = self.scopes, self.scopes + 1
-        return self.scope_type(self, kind, number, len(self.versions.live))
+        return self.scope_type(self, kind, number)
 
     def names_of(self, scope: Scope) -> ScopeNames:
         """The names of a scope as they are now."""

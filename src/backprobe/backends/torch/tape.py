@@ -92,7 +92,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
 
     identity = staticmethod(id)
 
-    ordinary, nothing = ORDINARY, torch.empty(0)
+    ordinary = ORDINARY
     disturbed = staticmethod(torch._C._len_torch_function_stack)
 
     def is_tensor(self, value: Any) -> bool:
