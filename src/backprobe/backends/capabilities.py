@@ -384,7 +384,7 @@ class ModuleObserver:
     wants_parameter: Callable[[str], bool] = lambda path: True  # else nothing need be said of it
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
     executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
-    calls: dict[str, list[tuple[CodeType, int]]] | None = None  # by path: the instruction of each call of a module
+    called: list[Any] | None = None  # in turns the path of a module, and the code and place of what called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that has parameters itself
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: what runs before or after its forward
     known: dict[Any, Any] = field(default_factory=dict)  # what a backend has made of these wishes, for the next block

@@ -46,7 +46,7 @@ class Modules:
         return ModuleObserver(
             self._parameter, self._parameters, self.plan.wants_output.of, self.plan.wants_locals.of, self._rewritten,
             self.trace.name_returned, self._writing, self._written, wants_parameter,
-            executed=self.executed, calls=self.code.calls, kinds=self.code.kinds, hooks=self.code.hooks,
+            executed=self.executed, called=self.code.called, kinds=self.code.kinds, hooks=self.code.hooks,
             known=self.plan.chosen if self.versions is None else {},
         )  # fmt: skip
 

@@ -191,7 +191,7 @@ class Trace:
         kind = copy.kinds.get(path)
         if kind is None:
             kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
-        copy.cell.cell_contents = partial(self._enter_forward, kind)
+        copy.cell.cell_contents = partial(Trace._enter_forward, self, kind)
         if function is forward:
             return copy.function
         if self.versions.counted is not None and copy.function is copy.inner:  # what a decorator does is not known

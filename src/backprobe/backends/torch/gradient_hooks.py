@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.tensors import ORDINARY, Geometry
 
 Gradients = dict[int, Tensor]  # by position of the capture
-HOOKS, HELD, TENSOR = attrgetter("_backward_hooks"), itemgetter(0), itemgetter(1)
+HOOKS = attrgetter("_backward_hooks")
 
 
 @dataclass
@@ -108,7 +108,7 @@ class EdgeHooks:
             self.carriers = CARRIERS.pop()
         except IndexError:  # there are none, or another thread may have taken the last ones
             self.carriers = {}
-        self.hooks: list[tuple[dict[int, Any], Tensor, Node, int, int]] = []  # each with its tensor, place and number
+        self.hooks: list[Any] = []  # in turns a dictionary, its tensor, node, output and number: no object for each
 
     def put(self, tensor: Tensor, node: Node, at: int, number: int, hook: Callable[[Tensor], Any]) -> bool:
         """Call a hook with what arrives at an output of a node, of which this is the tensor. Can it be done?"""
@@ -120,7 +120,7 @@ class EdgeHooks:
         held: Any = {0: hook}
         carrier._backward_hooks = held
         node._register_hook_dict(carrier)
-        self.hooks.append((held, tensor, node, at, number))
+        self.hooks += (held, tensor, node, at, number)
         return True
 
     def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
@@ -129,7 +129,9 @@ class EdgeHooks:
         ``late`` are the numbers of those that were taken off before.
         """
         found = []
-        for held, _, node, at, number in compress(self.hooks, map(HOOKS, map(TENSOR, self.hooks))):
+        hooks = self.hooks
+        turns = zip(hooks[::5], hooks[2::5], hooks[3::5], hooks[4::5], strict=True)
+        for held, node, at, number in compress(turns, map(HOOKS, hooks[1::5])):
             if number not in late:
                 held.clear()
                 found.append((node, at, number))
@@ -137,7 +139,7 @@ class EdgeHooks:
 
     def release(self) -> None:
         """Take off all."""
-        for held in map(HELD, self.hooks):
+        for held in self.hooks[::5]:
             held.clear()
         for carrier in self.carriers.values():
             carrier._backward_hooks = None

@@ -171,7 +171,7 @@ class _Reporter:
         self.own_calls = OwnCalls()
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
-        self.calls, self.executed = observer.calls, observer.executed
+        self.instructions, self.executed = observer.called, observer.executed
         self.look()
 
     def listen(self) -> None:
@@ -211,13 +211,13 @@ class _Reporter:
             paths = self.paths.get(module, ())
         if self.own_calls.running:
             self.own_calls.heard(module)
-        if self.calls is not None:
+        if self.instructions is not None:
             frame: FrameType | None = sys._getframe(3)  # this, and two functions of PyTorch at least, are above it
             while frame is not None and frame.f_code.co_filename == CALLED_IN:
                 frame = frame.f_back
             if frame is not None:
                 for path in paths:
-                    self.calls.setdefault(path, []).append((frame.f_code, frame.f_lasti))
+                    self.instructions += (path, frame.f_code, frame.f_lasti)
         for path in paths:
             self.executed.add(path)
             output = self.observer.returned(path, output)
@@ -287,8 +287,8 @@ class _Reporter:
             while frame is not None and frame.f_code.co_filename in BETWEEN:
                 frame = frame.f_back
             for path in paths:
-                if self.calls is not None and frame is not None:
-                    self.calls.setdefault(path, []).append((frame.f_code, frame.f_lasti))
+                if self.instructions is not None and frame is not None:
+                    self.instructions += (path, frame.f_code, frame.f_lasti)
                 self.executed.add(path)
                 output = self.observer.returned(path, output)
         return output
