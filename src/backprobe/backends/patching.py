@@ -141,7 +141,7 @@ def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> Abs
 def original(owner: Any, name: str) -> Any:
     """The function itself, whoever has patched it."""
     found = getattr(owner, name)
-    if type(found) is MethodType and not STANDS_FOR.data:  # nearly all
+    if type(found) is MethodType and not STANDS_FOR:  # nearly all
         return found
     if isinstance(found, Patched):
         return found.original

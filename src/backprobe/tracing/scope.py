@@ -15,7 +15,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, place_of, plain_function
+from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, Known, plain_function
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import (
@@ -61,14 +61,17 @@ class Recorder(Protocol):
     bare: set[type]
     """Types of values that are neither tensors nor containers."""
 
-    foreign: set[Any]
+    foreign: Known
     """The code, and the types of objects, that are not followed."""
 
-    own: set[Any]
+    own: Known
     """The code of functions that are followed."""
 
-    known_calls: dict[Any, tuple[str, Effect]]
-    """The names and effects of functions and of types of objects that are not followed, by what tells them apart."""
+    known_calls: dict[Any, tuple[str, Effect, Any]]
+    """The names and effects of functions and of types of objects that are not followed, by what tells them apart.
+
+    With each is what the key has the identity of.
+    """
 
     tap: Callable[[Any], Any] | None
     replacing: Replacing | None
@@ -275,13 +278,13 @@ class Scope(CodeListener):
             key: Any = owner if home in HOMES else home, function.__name__, flagged
         elif (plain := plain_function(function)) is not None:
             code = plain.__code__
-            if self.kind.follows and (code, code.co_filename) in recorder.own and recorder.is_recording:
+            if self.kind.follows and id(code) in recorder.own and recorder.is_recording:
                 followed = recorder.following.follow_once(self, function)
                 if followed is not None:
                     self._say(CALLED, "")
                     return followed
             owner = type(function.__self__) if kind is MethodType else None
-            key = code, owner, plain.__module__, plain.__name__, flagged, self.kind.follows
+            key = id(code), owner, plain.__module__, plain.__name__, flagged, self.kind.follows
         elif kind is type:
             key = function, flagged
         else:
@@ -289,7 +292,7 @@ class Scope(CodeListener):
         known = recorder.known_calls.get(key)
         if known is None or not recorder.is_recording:
             return self._call_unknown(function, flagged, key)
-        origin, effect = known
+        origin, effect, _ = known
         recorder.say((self.number, CALLED, origin))
         if not is_object:
             return function if effect is Effect.READS else self._watched(function, effect)
@@ -328,10 +331,10 @@ class Scope(CodeListener):
         # Next time it is known by ``key``, unless an object of this type may be something else, or be followed.
         known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
         if kind is FunctionType:
-            is_known = key[0] is not kind and (not self.kind.follows or place_of(function.__code__) in foreign)
+            is_known = key[0] is not kind and (not self.kind.follows or id(function.__code__) in foreign)
         elif kind is MethodType:
             is_lasting = key[0] is not kind and LOCALS not in type(function.__self__).__qualname__
-            is_known = is_lasting and (not self.kind.follows or place_of(function.__func__.__code__) in foreign)
+            is_known = is_lasting and (not self.kind.follows or id(function.__func__.__code__) in foreign)
         elif kind is type:
             is_known = LOCALS not in function.__qualname__ and function not in HIGHER_ORDER
         elif key[0] is kind:
@@ -343,7 +346,8 @@ class Scope(CodeListener):
         if is_known:
             if len(known) > MOST_KNOWN:  # classes and functions may be made anew
                 known.clear()
-            known[key] = origin, effect
+            held = plain_function(function)
+            known[key] = origin, effect, None if held is None else held.__code__
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         # Call what reports under a path of its own: the running statement mentions what it returns.

@@ -158,9 +158,10 @@ def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
     """What calling a module and each module in it may do, by one walk."""
     found: dict[torch.nn.Module, Effect] = {}
     modules = structure(module).modules
-    if not any(map(contains, map(vars, modules), repeat("inplace"))):  # nearly always
-        if not any(hasattr(kind, "inplace") for kind in {*map(type, modules)}):
-            return dict.fromkeys(modules, Effect.UNKNOWN)
+    kinds = {*map(type, modules)}
+    has_own = any(map(contains, map(vars, modules), repeat("inplace")))
+    if not (has_own or any(hasattr(kind, "inplace") for kind in kinds)):  # nearly always
+        return dict.fromkeys(modules, Effect.UNKNOWN)
     for part in reversed(modules):  # those inside it come before it
         held = vars(part)  # a module says slowly that it has no such attribute
         writes = bool(held["inplace"] if "inplace" in held else getattr(type(part), "inplace", False) and part.inplace)

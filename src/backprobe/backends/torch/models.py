@@ -255,11 +255,11 @@ class _Reporter:
                 observer.hooks[self.known[module]] = [*_codes(module)]
         heard = [modules[at] for at in chosen.outputs]
         if before or len({*heard}) < len(heard):
-            for module, path in zip(heard, chosen.paths, strict=True):
+            for module, own in zip(heard, chosen.paths, strict=True):
                 if module not in before:
-                    self.paths[module] = (*self.paths.get(module, ()), *path)
+                    self.paths[module] = (*self.paths.get(module, ()), *own)
         else:
-            self.paths = dict(zip(heard, chosen.paths, strict=True))
+            self.paths.update(zip(heard, chosen.paths, strict=True))
         if not before:  # a forward that runs already is not exchanged
             self.exchanged = {modules[at]: path for at, path in chosen.locals if self.known[modules[at]] == path}
 
