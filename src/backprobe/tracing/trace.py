@@ -78,17 +78,16 @@ class Trace:
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.is_recording, self.takes_all = True, self.tap is None
-        self.log = Log()
-        self.events, self.say = self.log.events, self.log.events.extend
-        self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
+        self.log = log = Log()
+        self.events, self.say, self.plain = log.events, log.events.extend, log.plain
+        self.versions = versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
         self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)), self.events)
-        self.code, self.bound, self.sweep = self.codes.of, self.versions.bound, self.versions.sweep
-        self.look = self.codes.look
-        self.plain, self.bare = self.log.plain, self.codes.bare
+        self.code, self.look, self.bound, self.sweep = self.codes.of, self.codes.look, versions.bound, versions.sweep
+        self.bare = self.codes.bare
         self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
-        self.known_reader: Reader | None = None
+        self.reader: Reader | None = None  # made when it is needed first: most logs are known
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
@@ -97,17 +96,11 @@ class Trace:
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
-    @property
-    def reader(self) -> Reader:
-        """What reads this log, made when it is needed first: most logs are known."""
-        if self.known_reader is None:
-            self.known_reader = Reader(self.tape, self.selection, self.log, self.versions)
-        return self.known_reader
-
     def read(self) -> Reader:
         """Name what was reported so far."""
-        self.reader.read()
-        return self.reader
+        reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
+        reader.read()
+        return reader
 
     def _read_all(self) -> None:
         # Read this log, and those of the parts that are being computed again.
@@ -117,7 +110,7 @@ class Trace:
     def schema(self, outputs: Collection[int]) -> Schema:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
         known = None
-        if self.is_repeatable and (self.known_reader is None or not self.known_reader.at):
+        if self.is_repeatable and (self.reader is None or not self.reader.at):
             known = schemas.find(self.plan, self.events, outputs)
         if known is None or schemas.compare is not None:
             made = schema_of(self.read(), self.selection, list(self.events), outputs)
@@ -292,8 +285,8 @@ class Trace:
         self.lent.clear()
         if self.repeats.trace is self:
             self.repeats.release()
-        if self.known_reader is not None:
-            self.known_reader.release()
+        if self.reader is not None:
+            self.reader.release()
         self.versions.release()
         self.codes.mixed.clear()
         self.codes.inside.clear()
@@ -421,9 +414,8 @@ class Trace:
     def name_paths(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
         """The same of several parameters, which all have their names from the beginning."""
         tensors = [tensor for _, tensor in found]
-        if not self.takes_all or self.replaced is not None or self.disturbed() or self.writes is None:
-            return [self.name_path(path, tensor) for path, tensor in found]
-        if not self.ordinary.issuperset(map(type, tensors)) or not self.versions.add_all(self.writes, tensors):
+        is_usual = self.takes_all and self.replaced is None and self.ordinary.issuperset(map(type, tensors))
+        if not is_usual or self.disturbed() or self.writes is None or not self.versions.add_all(self.writes, tensors):
             return [self.name_path(path, tensor) for path, tensor in found]
         numbers, identity = self.versions.numbers, self.tape.identity
         self.say([one for path, tensor in found for one in (0, PARAMETER, (path, numbers[identity(tensor)]))])
