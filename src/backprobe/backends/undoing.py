@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import call
-from typing import TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
-def undo_all(undo: list[T], take_back: Callable[[T], object] = call) -> None:  # type: ignore[assignment]  # of callables
+def undo_all(undo: list[Any], take_back: Callable[[Any], object] = call) -> None:
     """Call these, the last first, and each once more where it is interrupted. Raises what has interrupted in the end.
 
     Or take them back in another way than by calling them.
