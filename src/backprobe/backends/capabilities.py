@@ -67,12 +67,9 @@ class Versions(ABC):
         """The same, and faster where it can be; it may raise RuntimeError for what counts no writes."""
         return self.version
 
-    nothing: Any = None
-    """Stands among tensors for a name that holds none; its version is 0."""
-
     def versions(self, tensors: Sequence[Any]) -> list[int]:
         """The same of many: it is asked after each statement that may have written, of all that has a live name."""
-        return [0 if tensor is None else self.version(tensor) for tensor in tensors]
+        return [self.version(tensor) for tensor in tensors]
 
     @abstractmethod
     def effect(self, function: Any, flagged: bool) -> Effect:
@@ -111,6 +108,10 @@ class Writes(ABC):
         ``around`` is None: what it was computed from is known later, see ``decide``. ``previous`` is the capture of
         the same object before, if it had one, and ``through`` says whether that write went through this object.
         """
+
+    def captures(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The same of several tensors that have no capture yet."""
+        return [self.capture(tensor, None) for tensor in tensors]
 
     undecided: Collection[Any]
     """The captures without history of which it is not known why."""
@@ -373,6 +374,7 @@ class ModuleObserver:
     """What the model form is told: which forwards to replace by reporting ones, and what modules return."""
 
     parameter: Callable[[str, Any], Any]  # (path, parameter) -> what takes its place, the same where nothing does
+    parameters: Callable[[Sequence[tuple[str, Any]]], Sequence[Any]]  # the same of several
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
@@ -382,7 +384,7 @@ class ModuleObserver:
     wants_parameter: Callable[[str], bool] = lambda path: True  # else nothing need be said of it
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
     executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
-    calls: dict[str, list[tuple[CodeType, int]]] | None = None  # by path: the instruction of each call of a module
+    called: list[Any] | None = None  # in turns the path of a module, and the code and place of what called it
     kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that has parameters itself
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)  # by path: what runs before or after its forward
     known: dict[Any, Any] = field(default_factory=dict)  # what a backend has made of these wishes, for the next block

@@ -24,14 +24,14 @@ STANDS_FOR: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 class Patched:
     """Stands for a function: calls in a thread that has patched it go through its wraps, all others to the function."""
 
-    def __init__(self, owner: Any, name: str, aside: Callable[[], bool] | None = None) -> None:
-        self.owner, self.name, self.aside = owner, name, aside
-        self.own = vars(owner).get(name)  # None where it is a class's, or inherited
-        self.original = getattr(owner, name) if self.own is None else self.own
+    def __init__(self, owner: Any, name: str, own: Any, aside: Callable[[], bool] | None = None) -> None:
+        """``own`` is what the owner itself has; None where that is its class's, or inherited."""
+        self.owner, self.name, self.own, self.aside = owner, name, own, aside
+        self.original = original = getattr(owner, name) if own is None else own
         self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it stand instead of the function?
         self.calls: dict[int, Callable[..., Any]] = {}  # by thread: what they make of the original
-        self.__module__, self.__doc__ = getattr(self.original, "__module__", ""), self.original.__doc__
-        self.__wrapped__ = self.original
+        self.__module__, self.__doc__ = getattr(original, "__module__", ""), original.__doc__
+        self.__wrapped__ = original
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -62,18 +62,19 @@ class Patched:
 
     def take_off(self, thread: int, given: Callable[..., Any]) -> None:
         """What was given to a thread goes, and with the last of all this. It may have gone before."""
-        if len(self.wraps) == 1 and self.wraps[0][0] == thread and self.wraps[0][1] is given:  # as mostly
-            self.wraps.clear()
+        wraps, owner, name = self.wraps, self.owner, self.name
+        if len(wraps) == 1 and wraps[0][0] == thread and wraps[0][1] is given:  # as mostly
+            wraps.clear()
             self.calls = {}
         else:
             self._take_off_one(thread, given)
-        if not self.wraps and vars(self.owner).get(self.name) is self:  # or the user has put another
+        if not wraps and (held := vars(owner)).get(name) is self:  # or the user has put another
             if self.own is not None:
-                _put(self.owner, self.name, self.own)
-            elif isinstance(self.owner, type):  # it has inherited the function
-                delattr(self.owner, self.name)
+                _put(owner, name, self.own)
+            elif isinstance(owner, type):  # it has inherited the function
+                delattr(owner, name)
             else:
-                del vars(self.owner)[self.name]
+                del held[name]
 
     def _take_off_one(self, thread: int, given: Callable[..., Any]) -> None:
         at = len(self.wraps) - 1
@@ -103,13 +104,17 @@ def patched(
     dictionary is read and, of an instance, written past its ``__setattr__``, which may do anything.
     """
     thread = threading.get_ident()
-    undo: list[Callable[[], None]] = []
+    undo: list[tuple[Patched, Callable[..., Any]]] = []
+
+    def take_off(one: tuple[Patched, Callable[..., Any]]) -> None:
+        one[0].take_off(thread, one[1])
+
     try:
         with LOCK:
             for owner, name, given in functions:
                 found = vars(owner).get(name)
-                one = found if isinstance(found, Patched) else Patched(owner, name, aside)
-                undo.append(functools.partial(one.take_off, thread, given))
+                one = found if isinstance(found, Patched) else Patched(owner, name, found, aside)
+                undo.append((one, given))
                 if one is not found:
                     _put(owner, name, one)
                 one.put_on(thread, given, replaces)
@@ -117,9 +122,9 @@ def patched(
     finally:
         with LOCK:
             try:
-                undo_all(undo)
+                undo_all(undo, take_off)
             except BaseException:
-                undo_all(undo)  # where that was interrupted before it began
+                undo_all(undo, take_off)  # where that was interrupted before it began
                 raise
 
 
@@ -136,6 +141,8 @@ def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> Abs
 def original(owner: Any, name: str) -> Any:
     """The function itself, whoever has patched it."""
     found = getattr(owner, name)
+    if type(found) is MethodType and not STANDS_FOR:  # nearly all
+        return found
     if isinstance(found, Patched):
         return found.original
     inner = STANDS_FOR.get(found.__func__) if isinstance(found, MethodType) else None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import call
+from typing import Any
 
 
-def undo_all(undo: list[Callable[[], None]]) -> None:
+def undo_all(undo: list[Any], take_back: Callable[[Any], object] = call) -> None:
     """Call these, the last first, and each once more where it is interrupted. Raises what has interrupted in the end.
+
+    Or take them back in another way than by calling them.
 
     >>> undo = [lambda: print("first"), lambda: print("second")]
     >>> undo_all(undo)
@@ -19,7 +23,7 @@ def undo_all(undo: list[Callable[[], None]]) -> None:
     is_again = False
     while undo:
         try:
-            undo[-1]()
+            take_back(undo[-1])
         except BaseException as raised:  # noqa: BLE001  it is raised below
             error = error or raised
             is_again = not is_again

@@ -103,7 +103,7 @@ def explain_unconnected(run: Running, error: BackprobeError) -> Record | None:
 
 
 def _is_returned(run: Running, name: NamedAs) -> bool:
-    return name[0] is run.trace.reader.root.id and name[1] == "return"
+    return name[0] is run.trace.read().root.id and name[1] == "return"
 
 
 def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()) -> tuple[Record | None, list[int]]:

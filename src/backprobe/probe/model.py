@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 from typing import Any
 
 from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver, Staging
@@ -44,9 +45,9 @@ class Modules:
         """The observer to which the model's parameters and modules report while it runs."""
         wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
-            self._parameter, self.plan.wants_output.of, self.plan.wants_locals.of, self._rewritten,
+            self._parameter, self._parameters, self.plan.wants_output.of, self.plan.wants_locals.of, self._rewritten,
             self.trace.name_returned, self._writing, self._written, wants_parameter,
-            executed=self.executed, calls=self.code.calls, kinds=self.code.kinds, hooks=self.code.hooks,
+            executed=self.executed, called=self.code.called, kinds=self.code.kinds, hooks=self.code.hooks,
             known=self.plan.chosen if self.versions is None else {},
         )  # fmt: skip
 
@@ -56,7 +57,7 @@ class Modules:
         They may have run in one of the compiled functions.
         """
         wanted = self.plan.wants_output
-        unseen = [path for path in call.module_paths() if path not in self.executed and wanted[path]]
+        unseen = [path for path in filterfalse(self.executed.__contains__, call.module_paths()) if wanted[path]]
         hidden = call.hidden_paths() if unseen else {}
         inside = Reason("in_compiled", {"functions": ", ".join(compiled)}) if compiled else None
         for path in unseen:
@@ -67,6 +68,11 @@ class Modules:
         if self.versions is not None:
             self.versions[quote_path(path)] = tensor, self.trace.versions.version(tensor)
         return self.trace.name_path(quote_path(path), tensor)
+
+    def _parameters(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
+        if self.versions is not None:
+            return [self._parameter(path, tensor) for path, tensor in found]
+        return self.trace.name_paths([(quote_path(path), tensor) for path, tensor in found])
 
     def _rewritten(self, path: str, forward: Any) -> Any:
         try:

@@ -44,7 +44,7 @@ def stamp(author: str | None = None) -> Stamp:
     if author is not None:
         Option("author", str, None, "'Ada'", says="a text").check(author)
         _Author.name = author or None
-    known = _environment(tuple([name for name in PACKAGES if name == "backprobe" or name in sys.modules]))
+    known = _environment(tuple(filter(sys.modules.__contains__, PACKAGES)))
     time = datetime.now(UTC).isoformat(timespec="seconds")
     return Stamp(_Author.name, time, known.python, known.system, dict(known.packages))
 

@@ -24,13 +24,12 @@ def plain_function(function: Any) -> FunctionType | None:
     return plain if type(plain) is FunctionType and not plain.__dict__ else None
 
 
-Place = tuple[CodeType, str]
 Way = tuple[type, Any]
+Known = dict[int | Way, CodeType | None]
+"""Code by its identity, which is held for that, and ways of calling objects.
 
-
-def place_of(code: CodeType) -> Place:
-    """What code is remembered by: a function and its copy in another file have equal code."""
-    return code, code.co_filename
+Code itself is no key: Python hashes all its instructions each time, which takes longer than many a call.
+"""
 
 
 def way_of(kind: type) -> Way:
@@ -97,8 +96,8 @@ class FollowedCalls(Generic[Caller]):
 
     def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
-        self.foreign: set[Place | Way] = set()  # functions, and types of objects, that are not followed
-        self.own: set[Place] = set()  # functions that are
+        self.foreign: Known = {}  # functions, and types of objects, that are not followed
+        self.own: Known = {}  # functions that are
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
@@ -125,10 +124,10 @@ class FollowedCalls(Generic[Caller]):
         if way_of(kind) in self.foreign:
             return None
         if kind is FunctionType and not function.__dict__:  # nothing is wrapped in it, and it is not compiled
-            place = place_of(function.__code__)
-            if place in self.foreign:
+            known = id(function.__code__)
+            if known in self.foreign:
                 return None
-            if place in self.own:
+            if known in self.own:
                 return self._reporting(function, caller, "", function)
         if isinstance(function, BUILTIN):
             return functools.partial(self._higher_order, caller, function) if function in HIGHER_ORDER else None
@@ -158,7 +157,7 @@ class FollowedCalls(Generic[Caller]):
         if self.note_compiled(function):
             return None
         if called is None and (plain := plain_function(function)) is not None:
-            self.own.add(place_of(plain.__code__))
+            self.own[id(plain.__code__)] = plain.__code__
         followed = self._reporting(function, caller, label, inner)
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
@@ -170,11 +169,11 @@ class FollowedCalls(Generic[Caller]):
         plain = plain_function(function) if called is None else None
         if plain is not None:
             if not plain.__code__.co_freevars:  # one decorator's wrappers share their code
-                self.foreign.add(place_of(plain.__code__))
+                self.foreign[id(plain.__code__)] = plain.__code__
             return
         defines_it = called is not None and called[1] is None and inner is getattr(called[0], "__func__", None)
         if defines_it and LOCALS not in kind.__qualname__:
-            self.foreign.add(way_of(kind))
+            self.foreign[way_of(kind)] = None
 
     def _reporting(self, function: Any, caller: Caller, label: str, inner: FunctionType) -> Any:
         try:

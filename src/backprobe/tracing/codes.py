@@ -58,27 +58,27 @@ class Codes(Contents):
         """What a local is bound to, as the log says it: a tensor is captured, and its name is live."""
         kind = type(value)
         if kind in self.ordinary and not self.disturbed():
-            if scope.wanted[local]:
+            if scope.kind.wanted[local]:
                 return self.versions.bound(value, scope, at, local + own)
             return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
-        if scope.places and local + own in scope.places:
+        if scope.live and local + own in scope.live:
             self.versions.forget(scope, local + own)
         if kind in self.bare:
             return CARRIED
         if issubclass(kind, NUMBERS):  # not ``isinstance``, which may run code of the object
-            if not scope.wanted[local]:
+            if not scope.kind.wanted[local]:
                 return PASSED_OVER
             self.plain.append(value)
             return PLAIN
         if not self.tape.is_tensor(value):
             return self._of_container(scope, local, at, value, own)
         with self.tape.quiet():
-            if scope.wanted[local]:
+            if scope.kind.wanted[local]:
                 return self.versions.bound(value, scope, at, local + own)
             return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
 
     def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
-        found, wanted = self._leaves(value), scope.wanted
+        found, wanted = self._leaves(value), scope.kind.wanted
         chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
         if not chosen:
             return self._unselected(value, found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from types import FunctionType, MethodType
 from typing import Any, Protocol
 
@@ -65,7 +64,7 @@ class Following(FollowedCalls[Scope]):
     def follow_once(self, caller: Scope, function: Any) -> Any:
         """The same, as a copy that is given back as soon as it has begun."""
         plain = function.__func__ if type(function) is MethodType else function
-        if type(plain) is FunctionType and not plain.__dict__ and _place_of(plain) in self.own:
+        if type(plain) is FunctionType and not plain.__dict__ and id(plain.__code__) in self.own:
             copy = self.trace.plan.copies.lend(plain, self.trace.operations)
             if copy is not None:
                 copy.cell.cell_contents = partial(self._begun, copy, caller)
@@ -124,9 +123,6 @@ class Following(FollowedCalls[Scope]):
                                              for name in v.names for scope in _and_callers(name[0]))]  # fmt: skip
             _drop(reader, thrown, among)
         return result
-
-
-_place_of = attrgetter("__code__", "__code__.co_filename")  # see ``place_of``, without a call of Python
 
 
 def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None:

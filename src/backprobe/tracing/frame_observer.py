@@ -429,7 +429,7 @@ class FrameObserver:
                 return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
             return None
         transparent = above.transparent if above is not None else ()
-        if not caller.follows or code in transparent or code.co_name.startswith(NO_FUNCTIONS):
+        if not caller.kind.follows or code in transparent or code.co_name.startswith(NO_FUNCTIONS):
             return None
         part = None if self.recompute is None else self.recompute.to_be_repeated()
         if part is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import CodeType
+from typing import Any
 
 from backprobe.backends.call_sites import Instruction
 from backprobe.backends.cuts_beside import around_call, in_forward
@@ -29,13 +30,22 @@ LACKING = (GradStatus.NOT_CONNECTED, GradStatus.NO_GRAD)
 
 @dataclass(frozen=True)
 class ModuleCode:
-    """By the path of a module: the instructions that called it, in order, the class of one that has parameters, and the
-    functions that are hooked to its forward.
+    """By the path of a module: the class of one that has parameters, and the functions that are hooked to its forward.
+
+    And of each call of a module in turns its path, and the code and place of the instruction.
     """
 
-    calls: dict[str, list[Instruction]] = field(default_factory=dict)
+    called: list[Any] = field(default_factory=list)
     kinds: dict[str, type] = field(default_factory=dict)
     hooks: dict[str, list[CodeType]] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> dict[str, list[Instruction]]:
+        """By the path of a module: the instructions that called it, in order."""
+        found: dict[str, list[Instruction]] = {}
+        for module, code, at in zip(self.called[::3], self.called[1::3], self.called[2::3], strict=True):
+            found.setdefault(module, []).append((code, at))
+        return found
 
 
 NO_CODE = ModuleCode()

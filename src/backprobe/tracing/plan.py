@@ -11,6 +11,7 @@ from typing import Any
 from backprobe.record.names import quote_path, strip
 from backprobe.record.patterns import HOLD_NOTHING, Decisions, Selection
 from backprobe.source.copies import Copies
+from backprobe.source.followed_calls import Known
 from backprobe.source.sites import Site
 from backprobe.tracing.log import ScopeKind
 
@@ -25,7 +26,7 @@ class Plan:
         self.selection = selection
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
-        self.followed: dict[Any, tuple[set[Any], set[Any], dict[Any, Any]]] = {}  # see ``codes``
+        self.followed: dict[Any, tuple[Known, Known, dict[Any, Any]]] = {}  # see ``codes``
         self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
         self.copies = Copies()
@@ -60,12 +61,12 @@ class Plan:
         """The types that a tape has found to be neither tensors nor containers."""
         return self.bare.setdefault(tape, {*HOLD_NOTHING})
 
-    def codes(self, tape: type, home: str | None) -> tuple[set[Any], set[Any], dict[Any, Any]]:
+    def codes(self, tape: type, home: str | None) -> tuple[Known, Known, dict[Any, Any]]:
         """The code that is not followed, and that is, in a program that is part of this package.
 
         And what is known of calls that are not followed, see ``Scope``.
         """
-        foreign, own, calls = found = self.followed.setdefault((tape, home), (set(), set(), {}))
+        foreign, own, calls = found = self.followed.setdefault((tape, home), ({}, {}, {}))
         if len(foreign) + len(own) > MOST_KNOWN:  # functions may be made anew
             foreign.clear()
             own.clear()

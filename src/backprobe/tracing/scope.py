@@ -15,7 +15,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, place_of, plain_function
+from backprobe.source.followed_calls import HIGHER_ORDER, LOCALS, FollowedCalls, Known, plain_function
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.log import (
@@ -61,14 +61,17 @@ class Recorder(Protocol):
     bare: set[type]
     """Types of values that are neither tensors nor containers."""
 
-    foreign: set[Any]
+    foreign: Known
     """The code, and the types of objects, that are not followed."""
 
-    own: set[Any]
+    own: Known
     """The code of functions that are followed."""
 
-    known_calls: dict[Any, tuple[str, Effect]]
-    """The names and effects of functions and of types of objects that are not followed, by what tells them apart."""
+    known_calls: dict[Any, tuple[str, Effect, Any]]
+    """The names and effects of functions and of types of objects that are not followed, by what tells them apart.
+
+    With each is what the key has the identity of.
+    """
 
     tap: Callable[[Any], Any] | None
     replacing: Replacing | None
@@ -138,16 +141,17 @@ class Scope(CodeListener):
     """One entry of a function or of a module's forward, while its code runs."""
 
     dirty = False  # something was called that may have written to a value
-    further = 0  # how many places it has among all that is live, from ``base`` on, beyond one for each name
+    has_held = False  # has any of its names held a tensor?
+    several: Mapping[str, int] = MappingProxyType({})  # names that hold several tensors in a container, and how many
     mixed: Mapping[str, Any] = MappingProxyType({})  # containers of tensors and numbers that a name holds, by leaf
     held: dict[str, Any] = {}  # noqa: RUF012  # containers that its names hold and a program may change
     comprehensions = 0
 
-    def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0, base: int = 0) -> None:
-        self.recorder, self.kind, self.number, self.base = recorder, kind, number, base
-        self.sites, self.locals, self.wanted, self.follows = kind.sites, kind.locals, kind.wanted, kind.follows
-        self.wants = kind.wants
-        self.places: dict[str, tuple[int, ...]] = {}  # where what its names hold is among all that is live
+    def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0) -> None:
+        self.recorder, self.kind, self.number = recorder, kind, number
+        self.sites, self.locals, self.wants = kind.sites, kind.locals, kind.wants
+        self.live: dict[Any, Any] = {}  # the tensors that its names hold: of several, the others under their places
+        self.stamps: dict[Any, int] = {}  # the versions at which they were captured
 
     # what rewritten code calls
 
@@ -161,12 +165,12 @@ class Scope(CodeListener):
         kind = type(value)
         if kind in recorder.ordinary and self.wants[at] and not recorder.disturbed():
             code: Code = recorder.bound(value, self, at, self.locals[at])
-        elif kind in PLAIN_TYPES and self.locals[at] not in self.places:
+        elif kind in PLAIN_TYPES and self.locals[at] not in self.live:
             code = PASSED_OVER
             if self.wants[at]:
                 recorder.plain.append(value)
                 code = PLAIN
-        elif kind in recorder.bare and self.locals[at] not in self.places:
+        elif kind in recorder.bare and self.locals[at] not in self.live:
             code = CARRIED
         else:
             code = recorder.code(self, self.locals[at], at, value)
@@ -257,7 +261,7 @@ class Scope(CodeListener):
         return f"{OWN}{self.comprehensions}"
 
     def end_comprehension(self, own: str) -> None:
-        self.recorder.forget(self, [key for key in self.places if key.endswith(own)])
+        self.recorder.forget(self, [key for key in self.live if type(key) is str and key.endswith(own)])
         self._say(OVER, own)
 
     def forget(self, *names: str) -> None:
@@ -274,13 +278,13 @@ class Scope(CodeListener):
             key: Any = owner if home in HOMES else home, function.__name__, flagged
         elif (plain := plain_function(function)) is not None:
             code = plain.__code__
-            if self.follows and (code, code.co_filename) in recorder.own and recorder.is_recording:
+            if self.kind.follows and id(code) in recorder.own and recorder.is_recording:
                 followed = recorder.following.follow_once(self, function)
                 if followed is not None:
                     self._say(CALLED, "")
                     return followed
             owner = type(function.__self__) if kind is MethodType else None
-            key = code, owner, plain.__module__, plain.__name__, flagged, self.follows
+            key = id(code), owner, plain.__module__, plain.__name__, flagged, self.kind.follows
         elif kind is type:
             key = function, flagged
         else:
@@ -288,7 +292,7 @@ class Scope(CodeListener):
         known = recorder.known_calls.get(key)
         if known is None or not recorder.is_recording:
             return self._call_unknown(function, flagged, key)
-        origin, effect = known
+        origin, effect, _ = known
         recorder.say((self.number, CALLED, origin))
         if not is_object:
             return function if effect is Effect.READS else self._watched(function, effect)
@@ -304,10 +308,10 @@ class Scope(CodeListener):
             return frame_builtins.seen_by(function)
         if not recorder.is_recording:
             return function
-        if is_builtin and function is functools.reduce and self.follows:
+        if is_builtin and function is functools.reduce and self.kind.follows:
             self._say(CALLED, "")
             return recorder.following.follow(self, function)
-        if self.follows and not is_builtin:
+        if self.kind.follows and not is_builtin:
             followed = recorder.following.follow_once(self, function)
             if followed is not None:
                 self._say(CALLED, "")
@@ -318,7 +322,7 @@ class Scope(CodeListener):
             self._know(function, key, origin, effect)
         self._say(CALLED, origin)
         watched = self._watched(function, effect)
-        if self.follows and called is None and not is_builtin and watched is function:
+        if self.kind.follows and called is None and not is_builtin and watched is function:
             watched = recorder.following.handing(function, lambda: recorder.known_calls.pop(key, None))
         may_be_module = not is_builtin and not recorder.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched
@@ -327,22 +331,23 @@ class Scope(CodeListener):
         # Next time it is known by ``key``, unless an object of this type may be something else, or be followed.
         known, foreign, kind = self.recorder.known_calls, self.recorder.foreign, type(function)
         if kind is FunctionType:
-            is_known = key[0] is not kind and (not self.follows or place_of(function.__code__) in foreign)
+            is_known = key[0] is not kind and (not self.kind.follows or id(function.__code__) in foreign)
         elif kind is MethodType:
             is_lasting = key[0] is not kind and LOCALS not in type(function.__self__).__qualname__
-            is_known = is_lasting and (not self.follows or place_of(function.__func__.__code__) in foreign)
+            is_known = is_lasting and (not self.kind.follows or id(function.__func__.__code__) in foreign)
         elif kind is type:
             is_known = LOCALS not in function.__qualname__ and function not in HIGHER_ORDER
         elif key[0] is kind:
             is_object = key in foreign and not issubclass(kind, NO_MODULES)
-            is_known = self.follows and is_object and kind.__name__ not in ENDS_WITH_ITS_LAYERS
+            is_known = self.kind.follows and is_object and kind.__name__ not in ENDS_WITH_ITS_LAYERS
         else:  # classes of one metaclass share a key
             owner = function.__self__
             is_known = type(owner) is type or not isinstance(owner, type)
         if is_known:
             if len(known) > MOST_KNOWN:  # classes and functions may be made anew
                 known.clear()
-            known[key] = origin, effect
+            held = plain_function(function)
+            known[key] = origin, effect, None if held is None else held.__code__
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         # Call what reports under a path of its own: the running statement mentions what it returns.

@@ -78,17 +78,16 @@ class Trace:
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.is_recording, self.takes_all = True, self.tap is None
-        self.log = Log()
-        self.events, self.say = self.log.events, self.log.events.extend
-        self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
+        self.log = log = Log()
+        self.events, self.say, self.plain = log.events, log.events.extend, log.plain
+        self.versions = versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
         self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)), self.events)
-        self.code, self.bound, self.sweep = self.codes.of, self.versions.bound, self.versions.sweep
-        self.look = self.codes.look
-        self.plain, self.bare = self.log.plain, self.codes.bare
+        self.code, self.look, self.bound, self.sweep = self.codes.of, self.codes.look, versions.bound, versions.sweep
+        self.bare = self.codes.bare
         self.foreign, self.own, self.known_calls = self.plan.codes(type(tape), home)
         self.scopes = 1
         self.lent: list[Copy] = []
-        self.reader = Reader(tape, selection, self.log, self.versions)
+        self.reader: Reader | None = None  # made when it is needed first: most logs are known
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
@@ -99,8 +98,9 @@ class Trace:
 
     def read(self) -> Reader:
         """Name what was reported so far."""
-        self.reader.read()
-        return self.reader
+        reader = self.reader = self.reader or Reader(self.tape, self.selection, self.log, self.versions)
+        reader.read()
+        return reader
 
     def _read_all(self) -> None:
         # Read this log, and those of the parts that are being computed again.
@@ -110,7 +110,7 @@ class Trace:
     def schema(self, outputs: Collection[int]) -> Schema:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
         known = None
-        if self.is_repeatable and not self.reader.at:
+        if self.is_repeatable and (self.reader is None or not self.reader.at):
             known = schemas.find(self.plan, self.events, outputs)
         if known is None or schemas.compare is not None:
             made = schema_of(self.read(), self.selection, list(self.events), outputs)
@@ -184,7 +184,7 @@ class Trace:
         kind = copy.kinds.get(path)
         if kind is None:
             kind = copy.kinds[path] = self.plan.kind(path, "", copy.file, copy.sites)
-        copy.cell.cell_contents = partial(self._enter_forward, kind)
+        copy.cell.cell_contents = partial(Trace._enter_forward, self, kind)
         if function is forward:
             return copy.function
         if self.versions.counted is not None and copy.function is copy.inner:  # what a decorator does is not known
@@ -195,9 +195,8 @@ class Trace:
         """The code that everything begins with runs now."""
         root = self.root
         root.kind = kind = self.plan.kind("", "", file, sites)
-        root.sites, root.locals, root.base, root.further = sites, kind.locals, len(self.versions.live), 0
-        root.wanted, root.wants = kind.wanted, kind.wants
-        root.places.clear()
+        root.sites, root.locals, root.wants = sites, kind.locals, kind.wants
+        self.versions.leave(root)
         self.is_root_open = True
         self._say(0, ENTER, kind)
         return root
@@ -229,7 +228,7 @@ class Trace:
             if self.repeats.again or not self.runs_once():
                 self._note_transcripts()
             self.events += (caller, ENTER, kind)
-        return self.scope_type(self, kind, number, len(self.versions.live))
+        return self.scope_type(self, kind, number)
 
     def _note_transcripts(self) -> None:
         transcripts = self.repeats.transcripts()
@@ -240,7 +239,7 @@ class Trace:
         """In the trace of a repetition: the scope that what is computed again was called from."""
         self._say(0, AGAIN, names)
         number, self.scopes = self.scopes, self.scopes + 1
-        return self.scope_type(self, kind, number, len(self.versions.live))
+        return self.scope_type(self, kind, number)
 
     def names_of(self, scope: Scope) -> ScopeNames:
         """The names of a scope as they are now."""
@@ -286,7 +285,8 @@ class Trace:
         self.lent.clear()
         if self.repeats.trace is self:
             self.repeats.release()
-        self.reader.release()
+        if self.reader is not None:
+            self.reader.release()
         self.versions.release()
         self.codes.mixed.clear()
         self.codes.inside.clear()
@@ -355,9 +355,24 @@ class Trace:
 
     def name_returned(self, path: str, output: Any) -> Any:
         """The module of this path has returned, its own hooks included; ``output`` is what its caller gets."""
-        now = self if self.running_pass() < 0 and not self.repeats.again else self.repeats.now()
-        if now is not self:
-            return now.name_returned(path, output)
+        if self.running_pass() >= 0 or self.repeats.again:
+            now = self.repeats.now()
+            if now is not self:
+                return now.name_returned(path, output)
+        if not self.takes_all or self.replaced is not None or not path:
+            return self._name_returned(path, output)
+        if self.repeats.again or not self.runs_once():
+            self._note_transcripts()
+        kind = self.plan.modules[path]
+        if type(output) in self.ordinary and kind.wants_return and not self.disturbed():
+            code: Code = self.versions.number(output, kind, NO_SITE_AT)
+        else:
+            code = self.codes.returned(kind, output)
+        self.say((0, MODULE, (kind, code)))
+        return output
+
+    def _name_returned(self, path: str, output: Any) -> Any:
+        # The same where something may take the place of the output, and of the model itself.
         if not self.is_recording:
             return output
         if not path:
@@ -373,11 +388,7 @@ class Trace:
         if self.repeats.again or not self.runs_once():
             self._note_transcripts()
         kind = self.plan.modules[path]
-        if type(output) in self.ordinary and kind.wants_return and not self.disturbed():
-            code: Code = self.versions.number(output, kind, NO_SITE_AT)
-        else:
-            code = self.codes.returned(kind, output)
-        self.events += (0, MODULE, (kind, code))
+        self.say((0, MODULE, (kind, self.codes.returned(kind, output))))
         if marks:
             self._say(0, REPLACED, marks)
         return output
@@ -399,6 +410,16 @@ class Trace:
         if marks:
             self._say(0, REPLACED, marks)
         return tensor
+
+    def name_paths(self, found: Sequence[tuple[str, Any]]) -> Sequence[Any]:
+        """The same of several parameters, which all have their names from the beginning."""
+        tensors = [tensor for _, tensor in found]
+        is_usual = self.takes_all and self.replaced is None and self.ordinary.issuperset(map(type, tensors))
+        if not is_usual or self.disturbed() or self.writes is None or not self.versions.add_all(self.writes, tensors):
+            return [self.name_path(path, tensor) for path, tensor in found]
+        numbers, identity = self.versions.numbers, self.tape.identity
+        self.say([one for path, tensor in found for one in (0, PARAMETER, (path, numbers[identity(tensor)]))])
+        return tensors
 
     def _name_path(self, path: str, tensor: Any) -> None:
         if self.selection.might_want(path):

@@ -7,8 +7,10 @@ its memory, has a live name.
 from __future__ import annotations
 
 import functools
+import itertools
 import weakref
 from collections.abc import Collection, Sequence
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from backprobe.backends import capabilities
@@ -17,6 +19,7 @@ from backprobe.source.sites import Site
 from backprobe.tracing.log import NO_SITE_AT, OVERWRITTEN, SWEPT, ScopeKind
 from backprobe.tracing.scope import Scope
 
+VERSION, HELD = attrgetter("version"), methodcaller("values")
 DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
 By = Scope | ScopeKind
 """Who binds a tensor: a scope, or a module that returns it, by its kind."""
@@ -39,8 +42,8 @@ class Versions:
         self.versions: list[int] = []
         self.previous: dict[int, int] = {}  # the numbers of the same objects before a write
         self.numbers: dict[int, int] = {}  # the latest of each tensor, by its identity
-        self.live: list[Any] = []  # the tensors that have live names, and the versions at which they were captured
-        self.stamps: list[int] = []
+        self.live: list[dict[Any, Any]] = []  # of the scopes that run: the tensors that their names hold
+        self.stamps: list[dict[Any, int]] = []  # and of each the version at which it was captured
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
 
     def number(self, tensor: Any, by: By, at: int | Site) -> int:
@@ -65,26 +68,42 @@ class Versions:
         return known
 
     def _capture(self, tensor: Any, by: By, at: int | Site, previous: int | None) -> int:
-        captures = self.captures
-        if self.writes is None:
+        number, writes = len(self.captures), self.writes
+        if writes is None:
             version = self.version(tensor)
             capture = self.tape.capture(tensor, functools.partial(self.around, by, at))
         else:
-            before = None if previous is None else captures[previous]
-            capture = self.writes.capture(tensor, None, before, self._wrote(tensor) if self.through else False)
+            if previous is None and not self.through:
+                capture = writes.capture(tensor, None)
+            else:
+                before = None if previous is None else self.captures[previous]
+                capture = writes.capture(tensor, None, before, bool(self.through) and self._wrote(tensor))
             version = capture.version
-        number = self.numbers[self.identity(tensor)] = len(captures)
-        captures.append(capture)
+        self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(version)
         if previous is not None:
             self.previous[number] = previous
+        self.numbers[self.identity(tensor)] = number
         return number
 
     def _wrote(self, tensor: Any) -> bool:
         # Did the write that made the version of a tensor go through this very object?
         found = self.through.get(id(tensor))
         return found is not None and found[0]() is tensor and found[1] == self.version(tensor)
+
+    def add_all(self, writes: capabilities.Writes, tensors: Sequence[Any]) -> bool:
+        """Capture several tensors, unless one of them has a number."""
+        new = dict(zip(map(self.identity, tensors), tensors, strict=True))
+        if not self.numbers.keys().isdisjoint(new):
+            return False
+        found = [*new.values()]
+        captures = writes.captures(found)
+        self.numbers.update(zip(new, itertools.count(len(self.captures)), strict=False))
+        self.captures += captures
+        self.tensors += found
+        self.versions += map(VERSION, captures)
+        return True
 
     def add(self, capture: Any, tensor: Any) -> int:
         """A number for what was captured otherwise."""
@@ -112,54 +131,59 @@ class Versions:
                 now = self.version(tensor)
             if now != self.versions[number] or (self.waiting and self.captures[number] in self.waiting):
                 number = self.number(tensor, scope, at)
-        if self.counted is None:
-            return number
-        live, places = self.live, scope.places.get(key)  # as in ``all_live``, for a name that holds one tensor or none
-        if places is None:
-            scope.places[key] = (len(live),)
-            live.append(tensor)
-            self.stamps.append(self.versions[number])
-        elif len(places) == 1:
-            (at,) = places
-            live[at], self.stamps[at] = tensor, self.versions[number]
-        else:
-            self.all_live(scope, key, (number,))
+        if self.counted is not None:
+            live = scope.live
+            if not live:
+                self._open(scope)
+            if scope.several and key in scope.several:
+                self.forget(scope, key)
+            live[key] = tensor
+            scope.stamps[key] = self.versions[number]
         return number
 
     def all_live(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
         """From now on it holds these tensors, in a container."""
         if self.counted is None:
             return
-        places, live = scope.places.get(key, ()), self.live
-        if len(places) < len(numbers):
-            more = len(numbers) - len(places)
-            scope.further += more if places else more - 1
-            places = scope.places[key] = (*places, *range(len(live), len(live) + more))
-            live += [None] * more
-            self.stamps += [0] * more
-        for place in places[len(numbers) :]:
-            self._empty(place)
-        for number, place in zip(numbers, places, strict=False):
-            live[place], self.stamps[place] = self.tensors[number], self.versions[number]
+        self.forget(scope, key)
+        if numbers and not scope.live:
+            self._open(scope)
+        if len(numbers) > 1:
+            scope.several = {**scope.several, key: len(numbers)}
+        for place, number in enumerate(numbers):
+            at = (key, place) if place else key
+            scope.live[at], scope.stamps[at] = self.tensors[number], self.versions[number]
 
     def forget(self, scope: Scope, *keys: str) -> None:
         """These names of a scope hold no tensor any longer."""
         for key in keys:
-            for place in scope.places.get(key, ()):
-                self._empty(place)
+            if key in scope.live:
+                del scope.live[key], scope.stamps[key]
+            if key in scope.several:
+                for place in range(1, scope.several[key]):
+                    del scope.live[key, place], scope.stamps[key, place]
+                scope.several = {name: count for name, count in scope.several.items() if name != key}
 
-    def _empty(self, place: int) -> None:
-        # Its place is kept for the next tensor that the name holds.
-        assert self.counted is not None
-        self.live[place], self.stamps[place] = self.counted.nothing, 0
+    def _open(self, scope: Scope) -> None:
+        # A name of this scope is about to hold a tensor, and none does now.
+        if not scope.has_held:
+            scope.has_held = True
+            self.live.append(scope.live)
+            self.stamps.append(scope.stamps)
 
     def leave(self, scope: Scope) -> None:
-        """None of its names is live. Where another scope's are above them, as after a generator, the places stay."""
-        if len(self.live) == scope.base + len(scope.places) + scope.further:
-            del self.live[scope.base :], self.stamps[scope.base :]
-        else:
-            self.forget(scope, *scope.places)
-        scope.places.clear()
+        """None of its names is live."""
+        if not scope.has_held:
+            return
+        if self.live[-1] is scope.live:
+            self.live.pop()
+            self.stamps.pop()
+        else:  # another was entered since, as by a generator
+            at = next(at for at, live in enumerate(self.live) if live is scope.live)
+            del self.live[at], self.stamps[at]
+        scope.live.clear()
+        scope.stamps.clear()
+        scope.has_held, scope.several = False, {}
 
     def written(self, tensor: Any) -> None:
         """The program has written to a tensor."""
@@ -180,8 +204,8 @@ class Versions:
                 self.late.look_again(line)
         if self.writes is not None and self.writes.has_found:
             self._mark_detached()
-        now = self.counted.versions(self.live)
-        if now != self.stamps:
+        now = self.counted.versions([*itertools.chain.from_iterable(map(HELD, self.live))])
+        if now != [*itertools.chain.from_iterable(map(HELD, self.stamps))]:
             self._renew(now, by, at)
         if self.writes is not None and self.writes.has_found:
             self._note_overwritten(by, at)
@@ -203,10 +227,11 @@ class Versions:
         for number, capture in enumerate(self.captures):
             if capture in detached:
                 self.versions[number] = DETACHED
-        for place, tensor in enumerate(self.live):
-            held = self.numbers.get(self.tape.identity(tensor))
-            if held is not None:
-                self.stamps[place] = self.versions[held]
+        for live, stamps in zip(self.live, self.stamps, strict=True):
+            for key, tensor in live.items():
+                held = self.numbers.get(self.tape.identity(tensor))
+                if held is not None:
+                    stamps[key] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
         # Capture what is live and was written, and say which numbers took the place of which.
@@ -216,12 +241,13 @@ class Versions:
         self._say(by, SWEPT, at, tuple(pairs.items()))
 
     def _capture_written(self, now: list[int], by: By, at: int | Site, pairs: dict[int, int]) -> None:
-        for place, (tensor, version) in enumerate(zip(self.live, now, strict=True)):
-            if version != self.stamps[place]:
+        held = [(*one, stamps) for live, stamps in zip(self.live, self.stamps, strict=True) for one in live.items()]
+        for (key, tensor, stamps), version in zip(held, now, strict=True):
+            if version != stamps[key]:
                 known = self.numbers[self.tape.identity(tensor)]
                 if version != self.versions[known]:
                     pairs[known] = self._capture(tensor, by, at, known)
-                self.stamps[place] = version
+                stamps[key] = version
 
     def _note_overwritten(self, by: By, at: int | Site) -> None:
         if self.writes is None:
@@ -237,6 +263,8 @@ class Versions:
 
     def release(self) -> None:
         """Keep nothing any longer."""
+        for names in (*self.live, *self.stamps):
+            names.clear()
         held: tuple[Any, ...] = (
             self.captures, self.tensors, self.versions, self.previous, self.numbers, self.live, self.stamps,
             self.through,

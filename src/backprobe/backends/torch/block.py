@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count, filterfalse
-from operator import attrgetter
+from operator import and_, attrgetter, not_
 from types import CodeType, FrameType
 from typing import Any
 
@@ -66,7 +66,7 @@ from backprobe.backends.torch.strategies import (
     outcome,
     with_leaves,
 )
-from backprobe.backends.torch.tape import UPDATED, TorchTape, is_wrapped
+from backprobe.backends.torch.tape import NOTHING_PASSED, UPDATED, TorchTape, is_wrapped
 from backprobe.backends.torch.trained_names import TrainedNames
 from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.torch.useless import TorchUselessGradients
@@ -86,6 +86,7 @@ IS_LIMITED, LEAVES_GRAPH = attrgetter("is_limited"), attrgetter("leaves_graph")
 CALL = attrgetter("called", "at", "places", "has_cotangents", "asked")
 OVERWRITTEN, APART = Reason("gradient_overwritten"), Reason("gradients_lie_apart")
 REQUIRES_GRAD, UNCLEAR, VERSION = attrgetter("requires_grad"), attrgetter("is_unclear"), attrgetter("_version")
+IS_LEAF, IS_VIEW = attrgetter("is_leaf"), Tensor._is_view
 
 
 @lru_cache(4096)
@@ -316,19 +317,56 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         through: bool = False,
     ) -> Capture:  # fmt: skip
         node = tensor.grad_fn
-        if self.partials is not None:
-            self.partials.captures.append(made := super().capture(tensor, around, previous, through))
-            return made
         if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
-            return super().capture(tensor, around, previous, through)
-        if own_modes.dispatch_modes() > own_modes.count or is_wrapped(tensor):
-            return super().capture(tensor, around, previous, through)
-        capture = Capture(tensor, tensor._version, tensor.detach())  # as there, in one function: nearly all come here
+            return self._capture_other(tensor, around, previous, through)
+        alias = None if own_modes.dispatch_modes() > own_modes.count else tensor.detach()
+        if alias is None or is_wrapped(alias):
+            return super().capture(tensor, around)
+        capture = Capture(tensor, tensor._version, alias)  # as there, in one function: nearly all come here
         at = tensor.output_nr
         capture.edge, capture.calls = make(GradientEdge, (node, at, *TOKENS)), self.passing.begun
-        self._listen_at(capture, node, at, False)
+        number = self.numbers.get((node, at))
+        capture.number = self._listen_at(tensor, node, at, False) if number is None else number
         if type(tensor) not in self.ordinary:
             self.has_subclasses = True
+        self.unplaced.append(capture)
+        return capture
+
+    def _capture_other(
+        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None, through: bool
+    ) -> Capture:
+        made = super().capture(tensor, around, previous, through)
+        if self.partials is not None:
+            self.partials.captures.append(made)
+        return made
+
+    def captures(self, tensors: Sequence[Tensor]) -> Sequence[Capture]:
+        try:
+            versions = [*map(VERSION, tensors)]
+        except RuntimeError:  # an inference tensor has none
+            return super().captures(tensors)
+        if self.is_particular or self.is_shared or own_modes.dispatch_modes() > own_modes.count:
+            return super().captures(tensors)
+        aliases = [*map(Tensor.detach, tensors)]
+        if any(map(is_wrapped, aliases)):
+            return super().captures(tensors)
+        are_whole = map(and_, map(IS_LEAF, tensors), map(not_, map(IS_VIEW, tensors)))
+        are_leaves = map(and_, map(REQUIRES_GRAD, tensors), are_whole)
+        return [
+            self._of_leaf(*one) if is_leaf and id(one[0]) not in self.listened else self.capture(one[0], None)
+            for is_leaf, *one in zip(are_leaves, tensors, versions, aliases, strict=True)
+        ]  # fmt: skip
+
+    def _of_leaf(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
+        # The capture of a leaf that is listened to from now on: as all that ``capture`` does, for all parameters of a
+        # model come here.
+        self.count = number = self.count + 1
+        leaf = self.listened[id(tensor)] = ListenedLeaf(number, number, version)
+        hooks, at = put_hook(tensor, partial(self.take_of_leaf, leaf))
+        self.hooks += (hooks, at)
+        self.leaf_hooks[at] = tensor
+        capture = Capture(tensor, version, alias)
+        capture.leaf, capture.number, capture.calls = leaf, number, self.passing.begun
         self.unplaced.append(capture)
         return capture
 
@@ -387,29 +425,31 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             hooks: Any = tensor._backward_hooks
             if len(hooks or ()) > 1 and at in hooks:
                 hooks[at] = hooks.pop(at)  # PyTorch reads a plain dict: not ``move_to_end``
-        for node, number in self.edge_hooks.taken_off(self.passing.late):
+        for node, output, number in self.edge_hooks.taken_off(self.passing.late):
             self.passing.late.add(number)
-            self._put_prehook(node, partial(self.take, number, 0, False))
+            self._put_prehook(node, partial(self.take, number, output, False))
 
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
         node, at = key(capture.edge)
-        self._listen_at(capture, node, at, isinstance(node, BackwardCFunction), node is capture.tensor.grad_fn)
+        number = self.numbers.get((node, at))
+        if number is None:
+            is_users, is_own = isinstance(node, BackwardCFunction), node is capture.tensor.grad_fn
+            number = self._listen_at(capture.tensor, node, at, is_users, is_own)
+        capture.number = number
 
-    def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool, is_own: bool = True) -> None:
-        # Note what arrives at an edge. A node whose backward the user wrote may write into what it is given.
+    def _listen_at(self, tensor: Tensor, node: Node, at: int, is_users: bool, is_own: bool = True) -> int:
+        # Note what arrives at an edge, under a number. A node whose backward the user wrote may write into what it is
+        # given.
         #
         # The nodes of leaves, views made by the user too, run no hooks but prehooks; and a node that is not the
         # tensor's own, as where a view was written, may be that of a tensor which has hooks of the user.
-        number = self.numbers.get((node, at))
-        if number is None:
-            self.count = number = self.numbers[node, at] = self.count + 1
-            if at or is_users or not is_own:
-                self.prehooked.add(number)
-                self._put_prehook(node, partial(self.take, number, at, is_users))
-            else:
-                self.edge_hooks.put(capture.tensor, node, number, partial(self.take_early, number))
-        capture.number = number
+        self.count = number = self.numbers[node, at] = self.count + 1
+        take = partial(self.take_early, number)
+        if is_users or not is_own or not self.edge_hooks.put(tensor, node, at, number, take):
+            self.prehooked.add(number)
+            self._put_prehook(node, partial(self.take, number, at, is_users))
+        return number
 
     def _put_prehook(self, node: Node, hook: Callable[..., None]) -> None:
         handle = node.register_prehook(hook)
@@ -532,10 +572,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             if (c := captures[at]).opaque is not None or c.writes or c.geometry is not None:
                 grads[at] = None
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
-        may_wait = not (lacking or self.is_particular or any(map(LEAVES_GRAPH, output.calls)))
-        inputs = columns.inputs(later=may_wait)
+        without = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
+        is_all_freed = len(without) == len(lacking) and not any(map(LEAVES_GRAPH, output.calls))
+        inputs = columns.inputs(later=is_all_freed and not self.is_particular)
         judged = None if output.is_grad else self.census.judged(self.passing.calls)
-        unusual = self._unusual(captures, lacking, values, grads, inputs, judged, output)
+        unusual = self._unusual(captures, lacking, without, values, grads, inputs, judged, output)
         outcomes = Outcomes(values, grads, inputs, columns.leaves, versions, unusual)
         there = [*filterfalse(unusual.__contains__, range(len(captures)))]
         there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
@@ -584,14 +625,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
 
     def _unusual(
-        self, captures: Sequence[Capture], lacking: Sequence[int], values: Sequence[Any],
+        self, captures: Sequence[Capture], lacking: Sequence[int], without: Sequence[int], values: Sequence[Any],
         grads: list[Tensor | None], inputs: Sequence[tuple[int, ...]], judged: Judged | None, output: Output,
     ) -> dict[int, Outcome]:  # fmt: skip
         # The outcomes of captures that lack a gradient, or a value that can be shown as it is.
-        plain = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
+        #
+        # Those in ``without`` have a value, and no history.
         found = {
             at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain or c.unasked, version=c.version)
-            for at in plain
+            for at in without
         }  # fmt: skip
         lacking = [at for at in lacking if at not in found]
         if not lacking:
@@ -695,7 +737,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         super().release()
         self.scaled.stop()
         self.pipelines.stop()
-        self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
+        self.passed, self.passing, self.updates, self.census, self.births = None, NOTHING_PASSED, None, Census(), None
         self.kept_gradients = NoneReads(self.passing)
         self.partials = self.at_end = None
         del self.take, self.take_early, self.take_of_leaf

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
+from itertools import repeat
+from operator import contains
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -155,7 +157,12 @@ def _position(code: CodeType, name: str) -> int | None:
 def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
     """What calling a module and each module in it may do, by one walk."""
     found: dict[torch.nn.Module, Effect] = {}
-    for part in reversed(structure(module).modules):  # those inside it come before it
+    modules = structure(module).modules
+    kinds = {*map(type, modules)}
+    has_own = any(map(contains, map(vars, modules), repeat("inplace")))
+    if not (has_own or any(hasattr(kind, "inplace") for kind in kinds)):  # nearly always
+        return dict.fromkeys(modules, Effect.UNKNOWN)
+    for part in reversed(modules):  # those inside it come before it
         held = vars(part)  # a module says slowly that it has no such attribute
         writes = bool(held["inplace"] if "inplace" in held else getattr(type(part), "inplace", False) and part.inplace)
         for child in part._modules.values():

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.hooks import RemovableHandle
 
 from backprobe.backends.facts import Options
@@ -87,12 +88,15 @@ def put_hook(leaf: Tensor, hook: Callable[[Tensor], Any]) -> tuple[dict[int, Any
     return hooks, at
 
 
-CARRIERS = [torch.empty(0)]
-"""Tensors that nobody uses, through which a hook is put at an edge."""
+MOST_CARRIERS = 64
+"""The outputs of one node that have carriers."""
+
+CARRIERS: list[dict[int, Tensor]] = []
+"""Tensors that nobody uses, through which a hook is put at an edge, by the number of the output that it is at."""
 
 
 class EdgeHooks:
-    """Hooks at the first outputs of nodes, each in a dictionary of its own.
+    """Hooks at the outputs of nodes, each in a dictionary of its own.
 
     ``node.register_prehook`` makes a handle, which takes three times as long as all this. So the dictionary is given to
     the node as PyTorch gives it those of a tensor. What is put there runs before the hooks that the user puts on the
@@ -101,43 +105,54 @@ class EdgeHooks:
 
     def __init__(self) -> None:
         try:
-            self.carrier = CARRIERS.pop()
-        except IndexError:  # another thread may have taken the last one
-            self.carrier = torch.empty(0)
-        self.hooks: list[dict[int, Any]] = []
-        self.places: list[tuple[Node, int]] = []  # with the number of each
-        self.tensors: list[Tensor] = []
+            self.carriers = CARRIERS.pop()
+        except IndexError:  # there are none, or another thread may have taken the last ones
+            self.carriers = {}
+        self.hooks: list[Any] = []  # in turns a dictionary, its tensor, node, output and number: no object for each
 
-    def put(self, tensor: Tensor, node: Node, number: int, hook: Callable[[Tensor], Any]) -> None:
-        """Call a hook with what arrives at the first output of a node, of which this is the tensor."""
+    def put(self, tensor: Tensor, node: Node, at: int, number: int, hook: Callable[[Tensor], Any]) -> bool:
+        """Call a hook with what arrives at an output of a node, of which this is the tensor. Can it be done?"""
+        carrier = self.carriers.get(at)
+        if carrier is None:
+            if at >= MOST_CARRIERS or (made := _carrier(at)).output_nr != at:
+                return False
+            carrier = self.carriers[at] = made
         held: Any = {0: hook}
-        self.carrier._backward_hooks = held
-        node._register_hook_dict(self.carrier)
-        self.hooks.append(held)
-        self.places.append((node, number))
-        self.tensors.append(tensor)
+        carrier._backward_hooks = held
+        node._register_hook_dict(carrier)
+        self.hooks += (held, tensor, node, at, number)
+        return True
 
-    def taken_off(self, late: Collection[int]) -> list[tuple[Node, int]]:
+    def taken_off(self, late: Collection[int]) -> list[tuple[Node, int, int]]:
         """Take off the hooks of those tensors that have others now; where, and the numbers of these places.
 
         ``late`` are the numbers of those that were taken off before.
         """
         found = []
-        for held, (node, number) in compress(zip(self.hooks, self.places, strict=True), map(HOOKS, self.tensors)):
+        hooks = self.hooks
+        turns = zip(hooks[::5], hooks[2::5], hooks[3::5], hooks[4::5], strict=True)
+        for held, node, at, number in compress(turns, map(HOOKS, hooks[1::5])):
             if number not in late:
                 held.clear()
-                found.append((node, number))
+                found.append((node, at, number))
         return found
 
     def release(self) -> None:
         """Take off all."""
-        for held in self.hooks:
+        for held in self.hooks[::5]:
             held.clear()
-        self.carrier._backward_hooks = None
-        CARRIERS.append(self.carrier)
+        for carrier in self.carriers.values():
+            carrier._backward_hooks = None
+        CARRIERS.append(self.carriers)
         self.hooks.clear()
-        self.places.clear()
-        self.tensors.clear()
+
+
+def _carrier(at: int) -> Tensor:
+    # A tensor that is the output of this number of some node, unless a transform of torch.func makes another of it.
+    if not at:
+        return torch.empty(0)
+    with torch.inference_mode(False), torch.enable_grad(), _disable_current_modes(), torch._C.DisableTorchFunction():
+        return torch.empty(at + 1, device="cpu", requires_grad=True).unbind()[at]
 
 
 def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import compress
-from operator import attrgetter
+from itertools import chain, compress, repeat
+from operator import and_, attrgetter, contains, not_, or_
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
@@ -34,7 +34,7 @@ from backprobe.source.user_code import innermost
 
 CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
 BETWEEN = frozenset({CALLED_IN, own_calls.__file__, patching.__file__})
-HOOKS, PRE_HOOKS = attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
+BASES, HOOKS, PRE_HOOKS = attrgetter("__mro__"), attrgetter("_forward_hooks"), attrgetter("_forward_pre_hooks")
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
 
@@ -57,8 +57,9 @@ class TorchModelCall(ModelCall):
 
     def module_paths(self) -> Iterable[str]:
         idle = Module.forward  # what a container such as ModuleList has
-        kinds = {kind for kind in map(type, self.structure.modules) if getattr(kind, "forward", None) is not idle}
-        return [path for path, module in self.structure.parts if type(module) in kinds]
+        kinds = [*map(type, self.structure.modules)]
+        running = {kind for kind in {*kinds} if getattr(kind, "forward", None) is not idle}
+        return [*compress(self.structure.shape.paths, map(running.__contains__, kinds))]
 
     def forwards(self) -> Mapping[str, Any]:
         known = {module: path for path, module in reversed(self.structure.parts)}
@@ -72,7 +73,7 @@ class TorchModelCall(ModelCall):
 
     def hidden_paths(self) -> Mapping[str, Reason]:
         kinds = {*map(type, self.structure.modules)}
-        if ScriptModule not in {base for kind in kinds for base in kind.__mro__}:
+        if ScriptModule not in chain.from_iterable(map(BASES, kinds)):
             return {}
         parts = self.structure.parts
         inside = tuple(path and path + "." for path, module in parts if isinstance(module, ScriptModule))
@@ -106,7 +107,8 @@ class TorchModelCall(ModelCall):
 @dataclass(frozen=True, eq=False)
 class _Chosen:
     # What of the models of one shape a selection asks for: paths, and which of the modules they are of.
-    outputs: Sequence[tuple[int, str]]
+    outputs: Sequence[int]
+    paths: Sequence[tuple[str]]  # of these, each alone
     locals: Sequence[tuple[int, str]]
     parameters: Sequence[tuple[int, str, str]]
 
@@ -117,8 +119,10 @@ class _Chosen:
             if len(observer.known) > MOST_SHAPES:
                 observer.known.clear()
             paths = [*enumerate(shape.paths)]
+            outputs = [(at, path) for at, path in paths if observer.wants_output(path)]
             found = observer.known[shape] = cls(
-                [(at, path) for at, path in paths if observer.wants_output(path)],
+                [at for at, _ in outputs],
+                [(path,) for _, path in outputs],
                 [(at, path) for at, path in paths if observer.wants_locals(path)],
                 [held for held in shape.parameters if observer.wants_parameter(held[2])],
             )
@@ -162,12 +166,12 @@ class _Reporter:
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
         self.foreign: WeakSet[Module] = WeakSet()  # those that were none of this model's when they ran first
         self.has_looked = False  # for those, since the model ran: it may have put one in
-        self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
-        self.hooked: dict[Module, list[str]] = {}  # and of those that are heard by hooks of their own
+        self.paths: dict[Module, tuple[str, ...]] = {}  # of the modules that are heard here
+        self.hooked: dict[Module, tuple[str, ...]] = {}  # and of those that are heard by hooks of their own
         self.own_calls = OwnCalls()
         self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
-        self.calls, self.executed = observer.calls, observer.executed
+        self.instructions, self.executed = observer.called, observer.executed
         self.look()
 
     def listen(self) -> None:
@@ -179,7 +183,7 @@ class _Reporter:
         self.handles.clear()
 
     def before(self, module: Module, args: Any) -> None:
-        if "inplace" not in vars(module) and type(module).__name__ != "OptimizedModule":
+        if not (vars(module).get("inplace") or type(module).__name__ == "OptimizedModule"):
             return  # nearly all
         if is_dynamo_compiling():
             return
@@ -193,7 +197,7 @@ class _Reporter:
         # and breaks the graph there.
         if is_dynamo_compiling() or threading.get_ident() != self.thread:
             return output
-        if "inplace" in vars(module) and vars(module)["inplace"]:
+        if vars(module).get("inplace"):
             self.observer.written(args)
         if module is self.call.model:
             self.has_looked = False
@@ -204,16 +208,16 @@ class _Reporter:
             self.foreign.add(module)
             self.has_looked = True
             self.look()
-            paths = self.paths.get(module, [])
+            paths = self.paths.get(module, ())
         if self.own_calls.running:
             self.own_calls.heard(module)
-        if self.calls is not None:
+        if self.instructions is not None:
             frame: FrameType | None = sys._getframe(3)  # this, and two functions of PyTorch at least, are above it
             while frame is not None and frame.f_code.co_filename == CALLED_IN:
                 frame = frame.f_back
             if frame is not None:
                 for path in paths:
-                    self.calls.setdefault(path, []).append((frame.f_code, frame.f_lasti))
+                    self.instructions += (path, frame.f_code, frame.f_lasti)
         for path in paths:
             self.executed.add(path)
             output = self.observer.returned(path, output)
@@ -221,7 +225,7 @@ class _Reporter:
 
     def called(self, module: Module, args: Any, output: Any) -> Any:
         # A call that runs no hooks is over.
-        paths = self.hooked.get(module) or self.paths.get(module, [])
+        paths = self.hooked.get(module) or self.paths.get(module, ())
         return self.returned(paths, module, args, output)
 
     def exchange(self, path: str, parameter: Parameter, instead: Any) -> None:
@@ -237,19 +241,25 @@ class _Reporter:
         modules, paths = now.modules, now.shape.paths
         chosen = _Chosen.of(now.shape, observer)
         self.known = dict(zip(reversed(modules), reversed(paths), strict=True)) | before
-        for path, parameter in now.held([one for one in chosen.parameters if modules[one[0]] not in before]):
-            instead = observer.parameter(path, parameter)
+        found = now.held([one for one in chosen.parameters if modules[one[0]] not in before])
+        for (path, parameter), instead in zip(found, observer.parameters(found) if found else (), strict=True):
             if instead is not parameter:
                 self.exchange(path, parameter, instead)
-        for at in now.shape.holders:
-            if modules[at] not in before and "forward" not in vars(modules[at]):
-                observer.kinds[paths[at]] = type(modules[at])
+        held = [modules[at] for at in now.shape.holders]
+        kinds = zip(map(paths.__getitem__, now.shape.holders), map(type, held), strict=True)
+        has_usual = map(not_, map(contains, map(vars, held), repeat("forward")))
+        is_new = map(not_, map(contains, repeat(before), held))
+        observer.kinds.update(compress(kinds, map(and_, has_usual, is_new)))
         for module in {*compress(modules, map(HOOKS, modules)), *compress(modules, map(PRE_HOOKS, modules))}:
             if module not in before:
                 observer.hooks[self.known[module]] = [*_codes(module)]
-        for at, path in chosen.outputs:
-            if modules[at] not in before:
-                self.paths.setdefault(modules[at], []).append(path)
+        heard = [modules[at] for at in chosen.outputs]
+        if before or len({*heard}) < len(heard):
+            for module, own in zip(heard, chosen.paths, strict=True):
+                if module not in before:
+                    self.paths[module] = (*self.paths.get(module, ()), *own)
+        else:
+            self.paths.update(zip(heard, chosen.paths, strict=True))
         if not before:  # a forward that runs already is not exchanged
             self.exchanged = {modules[at]: path for at, path in chosen.locals if self.known[modules[at]] == path}
 
@@ -269,7 +279,7 @@ class _Reporter:
         self.rest()
         self.handles.append(compiled.register_forward_hook(over, always_call=True))
 
-    def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> Any:
+    def returned(self, paths: Sequence[str], module: Module, args: Any, output: Any) -> Any:
         if not is_dynamo_compiling() and threading.get_ident() == self.thread:
             if self.own_calls.running:
                 self.own_calls.heard(module)
@@ -277,8 +287,8 @@ class _Reporter:
             while frame is not None and frame.f_code.co_filename in BETWEEN:
                 frame = frame.f_back
             for path in paths:
-                if self.calls is not None and frame is not None:
-                    self.calls.setdefault(path, []).append((frame.f_code, frame.f_lasti))
+                if self.instructions is not None and frame is not None:
+                    self.instructions += (path, frame.f_code, frame.f_lasti)
                 self.executed.add(path)
                 output = self.observer.returned(path, output)
         return output
@@ -357,7 +367,9 @@ def _path(target: Any, part: Any) -> str:
 def _doubtful(model: Module) -> list[Module]:
     # The modules of a model that are not only what their type makes them, and one of each type that is not known.
     modules = structure(model).modules
-    own = [one for one in modules if "forward" in (held := vars(one)) or "_compiled_call_impl" in held]
+    held = [*map(vars, modules)]
+    has_forward, is_compiled = (map(contains, held, repeat(name)) for name in ("forward", "_compiled_call_impl"))
+    own = [*compress(modules, map(or_, has_forward, is_compiled))]
     usual: dict[Any, Module] = {type(one): one for one in modules if one not in own} if own else {}
     usual = usual or dict(zip(map(type, modules), modules, strict=True))
     return [*[one for kind, one in usual.items() if FREE.get(kind) is not getattr(kind, "forward", None)], *own]

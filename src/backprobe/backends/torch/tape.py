@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import compress
 from operator import attrgetter
 from typing import Any
 
@@ -43,6 +44,7 @@ UPDATED = Reason("partly_updated")
 STRIDED = torch.strided
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NOTHING_PASSED = Passing(False)
+CONTAINERS = frozenset({dict, list})
 VERSION, UNFOLLOWED = attrgetter("_version"), attrgetter("unfollowed")
 
 
@@ -90,7 +92,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
 
     identity = staticmethod(id)
 
-    ordinary, nothing = ORDINARY, torch.empty(0)
+    ordinary = ORDINARY
     disturbed = staticmethod(torch._C._len_torch_function_stack)
 
     def is_tensor(self, value: Any) -> bool:
@@ -133,7 +135,11 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             now = tensor._version
         except RuntimeError:  # see ``version``
             now = 0
-        capture = Capture(tensor, now, tensor.detach())
+        alias = tensor.detach()
+        if is_wrapped(alias):  # a transform of torch.func has made another tensor of that, which has no memory
+            with torch._C._DisableFuncTorch():
+                alias = tensor.detach()
+        capture = Capture(tensor, now, alias)
         capture.calls = self.passing.begun
         if self.copies:
             capture.snapshot = copied(capture.alias)  # type: ignore[arg-type]  # a capture that is written has its alias
@@ -330,9 +336,9 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             if held is not None:
                 held.pop(at, None)
         self.steps = Steps()
-        for held in vars(self).values():
-            if isinstance(held, dict | list):
-                held.clear()
+        held = [*vars(self).values()]
+        for container in compress(held, map(CONTAINERS.__contains__, map(type, held))):
+            container.clear()
         vars(self).pop("before_late", None)  # which leads to the trace, and that leads back here
 
 
