@@ -216,10 +216,10 @@ def of_stream(parts=None):
                 for reader, gradient in zip([*PARTS[1:], "of()"][at:], of_input[at:], strict=True):
                     edges[name, reader] = edges.get((name, reader), 0.0) + dot(by[at], gradient) / points
                     nodes[name] += dot(by[at], gradient) / points
-        before = float(computed(model, OTHER)[1][-1][1])
-        exact = {name: float(computed(model, OTHER, {name: one})[1][-1][1]) - before
+        before = float(computed(model, OTHER)[1][-1][1].detach())
+        exact = {name: float(computed(model, OTHER, {name: one})[1][-1][1].detach()) - before
                  for name, one in zip(PARTS, clean, strict=True)}  # fmt: skip
-        return Truth(nodes, edges, exact, float(computed(model, IDS)[1][-1][1]) - before)
+        return Truth(nodes, edges, exact, float(computed(model, IDS)[1][-1][1].detach()) - before)
 
     return truth
 

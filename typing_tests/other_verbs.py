@@ -21,6 +21,9 @@ assert_type(bp.view("runs", port=8000, open=False), bp.Viewer)
 assert_type(bp.view().url, str)
 assert_type(bp.sweep(loss, "u", replace=torch.zeros_like)(x, w=w), bp.Sweep)
 assert_type(bp.per_sample(loss, "w", batch="x", chunk=2)(x, w), bp.PerSample)
+assert_type(bp.attribute(loss, (x, w), (w, x), "x", of="return", steps=2), bp.Attribution)
+assert_type(bp.attribute(nn.Linear(3, 1), x, w, "**", edges=False)["x"], float)
+assert_type(bp.attribute(loss, (x, w), {"x": x, "w": w}, ["x"]).exact(3), bp.Sweep)
 assert_type(bp.noise_floor(loss, runs=2)(x, w), bp.NoiseFloor)
 assert_type(bp.diff_live(loss, loss, backend=("torch", "jax"))(x, w), bp.DiffReport)
 assert_type(bp.provoke(loss, bounds=(0.0, 1.0), seed=1)(x, w), bp.Provocations)
@@ -44,6 +47,8 @@ with bp.memory(nn.Linear(3, 1)) as measured:
 assert_type(measured, bp.MemoryReport)
 assert_type(measured.by("module"), dict[str, int])
 bp.per_sample(loss, "w", chunk="all")  # type: ignore[arg-type]
+bp.attribute(loss, (x, w), (w, x))  # type: ignore[call-arg]
+bp.attribute(loss, (x, w), (w, x), "x", steps="many")  # type: ignore[arg-type]
 bp.noise_floor(loss)(x, weight=w)  # type: ignore[call-arg]
 bp.diff_live(loss, loss, backend=("torch", "jaxx"))  # type: ignore[arg-type]
 bp.provoke(loss, tries="many")  # type: ignore[arg-type]

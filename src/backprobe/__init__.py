@@ -6,6 +6,7 @@ import types
 import typing
 
 if typing.TYPE_CHECKING:
+    from backprobe.attribute import Attribution, attribute
     from backprobe.charts.report import RunReport
     from backprobe.check import CheckReport, WrongDerivative, check
     from backprobe.conflicts import Conflict, Conflicts
@@ -69,6 +70,7 @@ __version__ = "0.2.0"
 __all__ = [
     "Alert",
     "AmbiguousName",
+    "Attribution",
     "BackprobeError",
     "BackwardOp",
     "BadName",
@@ -135,6 +137,7 @@ __all__ = [
     "Viewer",
     "Watch",
     "WrongDerivative",
+    "attribute",
     "check",
     "derive",
     "diff",
@@ -163,6 +166,7 @@ __all__ = [
 
 
 _HOMES = {  # the same for Python: where each name is imported from when it is first asked for
+    "attribute": "Attribution attribute",
     "charts.report": "RunReport",
     "check": "CheckReport WrongDerivative check",
     "conflicts": "Conflict Conflicts",

@@ -183,7 +183,7 @@ def _captions(drawn: Any) -> Captions:
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         record, own = drawn.record, drawn.record.default_output
         return Captions(record if own is None else of_output(record, own), load_arrays(record.backend))
-    drawable = getattr(drawn, "drawable", None) if isinstance(drawn, Report) else None
+    drawable = None if isinstance(drawn, type) else getattr(drawn, "drawable", None)
     if isinstance(drawable, Drawable):
         return ShadedCaptions(drawable)
     raise BadOption(

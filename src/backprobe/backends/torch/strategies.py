@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -42,8 +42,9 @@ Hooked = dict[Capture, Tensor]
 
 
 def differentiate(
-    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> Backward:
+    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture],
+    flow: Callable[[int, Any], Any] | None = None,
+) -> Backward:  # fmt: skip
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -58,7 +59,7 @@ def differentiate(
             seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
             found = local_partials(
                 captures, recorded, inputs, arrivals, seed,
-                full=options.partials == "full", create_graph=options.create_graph,
+                full=options.partials == "full", create_graph=options.create_graph, kept=flow,
             )  # fmt: skip
     else:
         _refuse_where_wrong(options.strategy, captures)
