@@ -69,15 +69,15 @@ class Attribution(Printed):
 
     @classmethod
     def of_sums(
-        cls, runs: Any, sums: Any, target: str, of: str, outputs: tuple[float, float], first: Sequence[str],
-        record: Record, missing: Mapping[str, str],
+        cls, runs: Any, target: str, of: str, outputs: tuple[float, float], first: Sequence[str], record: Record,
+        missing: Mapping[str, str],
     ) -> Attribution:  # fmt: skip
-        """The sums of some runs, without the values that these computed."""
-        asked = runs.asked
+        """The sums of some runs; ``record`` has no tensors."""
+        asked, sums = runs.asked, runs.sums
         return cls(
             target, of, *outputs, {name: float(number.sum()) for name, number in sums.nodes.items()}, sums.edges,
             sums.nodes if asked.axes else {}, asked.axes, tuple(first), asked.steps, tuple(runs.notes),
-            _without_values(record), missing, runs,
+            record, missing, runs,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -244,15 +244,3 @@ def _largest(numbers: Mapping[Any, float], k: int) -> dict[Any, float]:
     Option("k", int, 1, "10").check(k)
     ranked = sorted(numbers.items(), key=lambda item: (not math.isnan(item[1]), -abs(item[1])))
     return dict(ranked[:k])
-
-
-def _without_values(record: Record) -> Record:
-    # The names, lines and edges of a record, without a tensor of it.
-    entries = [
-        replace(
-            entry, held_value=None, held_grad=None, held_original=None,
-            inputs=tuple([replace(edge, partial=None, contribution=None) for edge in entry.inputs]),
-        )
-        for entry in record.entries
-    ]  # fmt: skip
-    return replace(record, entries=tuple(entries))

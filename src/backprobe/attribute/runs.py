@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy
 
 from backprobe.attribute.asked import Arguments, Asked
 from backprobe.attribute.result import Attribution
 from backprobe.attribute.sums import Sums
-from backprobe.attribute.values import Value, compared, first_of, selected
+from backprobe.attribute.values import Value, compared, first_of, selected, without_values
 from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
@@ -24,6 +27,15 @@ from backprobe.recording import Recording
 from backprobe.show.progress import progress
 
 
+@dataclass(frozen=True)
+class Side:
+    """One run forward: its values and their numbers, and its output, without the graph behind them."""
+
+    values: Sequence[Value]
+    numbers: Mapping[str, Any]
+    output: float
+
+
 class Runs:
     """The runs of one target with the arguments of both sides."""
 
@@ -32,35 +44,28 @@ class Runs:
         self.in_function = not is_model(backend, asked.target)
         both = [one for args, named in (asked.clean_args, asked.corrupt_args) for one in (*args, *named.values())]
         self.replay = Replay(backend, asked.target, both)
+        self.sums = Sums(self.arrays, asked.axis, asked.axes)
         self.notes: list[str] = []
         self.keys: dict[str, str] = {}
         """The names by which the values are replaced, by their printed names."""
 
     def run(self) -> Attribution:
         """All of them. Raises BadOption, NothingMatched, NoGradient and BadOutput."""
-        corrupt = self.recorded(self.asked.corrupt_args, self.asked.select)
-        self.of = self._of(corrupt)
-        clean = self.recorded(self.asked.clean_args, self.asked.select)
-        values = self._values(corrupt, clean, self.asked.select)
+        recording = self.recorded(self.asked.corrupt_args, self.asked.select)
+        self.of = self._of(recording)
+        corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
+        del recording  # with its graph, before the other run
+        clean = self._side(self.recorded(self.asked.clean_args, self.asked.select), self.asked.select)
+        compared(self.asked, corrupt.values, clean.values)
+        values, outputs = corrupt.values, (clean.output, corrupt.output)
         self.keys = {value.name: value.key for value in values}
-        record, outputs = corrupt.record, (self._output(clean), self._output(corrupt))
-        sums = Sums(self.arrays, self.asked.axis, self.asked.axes)
-        first = first_of(values, record)
-        whole = sums.changes(values, clean, corrupt) if self.asked.chunk is None else None
+        whole = _changes(clean, corrupt) if self.asked.chunk is None else None
         del clean, corrupt
-        moved = self._moved(first, whole) if self.asked.steps else {}
-        missing = self._differentiated(values, whole, moved, sums)
-        first = [value for value in first if value.name in sums.nodes]
+        first = first_of(values, record)
+        missing = self._differentiated(values, whole, self._moved(first, whole) if self.asked.steps else {})
         of = self.asked.of if isinstance(self.asked.of, str) else record.entries[record.outputs[0]].name
-        return Attribution.of_sums(
-            self, sums, name_of(self.asked.target), of, outputs, [value.name for value in first], record, missing
-        )
-
-    def _values(self, corrupt: Recording, clean: Recording, select: Any) -> list[Value]:
-        # The values that both runs have. Raises NothingMatched and BadOption.
-        values, partners = (selected(self.asked, self.in_function, one, select) for one in (corrupt, clean))
-        compared(self.asked, values, partners)
-        return values
+        names = [value.name for value in first if value.name in self.sums.nodes]
+        return Attribution.of_sums(self, name_of(self.asked.target), of, outputs, names, record, missing)
 
     def _of(self, first: Recording) -> Any:
         # The output by its path, where it was the only one that depends on what is differentiated.
@@ -82,8 +87,12 @@ class Runs:
                 replace=replaced or None, options=options, backend=self.asked.backend,
             )(*given[0], **given[1])  # fmt: skip
 
-    def _output(self, recording: Recording) -> float:
-        return float(self.arrays.numbers(recording.outputs[0].value).item())
+    def _side(self, recording: Recording, select: Any) -> Side:
+        # Raises NothingMatched.
+        values = selected(self.asked, self.in_function, recording, select)
+        numbers = {value.full: self.sums.numbers(value.entry.value) for value in values}
+        output = float(self.arrays.numbers(recording.outputs[0].value).item())
+        return Side([value.without_tensors() for value in values], numbers, output)
 
     # the way from the corrupt run to the clean one
 
@@ -93,56 +102,57 @@ class Runs:
         if select is None:
             moving = [value for value in first if changes is None or changes[value.name].any()]
             select = [value.key for value in moving or first]
-        clean = self.recorded(self.asked.clean_args, select)
-        corrupt = self.recorded(self.asked.corrupt_args, select)
-        return {value.key: clean[value.key].value for value in self._values(corrupt, clean, select)}
+        corrupt = self._side(self.recorded(self.asked.corrupt_args, select), select)
+        recording = self.recorded(self.asked.clean_args, select)
+        values = selected(self.asked, self.in_function, recording, select)
+        compared(self.asked, corrupt.values, values)
+        return {value.key: value.entry.value for value in values}
 
-    def _points(self) -> Iterator[float]:
+    def _points(self) -> list[float]:
         # The middles of equal parts of it; where there are none, the corrupt run itself.
         steps = self.asked.steps
-        return iter([0.0]) if steps is None else ((step + 0.5) / steps for step in range(steps))
+        return [0.0] if steps is None else [(step + 0.5) / steps for step in range(steps)]
 
     def _differentiated(
-        self, values: Sequence[Value], whole: Mapping[str, Any] | None, moved: Mapping[str, Any], sums: Sums
+        self, values: Sequence[Value], whole: Mapping[str, Any] | None, moved: Mapping[str, Any]
     ) -> dict[str, str]:
         # Run backward at each point of the way, for each chunk of the values; the reasons why some have no gradient.
-        size, steps = self.asked.chunk or len(values), self.asked.steps or 1
+        size, points = self.asked.chunk or len(values), self._points()
         chunks = [values[at : at + size] for at in range(0, len(values), size)]
         missing: dict[str, str] = {}
-        with progress(f"attributing {name_of(self.asked.target)}", len(chunks) * steps) as advance:
+        with progress(f"attributing {name_of(self.asked.target)}", len(chunks) * len(points)) as advance:
             for chunk in chunks:
-                changes = self._changes(chunk, sums) if whole is None else whole
-                for point in self._points():
+                changes = self._changes_of(chunk) if whole is None else whole
+                for point in points:
                     advance(chunk[0].name)
-                    missing |= self._added(chunk, changes, self._replacements(moved, point), sums, 1 / steps)
-        return self._noted(missing)
+                    replaced = {key: _Towards(clean, point) for key, clean in moved.items()}
+                    missing |= self._added(chunk, changes, replaced, 1 / len(points))
+        if missing:
+            self.notes.append(f"without a gradient, and left out: {listed([*missing])}")
+        return missing
 
-    def _changes(self, chunk: Sequence[Value], sums: Sums) -> Mapping[str, Any]:
+    def _changes_of(self, chunk: Sequence[Value]) -> Mapping[str, Any]:
         keys = [value.key for value in chunk]
-        clean, corrupt = (self.recorded(given, keys) for given in (self.asked.clean_args, self.asked.corrupt_args))
-        return sums.changes(chunk, clean, corrupt)
-
-    def _replacements(self, moved: Mapping[str, Any], point: float) -> dict[str, Any]:
-        return {key: _Towards(clean, point) for key, clean in moved.items()}
+        corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)
+        return _changes(self._side(self.recorded(self.asked.clean_args, keys), keys), corrupt)
 
     def _added(
-        self, chunk: Sequence[Value], changes: Mapping[str, Any], replaced: Mapping[str, Any], sums: Sums, weight: float
+        self, chunk: Sequence[Value], changes: Mapping[str, Any], replaced: Mapping[str, Any], weight: float
     ) -> dict[str, str]:
         # Add what one run brings to these values, and to the edges from them; all are recorded where edges are asked
         # for, since the direct way from one to another leads through no third.
         with_edges = self.asked.edges
-        select = self.asked.select if with_edges else [value.key for value in chunk]
         recording = self.recorded(
-            self.asked.corrupt_args, select, replaced=replaced, backward=True,
-            flow=sums.flow(changes) if with_edges else None,
+            self.asked.corrupt_args, self.asked.select if with_edges else [value.key for value in chunk],
+            replaced=replaced, backward=True, flow=self.sums.flow(changes) if with_edges else None,
         )  # fmt: skip
         if with_edges:
-            sums.add_edges(recording.record, weight)
+            self.sums.add_edges(recording.record, weight)
         missing = {}
         for value in chunk:
             entry = recording[value.key]
             if entry.status is GradStatus.OK:
-                sums.add(value.name, changes[value.name], entry.grad, weight)
+                self.sums.add(value.name, changes[value.name], entry.grad, weight)
             elif value.is_named:
                 raise self._no_gradient(value.name, entry.no_gradient())
             else:
@@ -156,11 +166,6 @@ class Runs:
             found=error.found, why=error.why, next=f"bp.explain({call}(...), {name!r}), or a selection without it",
         )  # fmt: skip
 
-    def _noted(self, missing: dict[str, str]) -> dict[str, str]:
-        if missing:
-            self.notes.append(f"without a gradient, and left out: {listed([*missing])}")
-        return missing
-
 
 class _Towards:
     # What takes the place of a value at a point of its way to that of the clean run.
@@ -169,3 +174,9 @@ class _Towards:
 
     def __call__(self, value: Any) -> Any:
         return value + self.point * (self.clean - value)
+
+
+def _changes(clean: Side, corrupt: Side) -> dict[str, Any]:
+    # What each value is in the clean run less what it is in the corrupt run, by name.
+    with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+        return {one.name: clean.numbers[one.full] - corrupt.numbers[one.full] for one in corrupt.values}

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.attribute.values import Value
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadOption
 from backprobe.record.brief import written
 from backprobe.record.entries import Record
-from backprobe.recording import Recording
 
 SINGLE = 4  # bytes of a number: of fewer, differences would be rounded
 
@@ -27,23 +25,21 @@ class Sums:
 
         self.edges: dict[tuple[str, str], float] = {}
 
-    def changes(self, values: Sequence[Value], clean: Recording, corrupt: Recording) -> dict[str, Any]:
-        """What each value is in the clean run less what it is in the corrupt run, by name."""
-        with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
-            return {
-                one.name: self._numbers(clean[one.key].value) - self._numbers(corrupt[one.key].value)
-                for one in values
-            }  # fmt: skip
+    def numbers(self, tensor: Any) -> Any:
+        """The numbers of a tensor as an array, at least in single precision."""
+        found = self.arrays.array(tensor)
+        return found if found.dtype.itemsize >= SINGLE else found.astype(numpy.float32)
 
     def add(self, name: str, change: Any, gradient: Any, weight: float) -> None:
         """Add what one run says of a value."""
-        self.nodes[name] = self.nodes.get(name, 0.0) + weight * self._apart(name, self._product(change, gradient))
+        part = self._product(change, gradient, self._kept(name, change.shape))
+        self.nodes[name] = self.nodes.get(name, 0.0) + weight * part
 
     def flow(self, changes: Mapping[str, Any]) -> Callable[[str, Any], float | None]:
         """What is kept of what flows back to a value along an edge: its attribution; None for another value."""
 
         def flow(name: str, flowed: Any) -> float | None:
-            return float(self._product(changes[name], flowed).sum()) if name in changes else None
+            return float(self._product(changes[name], flowed)) if name in changes else None
 
         return flow
 
@@ -55,26 +51,25 @@ class Sums:
                     way = edge.name, entry.name
                     self.edges[way] = self.edges.get(way, 0.0) + weight * edge.contribution
 
-    def _numbers(self, tensor: Any) -> Any:
-        # The numbers of a tensor, at least in single precision.
-        found = self.arrays.array(tensor)
-        return found if found.dtype.itemsize >= SINGLE else found.astype(numpy.float32)
-
-    def _product(self, change: Any, gradient: Any) -> Any:
-        # In double precision, and 0 where nothing changes: there, Inf or NaN would give NaN.
+    def _product(self, change: Any, gradient: Any, kept: Sequence[int] = ()) -> Any:
+        # Summed in double precision over all axes but these, and 0 where nothing changes: there, Inf or NaN in the
+        # gradient would give NaN.
+        gradient, axes = numpy.conj(self.numbers(gradient)), range(change.ndim)
         kind = numpy.complex128 if numpy.iscomplexobj(change) else numpy.float64
-        with numpy.errstate(all="ignore"):
-            product = numpy.multiply(change, numpy.conj(self._numbers(gradient)), dtype=kind).real
-        return numpy.where(change == 0, 0.0, product)
+        with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+            found = numpy.einsum(change, [*axes], gradient, [*axes], [*kept], dtype=kind, casting="same_kind").real
+            if not numpy.isfinite(found).all():
+                gradient = numpy.where(change == 0, 0, gradient)
+                found = numpy.einsum(change, [*axes], gradient, [*axes], [*kept], dtype=kind, casting="same_kind").real
+        return found
 
-    def _apart(self, name: str, product: Any) -> Any:
-        # The sum, or the sums by the indices along the axes, in the order in which these were asked for.
-        axes = [axis + product.ndim * (axis < 0) for axis in self.axes]
-        if not all(0 <= axis < product.ndim for axis in axes) or len({*axes}) < len(axes):
+    def _kept(self, name: str, shape: tuple[int, ...]) -> list[int]:
+        # The axes of a value whose indices are kept apart, counted from the first. Raises BadOption.
+        axes = [axis + len(shape) * (axis < 0) for axis in self.axes]
+        if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
             raise BadOption(
                 f"{name!r} does not have these axes", asked=f"axis={written(self.asked)}",
-                found=f"shape {product.shape}", why="each index along an axis has an attribution of its own",
-                next=f"an axis from 0 to {product.ndim - 1}" if product.ndim else "values that have axes",
+                found=f"shape {shape}", why="each index along an axis has an attribution of its own",
+                next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
             )  # fmt: skip
-        kept = product.sum(tuple(at for at in range(product.ndim) if at not in axes))
-        return kept.transpose([sorted(axes).index(axis) for axis in axes]) if axes else kept
+        return axes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.attribute.asked import Asked
@@ -13,6 +13,7 @@ from backprobe.probe.request import name_of
 from backprobe.record.brief import written
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
+from backprobe.record.inputs import Edge
 from backprobe.record.names import strip
 from backprobe.record.patterns import compile_pattern, matcher
 from backprobe.recording import Recording
@@ -33,6 +34,10 @@ class Value:
     at: int
     entry: Entry
     is_named: bool
+
+    def without_tensors(self) -> Value:
+        """The same, of which no tensor is kept."""
+        return replace(self, entry=without_tensors(self.entry))
 
 
 def selected(asked: Asked, in_function: bool, recording: Recording, select: Any) -> list[Value]:
@@ -80,6 +85,17 @@ def compared(asked: Asked, corrupt: Sequence[Value], clean: Sequence[Value]) -> 
                     why="the difference of both is taken element by element",
                     next="arguments of the same shapes and dtypes for both runs, such as texts of as many tokens",
                 )  # fmt: skip
+
+
+def without_tensors(entry: Entry) -> Entry:
+    """An entry as it is described, without its value and gradient, and with edges that have no numbers."""
+    inputs = tuple([Edge(edge.at, name=edge.name) for edge in entry.inputs])
+    return replace(entry, held_value=None, held_grad=None, held_original=None, inputs=inputs)
+
+
+def without_values(record: Record) -> Record:
+    """The names, lines and edges of a record, without a tensor of it."""
+    return replace(record, entries=tuple(map(without_tensors, record.entries)))
 
 
 def first_of(values: Sequence[Value], record: Record) -> list[Value]:

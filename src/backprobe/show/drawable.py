@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from backprobe.record.entries import Record
 
@@ -41,6 +42,13 @@ class Drawable:
     legend: tuple[str, ...]
     spelled: str
     numbers: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+
+class HasDrawable(Protocol):
+    """A result of a verb that ``draw`` shows on the circuit."""
+
+    @property
+    def drawable(self) -> Drawable | None: ...
 
 
 def decades(number: float, among: Iterable[float]) -> int | None:
