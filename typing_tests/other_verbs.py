@@ -16,7 +16,7 @@ def loss(x: Tensor, w: Tensor) -> Tensor:
 x = w = torch.ones(3)
 
 assert_type(bp.check(loss, skip=[torch.relu])(x, w), bp.CheckReport)
-assert_type(bp.check(nn.Linear(3, 1))(x), bp.CheckReport)
+assert_type(bp.check(nn.Linear(3, 1), order=2)(x), bp.CheckReport)
 assert_type(bp.view("runs", port=8000, open=False), bp.Viewer)
 assert_type(bp.view().url, str)
 assert_type(bp.sweep(loss, "u", replace=torch.zeros_like)(x, w=w), bp.Sweep)
@@ -38,6 +38,7 @@ waiting: Callable[[Tensor, Tensor], bp.CheckReport] = bp.check(loss)
 bp.check(loss)(x)  # type: ignore[call-arg]
 bp.check(loss).ok  # type: ignore[attr-defined]
 bp.check(loss, backend="pytorch")  # type: ignore[arg-type]
+bp.check(loss, order=3)  # type: ignore[arg-type]
 bp.check(3)  # type: ignore[arg-type]
 bp.sweep(loss, "u")  # type: ignore[call-arg]
 bp.view("runs", port="8000")  # type: ignore[arg-type]
