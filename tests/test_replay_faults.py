@@ -32,8 +32,8 @@ OURS = tuple(
         "backends/patching.py",
         "backends/trials.py", "backends/variations.py", "backends/guards.py", "backends/torch/state.py",
         "backends/torch/lent_modules.py", "backends/torch/variations.py", "backends/torch/trials.py",
-        "noise_floor", "provoke", "sweep", "attribute", "per_sample", "diff_live", "check", "guard", "probe/rerun.py",
-        "experiments", "remedies",
+        "noise_floor", "provoke", "sweep", "attribute", "curvature", "per_sample", "diff_live", "check", "guard",
+        "probe/rerun.py", "experiments", "remedies", "derivatives.py",
     )
 )  # fmt: skip
 PATCHED = ((nn.Module, "__call__"), (torch.autograd, "_engine_run_backward"), (np.random, "default_rng"))

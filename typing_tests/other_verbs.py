@@ -33,6 +33,7 @@ assert_type(bp.replay("bad-step", nn.Linear(3, 1)).bitwise, bool)
 assert_type(bp.guard(nn.Linear(3, 1), capture="bad-step"), bp.Guard)
 assert_type(bp.jacobian(loss, "u")(x, w), Any)
 assert_type(bp.hvp(loss, "u", [1.0])(x, w), Any)
+assert_type(bp.curvature(loss, "w", k=2, which="smallest")(x, w), bp.Curvature)
 waiting: Callable[[Tensor, Tensor], bp.CheckReport] = bp.check(loss)
 
 bp.check(loss)(x)  # type: ignore[call-arg]
@@ -57,6 +58,7 @@ bp.provoke(loss)(x, "w")  # type: ignore[arg-type]
 bp.replay(3, nn.Linear(3, 1))  # type: ignore[arg-type]
 bp.guard(nn.Linear(3, 1), capture=3)  # type: ignore[arg-type]
 bp.jacobian(loss, "u")(x)  # type: ignore[call-arg]
+bp.curvature(loss, "w", which="top")  # type: ignore[arg-type]
 bp.hvp(loss, "u", [1.0])("x", w)  # type: ignore[arg-type]
 
 # those that take recordings and runs

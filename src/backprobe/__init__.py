@@ -10,6 +10,7 @@ if typing.TYPE_CHECKING:
     from backprobe.charts.report import RunReport
     from backprobe.check import CheckReport, WrongDerivative, check
     from backprobe.conflicts import Conflict, Conflicts
+    from backprobe.curvature import Curvature, curvature
     from backprobe.derivatives import hvp, jacobian
     from backprobe.derive import Derivation, derive
     from backprobe.diff import DiffReport, Divergence, RunDiffReport, RunDivergence, diff
@@ -81,6 +82,7 @@ __all__ = [
     "CheckReport",
     "Conflict",
     "Conflicts",
+    "Curvature",
     "Derivation",
     "DiffReport",
     "Divergence",
@@ -139,6 +141,7 @@ __all__ = [
     "WrongDerivative",
     "attribute",
     "check",
+    "curvature",
     "derive",
     "diff",
     "diff_live",
@@ -170,6 +173,7 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "charts.report": "RunReport",
     "check": "CheckReport WrongDerivative check",
     "conflicts": "Conflict Conflicts",
+    "curvature": "Curvature curvature",
     "derivatives": "hvp jacobian",
     "derive": "Derivation derive",
     "diff": "DiffReport Divergence RunDiffReport RunDivergence diff",
