@@ -70,6 +70,21 @@ def test_an_inner_value_is_differentiated_alone():
     assert sorted(found) == pytest.approx(sorted((12 * x).tolist()))
 
 
+def test_a_linear_function_has_no_curvature():
+    assert bp.curvature(lambda x: (3 * x).sum(), "x", k=2)(ones(40))["x"].tolist() == [0.0, 0.0]
+
+
+def test_each_binding_of_a_name_has_its_own():
+    def program(x):
+        for _ in range(2):
+            x = torch.sin(x)
+        return x.sum()
+
+    found = bp.curvature(program, "x", k=3)(X)
+    assert list(found) == ["x#0", "x#1", "x#2"] and not found["x#2"].any()
+    assert sorted(found["x#1"]) == pytest.approx(sorted((-torch.sin(torch.sin(X))).tolist()))
+
+
 def test_single_precision_is_enough():
     matrix = symmetric(40).float()
     found = bp.curvature(quadratic, "x", k=2)(ones(40).float(), matrix)["x"]
@@ -121,6 +136,8 @@ REFUSED = [
     (lambda: bp.curvature(saddle, "x", joint=1), bp.BadOption, "joint is True or False"),
     (lambda: bp.curvature(3, "x"), bp.BadOption, "neither a function nor a model"),
     (lambda: bp.curvature(saddle, "y")(X), bp.NothingMatched, "matches nothing in saddle"),
+    (lambda: bp.curvature(saddle, "return")(X), bp.NothingMatched, "matches nothing in saddle that has a gradient"),
+    (lambda: bp.hvp(saddle, "*", X)(X), bp.UnknownName, "no value is named '*'"),
     (lambda: bp.curvature(cut, "u")(X), bp.NoGradient, "has no gradient history"),
     (lambda: bp.curvature(lambda x: x * 2, "x")(X), bp.BadOutput, "the output is not a scalar"),
     (lambda: bp.curvature(lambda z: (z * z.conj()).real.sum(), "z")(X.to(torch.complex64)), bp.Unsupported, "complex"),

@@ -111,7 +111,8 @@ def hvp(
     refuse_several(of, f"bp.hvp(f, {name!r}, vector, ", f"bp.hvp(f, {name!r}, vector, of='ce'), once for each")
 
     probe(target, [name], of=of, backend=backend)  # which refuses its own options
-    return _Product(target, backend, name, vector, of)
+    product: _Product[P] = _Product(target, backend, name, vector, of)
+    return product
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,6 +130,6 @@ class _Product(Waiting[P, Any]):
         hessian = found.hessian or refuse(found, "hessian", spelled)
         spelling = spelled_as(PROBED, lambda one: f"bp.hvp({one[1] or 'f'}, {one[2] or repr(self.name)}, vector)")
         with spelling, Replay(found, self.target, args, kwargs).run():
-            program = named_gradients(found, self.target, self.name, self.of, self.backend, args, kwargs)
+            program = named_gradients(found, self.target, self.name, self.of, self.backend, args, kwargs, is_name=True)
             product = hessian(program)
             return product({self.name: self.vector})[self.name]

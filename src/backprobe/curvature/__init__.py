@@ -92,6 +92,7 @@ class _Waiting(Waiting[P, Curvature]):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Curvature:
         from backprobe.curvature.eigenvalues import measured  # which imports NumPy
 
-        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.curvature("):
+        spelling = spelled_as(r"^rec\['(.*)'\]\.grad$", rf"bp.curvature({name_of(self.target)}, '\1')")
+        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.curvature("), spelling:
             found = self._found(args, kwargs, "differentiated twice", "its values were fixed when it was made")
             return measured(self, found, args, kwargs)

@@ -101,6 +101,8 @@ def eigenvalues(linalg: Any, operator: Operator, k: int, which: str) -> Any:
         return _ordered(numpy.linalg.eigvalsh((matrix + matrix.T) / 2), which)[:k]
     matrix = linalg.LinearOperator((size, size), matvec=operator, dtype=numpy.float64)
     start = numpy.random.default_rng(0).standard_normal(size)
+    if not operator(start).any():  # of a linear function: the method begins with this product, and stops
+        return numpy.zeros(k)
     try:
         found = linalg.eigsh(
             matrix, k=k, which=SPELLED[which], v0=start, tol=float(numpy.finfo(operator.kind).eps) ** 0.5,

@@ -48,25 +48,26 @@ class NamedGradients:
 
 def named_gradients(
     backend: Backend, target: Any, select: Any, of: Any, asked: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+    *, is_name: bool = False,
 ) -> NamedGradients:  # fmt: skip
-    """The program with these values in it, by the names that were asked for, or that a pattern selects.
+    """The program with the values in it that patterns select, or with that of one name.
 
-    Raises NothingMatched, UnknownName, and NoGradient for one value that has no gradient.
+    Raises NothingMatched, UnknownName and AmbiguousName, and NoGradient for a name whose value has no gradient.
     """
     recording = Probe(target, select, of=of, backend=asked)(*args, **kwargs)
-    if isinstance(select, str) and "*" not in select:
-        entry, keys = recording[select], {select: select}
+    is_function = not is_model(backend, target)
+    keys = {} if is_name else _differentiated(recording, select, in_function=is_function)
+    if not keys and isinstance(select, str) and (is_name or "*" not in select):
+        entry = recording[select]
         _ = entry.grad  # raises where there is none, with the reason
-    else:
-        keys = _differentiated(recording, select, in_function=not is_model(backend, target))
+        keys = {select: select} if is_name else {}
     variables: dict[str, Any] = {}
-    if is_model(backend, target) and backend.models is not None and not backend.models.replaces_parameters:
+    if not is_function and backend.models is not None and not backend.models.replaces_parameters:
         known = {quote_path(path): one for path, one in (backend.models.parameters or _none)(target).items()}
         variables = {name: known[strip(key)] for name, key in keys.items() if strip(key) in known}
-    first, output = {name: recording[key] for name, key in keys.items()}, recording.outputs[0].name
-    return NamedGradients(
-        target, of, asked, args, kwargs, keys, variables, first, of if isinstance(of, str) else output
-    )
+    first = {name: recording[key] for name, key in keys.items()}
+    output = of if isinstance(of, str) else recording.outputs[0].name
+    return NamedGradients(target, of, asked, args, kwargs, keys, variables, first, output)
 
 
 def _differentiated(recording: Recording, select: Any, *, in_function: bool) -> dict[str, str]:
