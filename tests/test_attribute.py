@@ -58,9 +58,9 @@ def test_the_edges_from_a_value_sum_to_its_attribution(case):
 
 
 def test_steps_bring_the_sum_to_the_real_change():
-    errors = [abs(bp.attribute(chain, *BOTH, ["x", "u"], steps=steps).error) for steps in (1, 4, 16, 64)]
-    assert errors == sorted(errors, reverse=True) and errors[-1] < 1e-3
-    far = bp.attribute(stream(), IDS, OTHER, PARTS, of=difference, steps=40)
+    errors = [abs(bp.attribute(chain, *BOTH, ["x", "u"], steps=steps).error) for steps in (1, 4, 16)]
+    assert errors == sorted(errors, reverse=True) and errors[-1] < 1e-2
+    far = bp.attribute(stream(), IDS, OTHER, PARTS, of=difference, steps=12, edges=False)
     assert far.first == ("embed",) and abs(far.error) < 1e-2
 
 

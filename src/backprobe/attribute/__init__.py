@@ -64,7 +64,7 @@ def attribute(
     - ``chunk`` is how many values are held at once. Each chunk has runs of its own; by default all are held at once.
     - ``backend`` is needed only where the arguments do not show which it is.
 
-    >>> bp.attribute(f, clean, corrupt, ["x"], steps=10).sum
+    >>> round(bp.attribute(f, clean, corrupt, ["x"], steps=10).sum, 3)
     45.0
 
     All runs draw the same random numbers and begin with the same buffers and parameters. Afterwards the program's state

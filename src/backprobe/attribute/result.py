@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,7 +49,7 @@ class Attribution(Printed):
     y → v                13  0.571
     x → u              9.75  0.429
     u → v              9.75  0.429
-    the first values, x and y, sum to 22.75, and the output changes by 22.75
+    the first values, x, y, sum to 22.75, and the output changes by 22.75
     """
 
     target: str
@@ -66,19 +66,6 @@ class Attribution(Printed):
     record: Record = field(repr=False)
     missing: Mapping[str, str] = field(repr=False)
     runs: Any = field(default=None, repr=False)
-
-    @classmethod
-    def of_sums(
-        cls, runs: Any, target: str, of: str, outputs: tuple[float, float], first: Sequence[str], record: Record,
-        missing: Mapping[str, str],
-    ) -> Attribution:  # fmt: skip
-        """The sums of some runs; ``record`` has no tensors."""
-        asked, sums = runs.asked, runs.sums
-        return cls(
-            target, of, *outputs, {name: float(number.sum()) for name, number in sums.nodes.items()}, sums.edges,
-            sums.nodes if asked.axes else {}, asked.axes, tuple(first), asked.steps, tuple(runs.notes),
-            record, missing, runs,
-        )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or pickled: the numbers, and not the program that would run again."""

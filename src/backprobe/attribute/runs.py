@@ -64,8 +64,12 @@ class Runs:
         first = first_of(values, record)
         missing = self._differentiated(values, whole, self._moved(first, whole) if self.asked.steps else {})
         of = self.asked.of if isinstance(self.asked.of, str) else record.entries[record.outputs[0]].name
-        names = [value.name for value in first if value.name in self.sums.nodes]
-        return Attribution.of_sums(self, name_of(self.asked.target), of, outputs, names, record, missing)
+        nodes, axes = self.sums.nodes, self.asked.axes
+        return Attribution(
+            name_of(self.asked.target), of, *outputs, {name: float(number.sum()) for name, number in nodes.items()},
+            self.sums.edges, nodes if axes else {}, axes, tuple([one.name for one in first if one.name in nodes]),
+            self.asked.steps, tuple(self.notes), record, missing, self,
+        )  # fmt: skip
 
     def _of(self, first: Recording) -> Any:
         # The output by its path, where it was the only one that depends on what is differentiated.
