@@ -131,6 +131,8 @@ bench: $(READY)
 	$(BIN)/python bench/probe_tensorflow.py
 	$(BIN)/python bench/probe_jax.py
 	$(BIN)/python bench/guard.py
+	$(BIN)/python bench/attribute.py
+	$(BIN)/python bench/curvature.py
 	$(BIN)/python bench/per_sample.py
 	$(BIN)/python bench/memory_of_steps.py
 	$(BIN)/python bench/replay.py

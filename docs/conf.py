@@ -65,6 +65,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.diff.pairs.Row"),
     ("py:class", "backprobe.diff.floor.Measured"),
     ("py:class", "backprobe.show.drawable.Drawable"),  # what draw shows of a report
+    ("py:class", "backprobe.show.drawable.HasDrawable"),
     ("py:class", "backprobe.sweep.result.Replaced"),  # what a run of a sweep says
     ("py:class", "backprobe.backends.memory.Saved"),  # what ``by`` and ``lines`` of a report on memory are made from
     ("py:class", "backprobe.per_sample.wanted.Wanted"),

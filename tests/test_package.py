@@ -20,7 +20,7 @@ HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich",
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
-    "Alert", "Gap", "RunReport",
+    "Alert", "Gap", "RunReport", "Attribution", "attribute", "Curvature", "curvature",
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "CheckReport",
     "Conflict", "Conflicts",
     "Derivation", "DiffReport", "Divergence", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus",
@@ -364,8 +364,8 @@ def test_the_tree_of_errors_is_drawn_as_it_is():
 
 
 @pytest.mark.parametrize("verb", [
-    "probe", "watch", "watch_function", "sweep", "per_sample", "memory", "noise_floor", "provoke", "check", "diff",
-    "diff_live", "guard", "health", "draw", "replay",
+    "probe", "watch", "watch_function", "sweep", "attribute", "curvature", "per_sample", "memory",
+    "noise_floor", "provoke", "check", "diff", "diff_live", "guard", "health", "draw", "replay",
 ])  # fmt: skip
 def test_each_parameter_of_a_verb_has_its_line_in_the_docstring(verb):
     function = getattr(bp, verb)

@@ -32,8 +32,8 @@ OURS = tuple(
         "backends/patching.py",
         "backends/trials.py", "backends/variations.py", "backends/guards.py", "backends/torch/state.py",
         "backends/torch/lent_modules.py", "backends/torch/variations.py", "backends/torch/trials.py",
-        "noise_floor", "provoke", "sweep", "per_sample", "diff_live", "check", "guard", "probe/rerun.py", "experiments",
-        "remedies",
+        "noise_floor", "provoke", "sweep", "attribute", "curvature", "per_sample", "diff_live", "check", "guard",
+        "probe/rerun.py", "experiments", "remedies", "derivatives.py",
     )
 )  # fmt: skip
 PATCHED = ((nn.Module, "__call__"), (torch.autograd, "_engine_run_backward"), (np.random, "default_rng"))
@@ -104,6 +104,7 @@ def explained(program):
 
 VERBS = {
     "sweep": lambda program: bp.sweep(of(program), "h", replace=lambda value: value * 0)(X),
+    "attribute": lambda program: bp.attribute(of(program), X, X + 1, "h", edges=False),
     "guard": guarded,
     "noise_floor": lambda program: bp.noise_floor(of(program), runs=1)(X),
     "explain": explained,

@@ -81,6 +81,7 @@ def test_the_overloads_of_probe_take_what_it_takes():
     (lambda: bp.check(f), "<bp.check of f>"),
     (lambda: bp.sweep(f, "u", replace=torch.zeros_like), "<bp.sweep of f, select='u'>"),
     (lambda: bp.per_sample(f, "w"), "<bp.per_sample of f, select='w'>"),
+    (lambda: bp.curvature(f, "w"), "<bp.curvature of f, select='w'>"),
     (lambda: bp.noise_floor(f), "<bp.noise_floor of f>"),
     (lambda: bp.diff_live(f, f), "<bp.diff_live of f and f>"),
     (lambda: bp.provoke(f), "<bp.provoke of f>"),

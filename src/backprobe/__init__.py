@@ -6,9 +6,11 @@ import types
 import typing
 
 if typing.TYPE_CHECKING:
+    from backprobe.attribute import Attribution, attribute
     from backprobe.charts.report import RunReport
     from backprobe.check import CheckReport, WrongDerivative, check
     from backprobe.conflicts import Conflict, Conflicts
+    from backprobe.curvature import Curvature, curvature
     from backprobe.derivatives import hvp, jacobian
     from backprobe.derive import Derivation, derive
     from backprobe.diff import DiffReport, Divergence, RunDiffReport, RunDivergence, diff
@@ -69,6 +71,7 @@ __version__ = "0.2.0"
 __all__ = [
     "Alert",
     "AmbiguousName",
+    "Attribution",
     "BackprobeError",
     "BackwardOp",
     "BadName",
@@ -79,6 +82,7 @@ __all__ = [
     "CheckReport",
     "Conflict",
     "Conflicts",
+    "Curvature",
     "Derivation",
     "DiffReport",
     "Divergence",
@@ -135,7 +139,9 @@ __all__ = [
     "Viewer",
     "Watch",
     "WrongDerivative",
+    "attribute",
     "check",
+    "curvature",
     "derive",
     "diff",
     "diff_live",
@@ -163,9 +169,11 @@ __all__ = [
 
 
 _HOMES = {  # the same for Python: where each name is imported from when it is first asked for
+    "attribute": "Attribution attribute",
     "charts.report": "RunReport",
     "check": "CheckReport WrongDerivative check",
     "conflicts": "Conflict Conflicts",
+    "curvature": "Curvature curvature",
     "derivatives": "hvp jacobian",
     "derive": "Derivation derive",
     "diff": "DiffReport Divergence RunDiffReport RunDivergence diff",

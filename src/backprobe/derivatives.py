@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.discover import BackendName, load_backend
+from backprobe.backends.discover import BackendName
 from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
 from backprobe.errors import BadOption, Unsupported
 from backprobe.probe import probe
+from backprobe.probe.gradient_program import named_gradients
 from backprobe.probe.output import SUMMED
 from backprobe.probe.request import spelled_as
 from backprobe.probe.several_outputs import Of, refuse_several
+from backprobe.probe.waiting import Waiting
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.record.typed import P
@@ -96,8 +100,8 @@ def hvp(
     tensor([18.,  0.])
 
     The Hessian is that of the scalar output with respect to the value ``name`` alone; ``vector`` and the result have
-    that value's shape. It takes one forward pass and two backward passes, the second through the first
-    (``create_graph=True``); the Hessian itself is never built.
+    that value's shape. The gradient is differentiated again, by the framework; the Hessian itself is never built.
+    The program runs twice or three times for it, and its state is afterwards as it was.
 
     Raises what ``probe`` raises, NoGradient for a value that has none, and Unsupported for one that was overwritten in
     place later.
@@ -106,20 +110,26 @@ def hvp(
     _check_name(name, f"bp.hvp(f, {written(name)}, vector)")
     refuse_several(of, f"bp.hvp(f, {name!r}, vector, ", f"bp.hvp(f, {name!r}, vector, of='ce'), once for each")
 
-    def taken(*args: P.args, **kwargs: P.kwargs) -> Any:
-        made = probe(target, [name], of=of, create_graph=True, backend=backend)
-        with spelled_as(PROBED, lambda one: f"bp.hvp({one[1] or 'f'}, {one[2] or repr(name)}, vector)"):
-            recording = made(*args, **kwargs)
-            entry = recording[name]
-        found = load_backend(recording.record.backend)
-        second_order = found.second_order or refuse(found, "second_order", f"bp.hvp(f, {name!r}, ...)")
-        product = second_order(entry.value, entry.grad, vector)
-        if product is None:
-            raise Unsupported(
-                f"{entry.name!r} was overwritten in place, so nothing can be differentiated with respect to it again",
-                asked=f"bp.hvp(f, {name!r}, ...)", found="a copy taken before the write",
-                next="write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)",
-            )  # fmt: skip
-        return product
+    probe(target, [name], of=of, backend=backend)  # which refuses its own options
+    product: _Product[P] = _Product(target, backend, name, vector, of)
+    return product
 
-    return taken
+
+@dataclass(frozen=True, repr=False)
+class _Product(Waiting[P, Any]):
+    # A Hessian-vector product that waits for the arguments.
+    name: str
+    vector: Any
+    of: Any
+    verb = "hvp"
+    options = ", 'u', vector"
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        spelled = f"bp.hvp(f, {self.name!r}, ...)"
+        found = self._found(args, kwargs, "differentiated twice", "its values were fixed when it was made")
+        hessian = found.hessian or refuse(found, "hessian", spelled)
+        spelling = spelled_as(PROBED, lambda one: f"bp.hvp({one[1] or 'f'}, {one[2] or repr(self.name)}, vector)")
+        with spelling, Replay(found, self.target, args, kwargs).run():
+            program = named_gradients(found, self.target, self.name, self.of, self.backend, args, kwargs, is_name=True)
+            product = hessian(program)
+            return product({self.name: self.vector})[self.name]

@@ -17,7 +17,8 @@ Of a ``Backend``:
 - ``errors``: it knows more about the framework's errors than they say
 - ``useless``: it knows facts about gradients that are there, and useless (``bp.explain`` of a script)
 - ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
-- ``second_order``: gradients can be differentiated again (``create_graph=True``, ``bp.hvp``)
+- ``second_order``: gradients of a recording can be differentiated again (``create_graph=True``)
+- ``hessian``: so can those of a program, by values in it (``bp.hvp``, ``bp.curvature``)
 
 Of a ``Tape``:
 

@@ -5,7 +5,7 @@ Facts that become parts of a record refer to captures by position: see ``record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ class Options:
     retain_graph: bool = False  # the program goes on to use its values
     backward: bool = True  # else the program is run, and nothing differentiated
     several: bool = False  # does backward run from several outputs, one after another?
+    flow: Callable[[str, Any], Any] | None = None
+    """With ``partials``: what is kept of the contribution that flows back to the value of this name, in its place."""
 
 
 class Description(NamedTuple):
@@ -142,6 +144,8 @@ class Ran:
     result: Any
     roots: Sequence[Root]
     captures: Sequence[Any]
+    flow: Callable[[int, Any], Any] | None = None
+    """What is kept of the contribution that flows back to the capture at a position: see ``Options``."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, overload
@@ -48,6 +48,16 @@ class Outcomes(Sequence[Outcome]):
 
     def __iter__(self) -> Iterator[Outcome]:
         return map(self.__getitem__, range(len(self)))
+
+
+def with_flow(edges: Sequence[Edge], flow: Callable[[int, Any], Any] | None) -> Sequence[Edge]:
+    """The edges with what is kept of their contributions, and without partials, where not all of it is kept."""
+    if flow is None:
+        return edges
+    return [
+        edge if edge.contribution is None else Edge(edge.at, contribution=flow(edge.at, edge.contribution))
+        for edge in edges
+    ]
 
 
 def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:

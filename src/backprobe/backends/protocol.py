@@ -27,6 +27,7 @@ from backprobe.backends.heard_births import HearBirths
 from backprobe.backends.memory import Memory
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.replay import State
+from backprobe.backends.second_order import GradientProgram, Product
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
 from backprobe.backends.useless import Call, UselessGradients
@@ -279,11 +280,13 @@ class Backend(Protocol):
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None
     """(output, tensor) -> what the graph alone says of them."""
 
-    second_order: Callable[[Any, Any, Any], Any] | None = None
-    """(value, gradient, vector) -> the derivative of <gradient, vector> with respect to a value.
+    second_order: bool | None = None
+    """Can the gradients of a recording be differentiated again? None where they cannot."""
 
-    Both are from a recording made with ``create_graph``. None where the value is held without its history. Raises
-    BadOption for a vector of another shape.
+    hessian: Callable[[GradientProgram], Product] | None = None
+    """(program) -> what multiplies the Hessian of its output by vectors. Raises NoGradient.
+
+    What multiplies raises BadOption for a vector of another shape.
     """
 
     derivatives: Collection[str] = frozenset()

@@ -24,6 +24,10 @@ MISSING = {
         "gradients of {} cannot be differentiated again", "backprobe keeps no graph of its backward pass",
         "differentiate a function that calls bp.probe(f)(x) and returns rec['u'].grad",
     ),
+    "hessian": (
+        "there are no products of Hessians in {}", "backprobe cannot differentiate its gradients again",
+        "differences of rec['u'].grad between two runs",
+    ),
     "graph_facts": (
         "a tensor of {} alone cannot be explained", "it does not know what it was computed from",
         "rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",

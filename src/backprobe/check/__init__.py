@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from backprobe.backends.discover import BackendName
 from backprobe.check.report import CheckReport, WrongDerivative
@@ -16,12 +16,14 @@ from backprobe.record.typed import P
 
 SKIP = Option("skip", list | tuple, None, "[Round], with class Round(torch.autograd.Function)",
               says="a list of functions and classes")  # fmt: skip
+ORDER = Option("order", int, lambda given: type(given) is int and given in (1, 2), "2", says="1 or 2",
+               why="differences of second derivatives lose too many digits to judge a third")  # fmt: skip
 
 __all__ = ["CheckReport", "WrongDerivative", "check"]
 
 
 def check(
-    target: Callable[P, Any], *, skip: Sequence[Any] = (), backend: BackendName | None = None
+    target: Callable[P, Any], *, order: Literal[1, 2] = 1, skip: Sequence[Any] = (), backend: BackendName | None = None
 ) -> Waiting[P, CheckReport]:
     """Make a function or model that, called with its arguments, returns a report of the derivatives that are wrong.
 
@@ -52,6 +54,10 @@ def check(
     (False, 3, 'y', 'u')
 
     - ``target`` is the function or model.
+    - ``order=2`` also checks the second derivative of each call whose first one is right: Hessian-vector products
+      against differences of gradients. A backward that cannot be differentiated again, or whose derivative is zero
+      where that of the gradient is not, is found so. Without it, this is done where the program differentiates a
+      gradient itself.
     - ``skip`` lists functions whose derivative is intended to be another, as that of a straight-through estimator: each
       as the program calls it, or the class of an ``autograd.Function``.
     - ``backend`` is needed only where the framework cannot be inferred from the arguments.
@@ -66,7 +72,8 @@ def check(
     error estimate is the threshold of each comparison.
     """
     SKIP.check(skip)
-    return Check(target, backend, tuple(skip))
+    ORDER.check(order)
+    return Check(target, backend, tuple(skip), order)
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,13 +81,15 @@ class Check(Waiting[P, CheckReport]):
     """A function or model ready to be checked."""
 
     skip: tuple[Any, ...] = ()
+    order: int = 1
     verb = "check"
 
     def _asked(self) -> list[tuple[str, str]]:
-        return [("skip", listed([name_of(one) for one in self.skip]))] if self.skip else []
+        order = [("order", str(self.order))] * (self.order > 1)
+        return [*order, *([("skip", listed([name_of(one) for one in self.skip]))] if self.skip else [])]
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
         from backprobe.check.run import run_check  # which imports NumPy, when there is something to compare
 
         found = self._found(args, kwargs, "checked", "each call is repeated on other numbers")
-        return run_check(self.target, found, self.skip, args, kwargs)
+        return run_check(self.target, found, self.skip, args, kwargs, order=self.order)

@@ -53,9 +53,15 @@ class WrongCall:
 
 
 class CheckResults:
-    """All that is known of one run. Remarks are counted by the place that they are about."""
+    """All that is known of one run. Remarks are counted by the place that they are about.
 
-    def __init__(self) -> None:
+    With ``order`` 2 the second derivative of each call is checked, once in each line, and else that of calls whose
+    gradient the program differentiates.
+    """
+
+    def __init__(self, order: int = 1) -> None:
+        self.order = order
+        self.checked_twice: set[CallSite] = set()  # where ``order`` asks for second derivatives
         self.error = 0.0  # the largest of derivatives that are right
         self.checked: Counter[CallSite] = Counter()
         self.wrong: dict[tuple[CallSite, Input | None, bool], list[WrongCall]] = {}  # is it a second derivative?
@@ -98,7 +104,11 @@ class CheckResults:
         if verdict.wrong or site in self.right:
             return
         right = RightCall(scope, site, made, since, until)
-        if is_twice:
+        if self.order == 2:
+            if site not in self.checked_twice:
+                self.checked_twice.add(site)
+                self._check_second(right)
+        elif is_twice:
             self._check_second(right)
         elif is_twice is None:
             self._keep(right)

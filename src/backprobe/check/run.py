@@ -23,9 +23,10 @@ from backprobe.source.user_code import innermost
 
 
 def run_check(
-    target: Any, backend: Backend, skip: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> CheckReport:
-    """Run a target once with these arguments, and check each call that it makes."""
+    target: Any, backend: Backend, skip: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *,
+    order: int = 1,
+) -> CheckReport:  # fmt: skip
+    """Run a target once with these arguments, and check each call that it makes, up to derivatives of this order."""
     name = name_of(target)
     calls = (backend.recheck or refuse(backend, "recheck", f"bp.check({name})"))()
     if not is_model(backend, target):
@@ -33,7 +34,7 @@ def run_check(
     called = calls.called(target, True)
     inner = innermost(target if called is None else called[0])
     within = None if inner is None else home(inner.__code__.co_filename)
-    results = CheckResults()
+    results = CheckResults(order)
     program = CheckedProgram(calls, results, within, calls.paths(target), skip)
     undo: list[Callable[[], None]] = []
     given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import click
 
@@ -175,10 +175,13 @@ def _explained(program: str, words: tuple[str, ...], experiments: bool, **option
 @WORDS
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; "
               "may be repeated.")  # fmt: skip
+@declared("order", "1, or 2 for second derivatives as well.", default=1, show_default=True)
 @BACKEND
 @to_sarif
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be checked.")
-def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: str | None, strict: bool) -> NoReturn:
+def check(
+    program: str, words: tuple[str, ...], skip: tuple[str, ...], order: Literal[1, 2], backend: str | None, strict: bool
+) -> NoReturn:
     """Compare each derivative with finite differences.
 
     \b
@@ -186,7 +189,7 @@ def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: 
 
     The exit status is 1 if a derivative is wrong; with --strict also if some could not be checked.
     """
-    _answer(programs.checked(program, words, skip, backend), strict)
+    _answer(programs.checked(program, words, skip, backend, order), strict)
 
 
 @main.command()

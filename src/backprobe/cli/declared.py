@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from backprobe.check import ORDER
 from backprobe.diff.conventions import CONVENTION, CONVENTIONS
 from backprobe.draw import OPTIONS as DRAWING
 from backprobe.probe.request import OPTIONS as PROBING
@@ -19,7 +20,7 @@ from backprobe.watch.options import OPTIONS as WATCHING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 OPTIONS = {one.name: one for one in (
-    *PROBING, *DRAWING, *PROVOKING, *WATCHING, *PACES, VIEWING[0],
+    *PROBING, *DRAWING, *PROVOKING, *WATCHING, *PACES, VIEWING[0], ORDER,
     replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
     replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
     Option("steps", int, 1, "2"), Option("step", int, 0, "10"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -75,10 +75,12 @@ def probed(
     return made[0]
 
 
-def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: Any) -> bp.CheckReport:
+def checked(
+    program: str, words: Sequence[str], skip: Sequence[str], backend: Any, order: Literal[1, 2]
+) -> bp.CheckReport:
     """The report of ``check`` on a function. Raises BadOption, and what the function itself and ``check`` raise."""
     target = load(program)
-    check = bp.check(target, skip=[beside(target, program, name) for name in skip], backend=backend)
+    check = bp.check(target, order=order, skip=[beside(target, program, name) for name in skip], backend=backend)
     args, kwargs = called_with(target, words)
     with progress(lambda: f"{program} is checked"), _inferring(program, words), so_far(bp.CheckReport) as made:
         return check(*args, **kwargs)

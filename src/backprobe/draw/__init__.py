@@ -27,7 +27,7 @@ from backprobe.record.graph import Graph
 from backprobe.record.options import Option, check_folder, check_options
 from backprobe.record.several import of_output
 from backprobe.recording import Recording, refuse_several
-from backprobe.show.drawable import Drawable
+from backprobe.show.drawable import Drawable, HasDrawable
 
 OPTIONS = (
     Option("roll"),
@@ -39,7 +39,7 @@ OPTIONS = (
 
 
 def draw(
-    recording: Recording | Report,
+    recording: Recording | Report | HasDrawable,
     path: str | os.PathLike[str] | None = None,
     *,
     depth: int | None = None,
@@ -68,7 +68,7 @@ def draw(
     dashed edge is a value that is read and carries no derivative. Without ``partials=True`` in the probe, edges carry
     no numbers.
 
-    - ``recording`` is a recording, or a report of ``bp.diff`` on two.
+    - ``recording`` is a recording, a report of ``bp.diff`` on two, or an attribution of ``bp.attribute``.
     - ``path`` is the file to write: an ``.svg``, ``.pdf``, ``.png`` or ``.html``.
     - ``depth`` collapses the boxes of modules and called functions that lie this deep, from 1 for the outermost. Where
       it is not given, boxes are opened as far as fits a page, and the drawing says how to open more.
@@ -183,7 +183,7 @@ def _captions(drawn: Any) -> Captions:
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         record, own = drawn.record, drawn.record.default_output
         return Captions(record if own is None else of_output(record, own), load_arrays(record.backend))
-    drawable = getattr(drawn, "drawable", None) if isinstance(drawn, Report) else None
+    drawable = None if isinstance(drawn, type) else getattr(drawn, "drawable", None)
     if isinstance(drawable, Drawable):
         return ShadedCaptions(drawable)
     raise BadOption(

@@ -172,8 +172,7 @@ class Draft:
         rows = []
         for flow in self.grouping.borrowed.get(key, ()):
             entry, said = self.entries[flow.source], self.captions.arrow(flow, upstream=self.view.contributions)
-            size = flow.edge.contribution if flow.edge is not None else None
-            rows.append(Row(entry.name, "", said, flow.source, "ok", self.captions.decade(size)))
+            rows.append(Row(entry.name, "", said, flow.source, "ok", self.captions.width(flow)))
         return _first_of(rows, "parameter")
 
     # clusters
@@ -202,11 +201,10 @@ class Draft:
 
     def _arrow(self, source: str, target: str, flows: Sequence[Flow]) -> Arrow:
         carrying = [flow for flow in flows if flow.edge is not None]
-        contributions = [flow.edge.contribution for flow in carrying if flow.edge is not None]
-        sizes = [level for level in map(self.captions.decade, contributions) if level is not None]
+        sizes = [level for level in map(self.captions.width, carrying) if level is not None]
         label = self.captions.arrow(flows[0], upstream=self.view.contributions) if len(flows) == 1 else ""
         pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows]
-        is_finite = not any(map(self.captions.is_not_finite, contributions))
+        is_finite = not any(map(self.captions.is_broken, carrying))
         size = max(sizes, default=None)
         return Arrow(
             source, target, label, bool(carrying), size, is_finite, listed(pairs, MOST_LINES),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
 from backprobe.draw.text import Captions
 from backprobe.record.graph import Flow
-from backprobe.show.drawable import Drawable, Shade
+from backprobe.show.drawable import Drawable, Shade, decades
 
 NONE = Shade(())
 
 
 class ShadedCaptions(Captions):
-    """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say nothing."""
+    """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say the number that they have."""
 
     def __init__(self, drawable: Drawable) -> None:
         super().__init__(drawable.record, load_arrays(drawable.record.backend))
@@ -83,8 +84,20 @@ class ShadedCaptions(Captions):
     def is_not_finite(self, tensor: Any) -> bool:
         return False
 
+    def _on(self, flow: Flow) -> float | None:
+        return self.drawable.numbers.get((flow.source, flow.target))
+
+    def width(self, flow: Flow) -> int | None:
+        number = self._on(flow)
+        return None if number is None else decades(number, self.drawable.numbers.values())
+
+    def is_broken(self, flow: Flow) -> bool:
+        number = self._on(flow)
+        return number is not None and not math.isfinite(number)
+
     def local(self, flow: Flow, *, upstream: bool) -> str:
-        return ""
+        return self.arrow(flow, upstream=upstream)
 
     def arrow(self, flow: Flow, *, upstream: bool) -> str:
-        return ""
+        number = self._on(flow)
+        return "" if number is None else f"{number:.3g}"

@@ -256,6 +256,14 @@ class Captions:
         decades = math.log10(summary.rms) - math.log10(self.largest)
         return max(0, min(LEVELS - 1, LEVELS - 1 + round(decades)))
 
+    def width(self, flow: Flow) -> int | None:
+        """How wide the line of an edge is: the decade of what flows back along it."""
+        return None if flow.edge is None else self.decade(flow.edge.contribution)
+
+    def is_broken(self, flow: Flow) -> bool:
+        """Is what flows back along an edge not finite?"""
+        return flow.edge is not None and self.is_not_finite(flow.edge.contribution)
+
     def local(self, flow: Flow, *, upstream: bool) -> str:
         """The label of an edge where its partial is a few numbers."""
         partial = flow.edge.partial if flow.edge is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +75,13 @@ class Run(Form):
             self.schema = self.trace.schema(self.differentiated)
         tensors = [self.trace.versions.tensors[number] for number in self.differentiated]
         roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
-        return Ran(result, roots, self.trace.captures(self.schema))
+        kept = self.probe.options.flow
+        return Ran(result, roots, self.trace.captures(self.schema), None if kept is None else self._flow(kept))
+
+    def _flow(self, kept: Callable[[str, Any], Any]) -> Callable[[int, Any], Any]:
+        # What is kept of the contribution to each capture, which backends know by its position.
+        names, captured = self.schema.names.of_entries, self.schema.captured
+        return lambda at, flowed: kept(names[captured[at]][0], flowed)
 
     def returned(self, result: Any) -> Any:
         """What the target returned has a name."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from backprobe.record.entries import Record
 
@@ -31,7 +33,7 @@ class Drawable:
     """A recording, and the shade of each of its values by position; a value without one is drawn dashed.
 
     ``heading`` is what was found, in a sentence, ``legend`` says what the looks mean, and ``spelled`` is how a program
-    calls what is drawn.
+    calls what is drawn. ``numbers`` are those of edges, by the positions of their ends.
     """
 
     record: Record
@@ -39,3 +41,23 @@ class Drawable:
     heading: str
     legend: tuple[str, ...]
     spelled: str
+    numbers: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+
+class HasDrawable(Protocol):
+    """A result of a verb that ``draw`` shows on the circuit."""
+
+    @property
+    def drawable(self) -> Drawable | None: ...
+
+
+def decades(number: float, among: Iterable[float]) -> int | None:
+    """The level of a number: ``LEVELS - 1`` for the largest magnitude among some, one less for each decade below it.
+
+    >>> decades(-30.0, [300.0, -30.0]), decades(0.0, [1.0]), decades(1e-9, [1.0])
+    (3, None, 0)
+    """
+    largest = max(map(abs, filter(math.isfinite, among)), default=0.0)
+    if not (number and largest and math.isfinite(number)):
+        return None
+    return max(0, LEVELS - 1 + round(math.log10(abs(number)) - math.log10(largest)))

@@ -13,8 +13,9 @@ from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
-from backprobe.errors import AmbiguousName, BadOption, BadOutput, NothingMatched, UnknownName
+from backprobe.errors import AmbiguousName, BadOption, NothingMatched, UnknownName
 from backprobe.findings.phrasing import listed, quoted
+from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of
@@ -106,24 +107,12 @@ class Runs:
 
     def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
         # One run of the program, which begins like each of them.
+        weigh = one_number(self.arrays, self.asked.of, "a sweep", "an effect is a change of that number")
         with self.replay.run():
             return Probe(
-                self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward),
+                self.asked.target, select, of=self.of, cotangent=Weighing(weigh, is_used=backward),
                 replace=replaced, options=Options(backward=backward), backend=self.asked.backend,
             )(*self.args, **self.kwargs)  # fmt: skip
-
-    def _one(self, output: Any) -> Any:
-        # The cotangent of an output that is one number. Raises BadOutput for any other.
-        numbers = self.arrays.numbers(output)
-        if numbers.size != 1 or numbers.dtype.kind == "c":
-            raise BadOutput(
-                "the output of a sweep is one real number", asked=f"of={written(self.asked.of)}",
-                found=f"a tensor of shape {tuple(numbers.shape)} and dtype {self.arrays.describe(output).dtype}",
-                why="an effect is a change of that number",
-                next="the name of an element, of='logits[0, -1, 5]', or a function of what is returned: "
-                "of=lambda result: result.sum()",
-            )  # fmt: skip
-        return numpy.ones_like(numbers)
 
     def _output(self, recording: Recording) -> float:
         return float(self.arrays.numbers(recording.outputs[0].value).item())

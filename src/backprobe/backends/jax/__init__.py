@@ -13,6 +13,7 @@ from backprobe.backends.jax.guarding import JaxGuards
 from backprobe.backends.jax.heard_births import hearing_births
 from backprobe.backends.jax.models import JaxModels
 from backprobe.backends.jax.recheck import JaxRecheck
+from backprobe.backends.jax.second_order import hessian
 from backprobe.backends.jax.state import JaxState
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.trials import JaxTrials
@@ -48,6 +49,7 @@ class JaxBackend(Backend):
     trials = JaxTrials
     variations = JaxVariations
     vectorized = JaxVectorized()
+    hessian = staticmethod(hessian)
     bridged = staticmethod(bridged)
     useless_in_call = staticmethod(of_call)
     refuse = staticmethod(refusals.refuse)

@@ -15,6 +15,7 @@ from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root
 from backprobe.backends.immutable import path_sums, too_large
 from backprobe.backends.jax.linearized import LinearProgram
 from backprobe.backends.jax.primitives import Tap, as_array
+from backprobe.backends.outcomes import with_flow
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -33,11 +34,12 @@ def differentiate(
     captured = {tap.key for tap in ran.captures}
     first = LinearProgram(derivative, inputs, outputs, captured)
     programs = [first if not at else first.of_output(at) for at in range(len(ran.roots))]
-    return [_passed(options, program, root, ran.captures) for program, root in zip(programs, ran.roots, strict=True)]
+    return [_passed(options, program, root, ran) for program, root in zip(programs, ran.roots, strict=True)]
 
 
-def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequence[Tap]) -> Backward:
+def _passed(options: Options, program: LinearProgram, root: Root, ran: Ran) -> Backward:
     # One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs.
+    captures: Sequence[Tap] = ran.captures
     position = {tap.key: at for at, tap in enumerate(captures)}
     cotangent = jnp.ones(root.output.shape, root.output.dtype) if root.cotangent is None else root.cotangent
     gradients, (_, *inputs) = program.gradients(_conjugate(cotangent))
@@ -48,12 +50,14 @@ def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequ
         edges, note = tuple(map(Edge, own.values())), None
         if own and options.partials and tap.key not in program.inside:
             edges, note = _edges(program, tap, own, gradients.get(tap.key), options.partials == "full")
+            edges = tuple(with_flow(edges, ran.flow))
         outcomes.append(_outcome(tap, program, gradients, edges))
         notes += [(at, why) for why in (note, _partly(tap)) if why is not None]
     order = tuple(position[key] for key in program.live if key in position)
     output = next((at for at, tap in enumerate(captures) if tap.tapped is root.output), None)
     is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
-    sums = path_sums(outcomes, output, _uncounted(program, position)) if options.partials and not is_traced else None
+    is_summed = options.partials and not is_traced and ran.flow is None
+    sums = path_sums(outcomes, output, _uncounted(program, position)) if is_summed else None
     return Backward(outcomes, order, sums, tuple(notes), inputs=inputs)
 
 

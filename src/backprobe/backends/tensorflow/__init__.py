@@ -22,6 +22,7 @@ from backprobe.backends.tensorflow.bridging import TensorflowBridges, bridged
 from backprobe.backends.tensorflow.edits import EDITS
 from backprobe.backends.tensorflow.heard_births import hearing_births
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
+from backprobe.backends.tensorflow.second_order import hessian
 from backprobe.backends.tensorflow.state import TensorflowState
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.trials import TensorflowTrials
@@ -117,6 +118,7 @@ class TensorflowBackend(Backend):
     trials = TensorflowTrials
     variations = TensorflowVariations
     vectorized = TensorflowVectorized()
+    hessian = staticmethod(hessian)
     bridged = staticmethod(bridged)
     bridges = TensorflowBridges
     useless = TensorflowUselessGradients

@@ -30,13 +30,12 @@ WRITTEN_SINCE, MIXED = Reason("written_since"), Reason("variable_read_unseen")
 
 def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> list[Backward]:
     """Run backward once from each root."""
-    return [_passed(tape, log, taps, options, root, ran.captures) for root in ran.roots]
+    return [_passed(tape, log, taps, options, root, ran) for root in ran.roots]
 
 
-def _passed(
-    tape: Any, log: OperationLog, taps: Taps, options: Options, root: Root, captures: Sequence[Capture]
-) -> Backward:
+def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Root, ran: Ran) -> Backward:
     # Run backward once; what each capture got, and the order in which backward visits them.
+    captures: Sequence[Capture] = ran.captures
     recorded = by_key(captures)
     gradients = _gradients(tape, log, root, captures, recorded)
     found = [_found(capture, gradients.get(capture.key), log) for capture in captures]
@@ -56,7 +55,8 @@ def _passed(
     ]  # fmt: skip
     order = _visited(log, captures, outcomes)
     if options.partials:
-        return local_partials(tape, taps, root, captures, outcomes, links, order, full=options.partials == "full")
+        is_full = options.partials == "full"
+        return local_partials(tape, taps, root, captures, outcomes, links, order, full=is_full, kept=ran.flow)
     return Backward(outcomes, order)
 
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Outcome, Root
 from backprobe.backends.immutable import path_sums, too_large
+from backprobe.backends.outcomes import with_flow
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.record.inputs import Edge
@@ -21,8 +22,12 @@ from backprobe.record.reasons import Reason
 def local_partials(
     tape: Any, taps: Taps, root: Root, captures: Sequence[Capture], outcomes: Sequence[Outcome],
     links: Sequence[Sequence[int]], order: tuple[int, ...], *, full: bool,
+    kept: Callable[[int, Any], Any] | None = None,
 ) -> Backward:  # fmt: skip
-    """One pass from each capture back to its direct inputs, while all other captures let nothing through."""
+    """One pass from each capture back to its direct inputs, while all other captures let nothing through.
+
+    Where ``kept`` makes something else of each contribution, none is held longer, and no sums are compared.
+    """
     numbers = frozenset(capture.number for capture in captures if not capture.is_variable)
     notes: list[tuple[int, Reason]] = []
     found = []
@@ -31,11 +36,11 @@ def local_partials(
             taps.stopped = numbers - {captures[at].number}
             edges, missing = _edges(tape, captures[at], {one: captures[one] for one in own}, outcome.grad, full)
             notes += [(at, why) for why in missing]
-            outcome = replace(outcome, inputs=tuple(edges))
+            outcome = replace(outcome, inputs=tuple(with_flow(edges, kept)))
         found.append(outcome)
     taps.stopped = frozenset()
     output = next(at for at, capture in enumerate(captures) if capture.source is root.output)
-    return Backward(found, order, path_sums(found, output), tuple(notes))
+    return Backward(found, order, path_sums(found, output) if kept is None else None, tuple(notes))
 
 
 def _edges(

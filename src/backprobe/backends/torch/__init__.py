@@ -24,8 +24,8 @@ from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.heard_births import HearingBirths
 from backprobe.backends.torch.memory import TorchMemory
 from backprobe.backends.torch.recheck import TorchRecheck
+from backprobe.backends.torch.second_order import hessian
 from backprobe.backends.torch.state import TorchState
-from backprobe.backends.torch.strategies import second
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.transforms import refuse_inside
 from backprobe.backends.torch.trials import TorchTrials
@@ -91,7 +91,8 @@ class TorchBackend(Backend):
     useless = TorchUselessGradients
     useless_in_call = staticmethod(lambda call: TorchUselessGradients().of_call(call))
     graph_facts = staticmethod(facts)
-    second_order = staticmethod(second)
+    second_order = True
+    hessian = staticmethod(hessian)
 
     @cached_property
     def watches(self) -> Watches:

@@ -11,16 +11,18 @@ first of them stands for the edge.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.immutable import GradientSum, compared, largest, too_large
+from backprobe.backends.outcomes import with_flow
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.gradient_hooks import Arrivals
@@ -43,8 +45,12 @@ class Partials:
 def local_partials(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], inputs: Sequence[Sequence[int]],
     arrivals: Arrivals, seed: tuple[Key, Tensor], *, full: bool, create_graph: bool,
+    kept: Callable[[int, Any], Any] | None = None,
 ) -> Partials:  # fmt: skip
-    """One pass from each recorded edge back to its direct inputs; ``seed`` is the output's edge and its cotangent."""
+    """One pass from each recorded edge back to its direct inputs; ``seed`` is the output's edge and its cotangent.
+
+    Where ``kept`` makes something else of each contribution, none is held longer, and no sums are compared.
+    """
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
     unknown: set[int] = set()  # something more flows into these than was taken
@@ -75,15 +81,17 @@ def local_partials(
             found.notes += [(positions[0], note) for note in run.notes]
             flows = run.contributions(local, arrived)
             for at, flow in zip(sources, flows, strict=True):
-                if flow is not None:
+                if flow is not None and kept is None:
                     flowing.setdefault(at, []).append(flow)
             for position in positions:
-                found.links[position] = [
+                links = [
                     link(captures[position], at, captures[at], local.get(nth), flows[nth])
                     for nth, at in enumerate(sources)
                 ]
-    _lead_around(captures, recorded, arrivals, found.links)
-    found.sums = compare(captures, recorded, arrivals, flowing, unknown, coarse, residue)
+                found.links[position] = [*with_flow(links, kept)]
+    _lead_around(captures, recorded, arrivals, found.links, kept)
+    if kept is None:
+        found.sums = compare(captures, recorded, arrivals, flowing, unknown, coarse, residue)
     return found
 
 
@@ -102,14 +110,15 @@ def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow
 
 
 def _lead_around(
-    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals, links: dict[int, list[Edge]]
-) -> None:
+    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
+    links: dict[int, list[Edge]], kept: Callable[[int, Any], Any] | None,
+) -> None:  # fmt: skip
     # The base's new version, too, contributes to the view that was written.
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
             for position in recorded.get((write.node, 0), [])[:1] if term is not None else []:
-                links.setdefault(position, []).append(Edge(at, None, term))
+                links.setdefault(position, []).extend(with_flow([Edge(at, None, term)], kept))
 
 
 class Stop:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,7 @@ from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.replaced_values import users_hooks
 from backprobe.backends.torch.tensors import describe, is_there
-from backprobe.errors import BadOption, StrategyRefused, Unsupported
-from backprobe.record.brief import kind, written
+from backprobe.errors import StrategyRefused, Unsupported
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -42,8 +41,9 @@ Hooked = dict[Capture, Tensor]
 
 
 def differentiate(
-    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> Backward:
+    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture],
+    flow: Callable[[int, Any], Any] | None = None,
+) -> Backward:  # fmt: skip
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -58,7 +58,7 @@ def differentiate(
             seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
             found = local_partials(
                 captures, recorded, inputs, arrivals, seed,
-                full=options.partials == "full", create_graph=options.create_graph,
+                full=options.partials == "full", create_graph=options.create_graph, kept=flow,
             )  # fmt: skip
     else:
         _refuse_where_wrong(options.strategy, captures)
@@ -175,29 +175,6 @@ def _value(capture: Capture, live: bool) -> Any:
     if version(capture.tensor) != capture.version:
         return Lost(Reason("overwritten_unseen"))
     return capture.tensor if live else capture.alias
-
-
-def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
-    """The derivative of <gradient, vector> with respect to a live value; None for a copy without history."""
-    if not value.requires_grad:
-        return None
-    try:
-        made = torch.as_tensor(vector, dtype=gradient.dtype, device=gradient.device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise BadOption(
-            "the vector is neither a tensor nor numbers",
-            asked=f"bp.hvp(f, name, {written(vector)})", found=kind(vector),
-            next=f"a vector of shape {tuple(gradient.shape)}",
-        ) from error  # fmt: skip
-    if made.shape != gradient.shape:
-        raise BadOption(
-            "the vector has another shape than the value", asked=f"a vector of shape {tuple(made.shape)}",
-            found=f"a value of shape {tuple(gradient.shape)}", next=f"a vector of shape {tuple(gradient.shape)}",
-        )  # fmt: skip
-    if not gradient.requires_grad:
-        return torch.zeros_like(gradient)  # a gradient that depends on nothing: the function is linear
-    (found,) = torch.autograd.grad([gradient], [value], [made], allow_unused=True)
-    return torch.zeros_like(gradient) if found is None else found
 
 
 def _separate(

@@ -285,10 +285,12 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         self.mark_changed(ran.captures)
         keeps = self.options.retain_graph or any(graph.is_older(root.output, start) for root in ran.roots)
         last = ran.roots[-1]
-        passes = [self._passed(root, ran.captures, keeps or root is not last) for root in ran.roots]
+        passes = [self._passed(root, ran.captures, keeps or root is not last, ran.flow) for root in ran.roots]
         return ran.result, passes
 
-    def _passed(self, root: Root, captures: Sequence[Capture], keeps: bool) -> Backward:
+    def _passed(
+        self, root: Root, captures: Sequence[Capture], keeps: bool, flow: Callable[[int, Any], Any] | None = None
+    ) -> Backward:
         # Run backward once.
         if self.exposed and isinstance(root.output, Tensor) and root.output.grad_fn is not None:
             self.look_at_saved([root.output.grad_fn])
@@ -297,7 +299,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
             births.listen_to_one_pass(root.output)
             self.keep_hooks(births)
         options = replace(self.options, retain_graph=keeps)
-        passed = differentiate(options, self.hooked, root.output, root.cotangent, captures)
+        passed = differentiate(options, self.hooked, root.output, root.cotangent, captures, flow)
         return passed if births is None else births.added_to(passed, captures)
 
     def keep_hooks(self, births: Births) -> None:

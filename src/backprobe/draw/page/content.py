@@ -86,8 +86,8 @@ class Content:
         if flow.edge is None:
             return found
         partial, contribution = flow.edge.partial, flow.edge.contribution
-        found |= {"label": self.captions.arrow(flow, upstream=False), "level": self.captions.decade(contribution)}
-        found["finite"] = not self.captions.is_not_finite(contribution)
+        found |= {"label": self.captions.arrow(flow, upstream=False), "level": self.captions.width(flow)}
+        found["finite"] = not self.captions.is_broken(flow)
         if partial is not None:
             found |= {"partial": describe(partial, self.arrays), "number": self._number(partial)}
         if contribution is not None:

@@ -1,0 +1,114 @@
+"""The arguments of ``attribute``, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from backprobe.attribute.result import Attribution
+from backprobe.errors import BadOption
+from backprobe.probe import probe
+from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
+from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.waiting import Waiting
+from backprobe.record.brief import kind, written
+from backprobe.record.options import Option, check_options
+from backprobe.record.patterns import texts_of
+from backprobe.recording import Recording
+
+OPTIONS = (
+    Option("steps", int, 1, "10", or_none=True),
+    Option("chunk", int, 1, "16", or_none=True),
+    Option("edges"),
+    Option("axis", int | list | tuple,
+           lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
+           "1", or_none=True, says="the number of an axis, or several"),
+)  # fmt: skip
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, repr=False)
+class Asked(Waiting[[], Attribution]):
+    """The target, the arguments of both runs, the values, and how they are attributed."""
+
+    clean: Any
+    corrupt: Any
+    select: Any
+    of: Any
+    steps: Any
+    along: Any
+    axis: Any
+    edges: Any
+    chunk: Any
+    verb = "attribute"
+    options = ", clean, corrupt, 'u'"
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        with spelled_as(r"\(x\), with f", ", with f"):
+            refuse_uncallable(self.target, self.verb, self.options)
+        name = name_of(self.target)
+        refuse_several(self.of, f"bp.attribute({name}, ..., ", "bp.attribute(f, ..., of='ce'), once for each")
+        for which in ("clean", "corrupt"):
+            self._check_arguments(which)
+        if self.select is None:
+            raise BadOption(
+                "an attribution is of named values", asked="bp.attribute(..., None)",
+                next="bp.attribute(model, clean, corrupt, 'h.*', of=...)",
+            )  # fmt: skip
+        for selected in filter(lambda one: one is not None, (self.select, self.along)):
+            probe(self.target, selected, of=self.of, backend=self.backend)  # which refuses its own options
+        check_options(vars(self), OPTIONS)
+        if self.along is not None and self.steps is None:
+            raise BadOption(
+                "along= says what moves from the corrupt run to the clean one, in steps",
+                asked=f"along={written(self.along)}", found="no steps=", next=f"along={written(self.along)}, steps=10",
+            )  # fmt: skip
+
+    def _check_arguments(self, which: str) -> None:
+        given = getattr(self, which)
+        wrong = isinstance(given, Recording)
+        if isinstance(given, Mapping) and not wrong:
+            wrong = not all(isinstance(name, str) for name in given)
+        if wrong or given is None:
+            raise BadOption(
+                f"{which} has the arguments of a run", asked=f"{which}={written(given)}", found=kind(given),
+                why="a tuple holds positional arguments, a dict those by name, and anything else is the one argument",
+                next="bp.attribute(model, clean_ids, corrupt_ids, 'h.*', of=...), or (x, w), or {'input_ids': ids}",
+            )  # fmt: skip
+
+    @cached_property
+    def clean_args(self) -> Arguments:
+        """The arguments of the clean run."""
+        return _arguments(self.clean)
+
+    @cached_property
+    def corrupt_args(self) -> Arguments:
+        """The arguments of the corrupt run."""
+        return _arguments(self.corrupt)
+
+    @cached_property
+    def exact_names(self) -> frozenset[str]:
+        """Those of the patterns that are names, of one value each."""
+        texts = [] if isinstance(self.select, str) and not self.select else texts_of(self.select)
+        return frozenset(one for one in texts if "*" not in one and not one.startswith(("re:", "!")))
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes whose indices are kept apart."""
+        if self.axis is None:
+            return ()
+        return tuple(self.axis) if isinstance(self.axis, list | tuple) else (self.axis,)
+
+    @property
+    def call(self) -> str:
+        """The call, as messages have it."""
+        return f"bp.attribute({name_of(self.target)}, clean, corrupt, {written(self.select)})"
+
+
+def _arguments(given: Any) -> Arguments:
+    if isinstance(given, tuple) and not hasattr(given, "_fields"):
+        return given, {}
+    return ((), dict(given)) if isinstance(given, Mapping) else ((given,), {})

@@ -1,0 +1,233 @@
+"""The result of an attribution: a number for each value and each edge, and what they are compared with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from backprobe.attribute import text
+from backprobe.attribute.drawing import drawable
+from backprobe.draw import Drawing, draw
+from backprobe.errors import NoGradient, NotSaved
+from backprobe.findings.phrasing import plural
+from backprobe.markup import Html, Printed, element, shown
+from backprobe.probe.request import spelled_as
+from backprobe.record.entries import Record
+from backprobe.record.options import Option
+from backprobe.recording import Recording, entry_of
+from backprobe.show.drawable import Drawable
+from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.sweep import Sweep, sweep
+
+FEW, DRAWN = 10, 20  # values and edges that are printed, and edges that are drawn
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Attribution(Printed):
+    """How much of the difference between two runs is attributed to each value, and to each edge between two.
+
+    ``result[name]`` is the number of one value, ``numbers`` are those of all, in the order in which the program
+    computes them, and ``edges`` those of edges by pairs of names. ``clean`` and ``corrupt`` are the outputs of both
+    runs. With ``axis=``, ``parts`` has an array for each value, of its indices along these axes. It prints as a table.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, y):
+    ...     u = 3 * x
+    ...     v = u + 2 * y
+    ...     return v * v
+    >>> print(bp.attribute(f, (1.0, 1.0), (0.5, 0.0), ["x", "y", "u", "v"], steps=2))
+    return of f: 25 in the clean run, 2.25 in the corrupt run, a change of 22.75
+    name        attribution  share
+    v                 22.75      1
+    y                    13  0.571
+    x                  9.75  0.429
+    u                  9.75  0.429
+    edge        attribution  share
+    v → return        22.75      1
+    y → v                13  0.571
+    x → u              9.75  0.429
+    u → v              9.75  0.429
+    the first values, x, y, sum to 22.75, and the output changes by 22.75
+    """
+
+    target: str
+    of: str
+    clean: float
+    corrupt: float
+    numbers: Mapping[str, float]
+    edges: Mapping[tuple[str, str], float]
+    parts: Mapping[str, Any]
+    axes: tuple[int, ...]
+    first: tuple[str, ...]
+    steps: int | None
+    notes: tuple[str, ...]
+    record: Record = field(repr=False)
+    missing: Mapping[str, str] = field(repr=False)
+    runs: Any = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled: the numbers, and not the program that would run again."""
+        return {**vars(self), "runs": None}
+
+    # by name
+
+    def __getitem__(self, name: str) -> float:
+        """The attribution of one value. Raises UnknownName, AmbiguousName, and NoGradient for one that has none."""
+        with spelled_as(r"print\(rec\)", "print(result)"), spelled_as(r"bp\.probe\(\.\.\.", "bp.attribute(..."):
+            entry = entry_of(Recording(self.record), name, "result[{}]")
+        if entry.name not in self.numbers:
+            raise NoGradient(
+                f"{entry.name!r} has no attribution", asked=f"result[{name!r}]",
+                found=self.missing.get(entry.name, "the output itself"),
+                why="an attribution is the change of a value times its gradient", next="result.numbers, for all",
+            )  # fmt: skip
+        return self.numbers[entry.name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.numbers
+
+    def top(self, k: int = FEW) -> dict[str, float]:
+        """The values with the ``k`` largest attributions of either sign, the largest first. Raises BadOption."""
+        return _largest(self.numbers, k)
+
+    def top_edges(self, k: int = FEW) -> dict[tuple[str, str], float]:
+        """The edges with the ``k`` largest attributions of either sign, the largest first. Raises BadOption."""
+        return _largest(self.edges, k)
+
+    # compared with the real change
+
+    @property
+    def change(self) -> float:
+        """What the output changes by from the corrupt run to the clean one."""
+        return self.clean - self.corrupt
+
+    @property
+    def sum(self) -> float:
+        """The sum over ``first``: the selected values that no other of them flows into.
+
+        If the whole difference between the runs comes in through these, it is what the gradients predict of ``change``;
+        with more and more ``steps`` it comes as near to that as rounding lets it.
+        """
+        return math.fsum(self.numbers[name] for name in self.first)
+
+    @property
+    def error(self) -> float:
+        """The difference between ``sum`` and ``change``, as a part of ``change``; NaN where that is 0."""
+        return (self.sum - self.change) / self.change if self.change else math.nan
+
+    def exact(self, k: int = FEW) -> Sweep:
+        """What replacing each of the ``k`` largest values alone really changes of the output: one run for each.
+
+        Each value takes its place from the clean run, in the corrupt run, as in ``bp.sweep(model, names,
+        replace=clean)(*corrupt)``. The ``approximations`` of the sweep are the attributions, and its ``agreement`` is
+        the correlation of both.
+
+        >>> import torch, backprobe as bp
+        >>> def f(x):
+        ...     u = x * 2
+        ...     return (u * u).sum()
+        >>> result = bp.attribute(f, torch.tensor([2.0]), torch.tensor([1.0]), ["x", "u"])
+        >>> print(result.exact())
+        return of f is 4; with one value replaced at a time:
+        name  output  effect  gradient × change
+        x         16      12                  8
+        u         16      12                  8
+
+        Raises BadOption, and NotSaved for what was copied or loaded.
+        """
+        largest = self.top(k)
+        if self.runs is None:
+            raise NotSaved(
+                "this attribution was copied without its program", asked=f"result.exact({k})",
+                found="numbers alone", why="each value is replaced in a run of its own",
+                next="bp.attribute(...).exact() where the model is, or bp.sweep(model, names, replace=clean)",
+            )  # fmt: skip
+        asked = self.runs.asked
+        keys = [key for name, key in self.runs.keys.items() if name in largest]
+        recorded = self.runs.recorded(asked.clean_args, keys)
+        args, kwargs = asked.corrupt_args
+        swept = sweep(asked.target, keys, of=self.runs.of, replace=recorded, backend=asked.backend)(*args, **kwargs)
+        runs = tuple([replace(run, approximation=self.numbers.get(run.name)) for run in swept.runs])
+        return replace(swept, runs=runs, is_approximate=True)
+
+    # as data, a circuit, a picture and text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain data for ``json.dumps``; one that is not finite is a text, such as ``"NaN"``."""
+        edges = [{"source": source, "target": target, "attribution": text.plain(number)}
+                 for (source, target), number in self.edges.items()]  # fmt: skip
+        known = {"clean": self.clean, "corrupt": self.corrupt, "change": self.change, "sum": self.sum}
+        return {
+            "target": self.target, "of": self.of, **{name: text.plain(number) for name, number in known.items()},
+            "steps": self.steps, "first": [*self.first],
+            "attributions": {name: text.plain(number) for name, number in self.numbers.items()}, "edges": edges,
+            "notes": [*self.notes],
+        }  # fmt: skip
+
+    def to_dataframe(self, *, edges: bool = False) -> Any:
+        """A data frame of pandas, or of Polars where only that is installed: a row for each value, or for each edge.
+
+        Its columns are name and attribution, of edges source, target and attribution. Raises NotInstalled.
+        """
+        from backprobe.show.frames import frame
+
+        columns: dict[str, Any] = {"name": [*self.numbers], "attribution": [*self.numbers.values()]}
+        if edges:
+            sources, targets = ([way[at] for way in self.edges] for at in (0, 1))
+            columns = {"source": sources, "target": targets, "attribution": [*self.edges.values()]}
+        return frame(lambda: columns, "result.to_dataframe()")
+
+    @property
+    def drawable(self) -> Drawable:
+        """What ``bp.draw(result)`` shows."""
+        return drawable(self, self.top_edges(DRAWN))
+
+    def draw(self, path: Any = None, *, k: int = DRAWN, **options: Any) -> Drawing:
+        """The circuit of the ``k`` largest edges, as ``bp.draw`` draws it, which takes the other options.
+
+        Raises BadOption where there are no edges.
+        """
+        return draw(_Top(drawable(self, self.top_edges(k))), path, **options)
+
+    def plot(self, k: int = DRAWN) -> Any:
+        """The ``k`` largest values and edges as a ``matplotlib`` figure of bars; with ``axis=`` a heat map of values.
+
+        ``result.plot().savefig("attribution.png")`` writes it. Raises NotInstalled and BadOption.
+        """
+        from backprobe.attribute.plot import picture  # which imports NumPy
+
+        return picture(self, self.top(k), self.top_edges(k))
+
+    def __repr__(self) -> str:
+        found = f"{plural(len(self.numbers), 'value')} and {plural(len(self.edges), 'edge')}"
+        return f"<backprobe.Attribution of {found}: {self.of} of {self.target}>"
+
+    def __str__(self) -> str:
+        rows = text.rows(self, FEW)
+        lines = text_table(rows[0], rows[1:], columns())
+        return "\n".join([text.heading(self), *lines, *text.footer(self, FEW)])
+
+    def _repr_html_(self) -> Html:
+        rows = text.rows(self, FEW)
+        notes = [element("div", line, class_="note") for line in text.footer(self, FEW)]
+        return shown(element("div", text.heading(self), class_="heading"), html_table(rows[0], rows[1:]), *notes)
+
+
+@dataclass(frozen=True)
+class _Top:
+    # What is drawn of an attribution.
+    drawable: Drawable
+
+
+def _largest(numbers: Mapping[Any, float], k: int) -> dict[Any, float]:
+    Option("k", int, 1, "10").check(k)
+    ranked = sorted(numbers.items(), key=lambda item: (not math.isnan(item[1]), -abs(item[1])))
+    return dict(ranked[:k])

@@ -1,0 +1,186 @@
+"""The runs of an attribution: the clean one and the corrupt one forward, and the corrupt one backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.attribute.asked import Arguments, Asked
+from backprobe.attribute.result import Attribution
+from backprobe.attribute.sums import Sums
+from backprobe.attribute.values import Value, compared, first_of, selected, without_values
+from backprobe.backends.discover import is_model
+from backprobe.backends.facts import Options
+from backprobe.backends.protocol import Backend
+from backprobe.backends.replay import Replay
+from backprobe.errors import NoGradient
+from backprobe.findings.phrasing import listed
+from backprobe.probe.one_number import one_number
+from backprobe.probe.output import Weighing
+from backprobe.probe.probe_class import Probe
+from backprobe.probe.request import name_of
+from backprobe.record.entries import GradStatus
+from backprobe.recording import Recording
+from backprobe.show.progress import progress
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run forward: its values and their numbers, and its output, without the graph behind them."""
+
+    values: Sequence[Value]
+    numbers: Mapping[str, Any]
+    output: float
+
+
+class Runs:
+    """The runs of one target with the arguments of both sides."""
+
+    def __init__(self, asked: Asked, backend: Backend) -> None:
+        self.asked, self.arrays, self.of = asked, backend.arrays, asked.of
+        self.in_function = not is_model(backend, asked.target)
+        both = [one for args, named in (asked.clean_args, asked.corrupt_args) for one in (*args, *named.values())]
+        self.replay = Replay(backend, asked.target, both)
+        self.sums = Sums(self.arrays, asked.axis, asked.axes)
+        self.notes: list[str] = []
+        self.keys: dict[str, str] = {}
+        """The names by which the values are replaced, by their printed names."""
+
+    def run(self) -> Attribution:
+        """All of them. Raises BadOption, NothingMatched, NoGradient and BadOutput."""
+        recording = self.recorded(self.asked.corrupt_args, self.asked.select)
+        self.of = self._of(recording)
+        corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
+        del recording  # with its graph, before the other run
+        clean = self._side(self.recorded(self.asked.clean_args, self.asked.select), self.asked.select)
+        compared(self.asked, corrupt.values, clean.values)
+        values, outputs = corrupt.values, (clean.output, corrupt.output)
+        self.keys = {value.name: value.key for value in values}
+        whole = _changes(clean, corrupt) if self.asked.chunk is None else None
+        del clean, corrupt
+        first = first_of(values, record)
+        missing = self._differentiated(values, whole, self._moved(first, whole) if self.asked.steps else {})
+        of = self.asked.of if isinstance(self.asked.of, str) else record.entries[record.outputs[0]].name
+        nodes, axes = self.sums.nodes, self.asked.axes
+        return Attribution(
+            name_of(self.asked.target), of, *outputs, {name: float(number.sum()) for name, number in nodes.items()},
+            self.sums.edges, nodes if axes else {}, axes, tuple([one.name for one in first if one.name in nodes]),
+            self.asked.steps, tuple(self.notes), record, missing, self,
+        )  # fmt: skip
+
+    def _of(self, first: Recording) -> Any:
+        # The output by its path, where it was the only one that depends on what is differentiated.
+        path = first.outputs[0].name.partition("return.")[2]
+        return path if self.asked.of is None and path else self.asked.of
+
+    # one run
+
+    def recorded(
+        self, given: Arguments, select: Any, *, replaced: Mapping[str, Any] | None = None, backward: bool = False,
+        flow: Callable[[str, Any], Any] | None = None,
+    ) -> Recording:  # fmt: skip
+        """One run of the program, which begins like each of them."""
+        options = Options(backward=backward, partials=flow is not None, flow=flow)
+        weigh = one_number(self.arrays, self.asked.of, "an attribution", "an attribution is a change of that number")
+        with self.replay.run():
+            return Probe(
+                self.asked.target, select, of=self.of, cotangent=Weighing(weigh, is_used=backward),
+                replace=replaced or None, options=options, backend=self.asked.backend,
+            )(*given[0], **given[1])  # fmt: skip
+
+    def _side(self, recording: Recording, select: Any) -> Side:
+        # Raises NothingMatched.
+        values = selected(self.asked, self.in_function, recording, select)
+        numbers = {value.full: self.sums.numbers(value.entry.value) for value in values}
+        output = float(self.arrays.numbers(recording.outputs[0].value).item())
+        return Side([value.without_tensors() for value in values], numbers, output)
+
+    # the way from the corrupt run to the clean one
+
+    def _moved(self, first: Sequence[Value], changes: Mapping[str, Any] | None) -> dict[str, Any]:
+        # The values that move, by the names that they are replaced by, as they are in the clean run.
+        select = self.asked.along
+        if select is None:
+            moving = [value for value in first if changes is None or changes[value.name].any()]
+            select = [value.key for value in moving or first]
+        corrupt = self._side(self.recorded(self.asked.corrupt_args, select), select)
+        recording = self.recorded(self.asked.clean_args, select)
+        values = selected(self.asked, self.in_function, recording, select)
+        compared(self.asked, corrupt.values, values)
+        return {value.key: value.entry.value for value in values}
+
+    def _points(self) -> list[float]:
+        # The middles of equal parts of it; where there are none, the corrupt run itself.
+        steps = self.asked.steps
+        return [0.0] if steps is None else [(step + 0.5) / steps for step in range(steps)]
+
+    def _differentiated(
+        self, values: Sequence[Value], whole: Mapping[str, Any] | None, moved: Mapping[str, Any]
+    ) -> dict[str, str]:
+        # Run backward at each point of the way, for each chunk of the values; the reasons why some have no gradient.
+        size, points = self.asked.chunk or len(values), self._points()
+        chunks = [values[at : at + size] for at in range(0, len(values), size)]
+        missing: dict[str, str] = {}
+        with progress(f"attributing {name_of(self.asked.target)}", len(chunks) * len(points)) as advance:
+            for chunk in chunks:
+                changes = self._changes_of(chunk) if whole is None else whole
+                for point in points:
+                    advance(chunk[0].name)
+                    replaced = {key: _Towards(clean, point) for key, clean in moved.items()}
+                    missing |= self._added(chunk, changes, replaced, 1 / len(points))
+        if missing:
+            self.notes.append(f"without a gradient, and left out: {listed([*missing])}")
+        return missing
+
+    def _changes_of(self, chunk: Sequence[Value]) -> Mapping[str, Any]:
+        keys = [value.key for value in chunk]
+        corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)
+        return _changes(self._side(self.recorded(self.asked.clean_args, keys), keys), corrupt)
+
+    def _added(
+        self, chunk: Sequence[Value], changes: Mapping[str, Any], replaced: Mapping[str, Any], weight: float
+    ) -> dict[str, str]:
+        # Add what one run brings to these values, and to the edges from them; all are recorded where edges are asked
+        # for, since the direct way from one to another leads through no third.
+        with_edges = self.asked.edges
+        recording = self.recorded(
+            self.asked.corrupt_args, self.asked.select if with_edges else [value.key for value in chunk],
+            replaced=replaced, backward=True, flow=self.sums.flow(changes) if with_edges else None,
+        )  # fmt: skip
+        if with_edges:
+            self.sums.add_edges(recording.record, weight)
+        missing = {}
+        for value in chunk:
+            entry = recording[value.key]
+            if entry.status is GradStatus.OK:
+                self.sums.add(value.name, changes[value.name], entry.grad, weight)
+            elif value.is_named:
+                raise self._no_gradient(value.name, entry.no_gradient())
+            else:
+                missing[value.name] = f"{entry.status}: {entry.reason}"
+        return missing
+
+    def _no_gradient(self, name: str, error: NoGradient) -> NoGradient:
+        call = f"bp.probe({name_of(self.asked.target)})"
+        return NoGradient(
+            f"{name!r} has no gradient in the corrupt run, and so no attribution", asked=self.asked.call,
+            found=error.found, why=error.why, next=f"bp.explain({call}(...), {name!r}), or a selection without it",
+        )  # fmt: skip
+
+
+class _Towards:
+    # What takes the place of a value at a point of its way to that of the clean run.
+    def __init__(self, clean: Any, point: float) -> None:
+        self.clean, self.point = clean, point
+
+    def __call__(self, value: Any) -> Any:
+        return value + self.point * (self.clean - value)
+
+
+def _changes(clean: Side, corrupt: Side) -> dict[str, Any]:
+    # What each value is in the clean run less what it is in the corrupt run, by name.
+    with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+        return {one.name: clean.numbers[one.full] - corrupt.numbers[one.full] for one in corrupt.values}

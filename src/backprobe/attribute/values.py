@@ -1,0 +1,104 @@
+"""The values that are attributed: those of both runs, of the same shapes, that something can be said of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backprobe.attribute.asked import Asked
+from backprobe.errors import BadOption, NothingMatched
+from backprobe.findings.phrasing import listed, quoted
+from backprobe.probe.request import name_of
+from backprobe.record.brief import written
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.graph import Graph
+from backprobe.record.inputs import Edge
+from backprobe.record.names import strip
+from backprobe.record.patterns import compile_pattern, matcher
+from backprobe.recording import Recording
+
+NO_VALUE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.NOT_EXECUTED)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value: its printed name, the full one, the one that it is replaced by, its position, and its entry.
+
+    ``is_named`` says that its name was given, and not a pattern that matches it.
+    """
+
+    name: str
+    full: str
+    key: str
+    at: int
+    entry: Entry
+    is_named: bool
+
+    def without_tensors(self) -> Value:
+        """The same, of which no tensor is kept."""
+        return replace(self, entry=without_tensors(self.entry))
+
+
+def selected(asked: Asked, in_function: bool, recording: Recording, select: Any) -> list[Value]:
+    """The floating tensors that patterns match, without parameters and the output. Raises NothingMatched."""
+    record = recording.record
+    selects, left_out = matcher(select, in_function=in_function), Graph.of(record).parameters | {*record.outputs}
+    named = [compile_pattern(text, in_function=in_function) for text in asked.exact_names]
+    matched = {at: full for full, at in reversed([*record.names.items()]) if selects(full)}
+    found = []
+    for at, full in sorted(matched.items()):
+        entry, name = record.entries[at], record.printed[full]
+        if at in left_out or entry.shape is None or entry.status in NO_VALUE:
+            continue
+        key = strip(full) if strip(name) == name else full
+        found.append(Value(entry.name, full, key, at, entry, any(one.matches(full) for one in named)))
+    if not found:
+        raise NothingMatched(
+            f"{written(select)} matches nothing in {name_of(asked.target)} that can be attributed", asked=asked.call,
+            found=quoted([record.printed[full] for full in matched.values()]) if matched else "nothing",
+            why="attributed are floating-point values; parameters are the same in both runs, and the output is what "
+            "they are attributed to", next=f"print(bp.probe({name_of(asked.target)})), for every name",
+        )  # fmt: skip
+    return found
+
+
+def compared(asked: Asked, corrupt: Sequence[Value], clean: Sequence[Value]) -> None:
+    """Raise BadOption where a value is in one of the runs alone, or has another shape or dtype in the other."""
+    sides = {"corrupt": {one.full: one for one in corrupt}, "clean": {one.full: one for one in clean}}
+    for which, other in (("corrupt", "clean"), ("clean", "corrupt")):
+        alone = [one.name for full, one in sides[which].items() if full not in sides[other]]
+        if alone:
+            raise BadOption(
+                f"{listed(alone, 4)} {'is' if len(alone) == 1 else 'are'} in the {which} run alone", asked=asked.call,
+                why="a value is compared with that of the same name in the other run, which took another way",
+                next="a pattern of values that both runs have, or arguments with which both go the same way",
+            )  # fmt: skip
+    for full, one in sides["corrupt"].items():
+        partner = sides["clean"][full].entry
+        for part in ("shape", "dtype"):
+            own, its = getattr(one.entry, part), getattr(partner, part)
+            if own != its:
+                raise BadOption(
+                    f"{one.name!r} has another {part} in the clean run", asked=asked.call,
+                    found=f"{part} {its} in the clean run, {own} in the corrupt run",
+                    why="the difference of both is taken element by element",
+                    next="arguments of the same shapes and dtypes for both runs, such as texts of as many tokens",
+                )  # fmt: skip
+
+
+def without_tensors(entry: Entry) -> Entry:
+    """An entry as it is described, without its value and gradient, and with edges that have no numbers."""
+    inputs = tuple([Edge(edge.at, name=edge.name) for edge in entry.inputs])
+    return replace(entry, held_value=None, held_grad=None, held_original=None, inputs=inputs)
+
+
+def without_values(record: Record) -> Record:
+    """The names, lines and edges of a record, without a tensor of it."""
+    return replace(record, entries=tuple(map(without_tensors, record.entries)))
+
+
+def first_of(values: Sequence[Value], record: Record) -> list[Value]:
+    """Those of the values that no other of them flows into."""
+    own = {value.at for value in values}
+    return [value for value in values if not any(edge.at in own for edge in record.entries[value.at].inputs)]

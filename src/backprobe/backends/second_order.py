@@ -1,0 +1,41 @@
+"""Second derivatives in a framework: products of the Hessian with vectors, of a program that a probe differentiates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, Protocol
+
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
+from backprobe.record.entries import Entry
+
+Vectors = Mapping[str, Any]
+"""Tensors by the names of the values whose shapes they have."""
+
+Product = Callable[[Vectors], Vectors]
+"""From vectors, for some of the values, to the product of the Hessian with them, for the same values; the vectors of
+the others are 0."""
+
+
+class GradientProgram(Protocol):
+    """A program, some values in it, and a scalar output."""
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """The values among them that are differentiated as they are, by name, and that nothing is added to."""
+
+    def entries(self, shifts: Vectors, *, create_graph: bool = False) -> Mapping[str, Entry]:
+        """The entries of the values, by name, of a run in which something is added to some of them."""
+
+
+def refuse_vector(vector: Any, shape: tuple[int, ...], found: tuple[int, ...] | None) -> NoReturn:
+    """Raise BadOption for a vector that has another shape than its value, or (None) is no tensor."""
+    if found is None:
+        raise BadOption(
+            "the vector is neither a tensor nor numbers", asked=f"bp.hvp(f, name, {written(vector)})",
+            found=kind(vector), next=f"a vector of shape {shape}",
+        )  # fmt: skip
+    raise BadOption(
+        "the vector has another shape than the value", asked=f"a vector of shape {found}",
+        found=f"a value of shape {shape}", next=f"a vector of shape {shape}",
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""The verb ``curvature``: the top eigenvalues of the Hessian of an output, by the names of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from backprobe.backends.discover import BackendName
+from backprobe.curvature.result import Curvature
+from backprobe.errors import BadOption
+from backprobe.probe import probe
+from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
+from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.waiting import Waiting
+from backprobe.record.brief import written
+from backprobe.record.options import Option, check_options
+from backprobe.record.typed import P
+
+__all__ = ["Curvature", "curvature"]
+
+ENDS = ("largest", "smallest", "magnitude")
+OPTIONS = (Option("k", int, 1, "2"), Option("joint"), Option("which", str, ENDS, '"largest"'))
+
+
+def curvature(
+    target: Callable[P, Any],
+    select: str | Sequence[str],
+    k: int = 1,
+    *,
+    of: str | int | Callable[[Any], Any] | None = None,
+    which: Literal["largest", "smallest", "magnitude"] = "largest",
+    joint: bool = False,
+    backend: BackendName | None = None,
+) -> Waiting[P, Curvature]:
+    """Make a function or model that, called with its arguments, returns top eigenvalues of Hessians by name.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w):
+    ...     return (x**2 * w).sum()
+    >>> bp.curvature(f, "x", k=2)(torch.ones(3), torch.tensor([1.0, -2.0, 5.0]))["x"].round(3)
+    array([10.,  2.])
+
+    The Hessian of a value is that of the output with respect to it alone; it is never built. SciPy's Lanczos method
+    (``scipy.sparse.linalg.eigsh``, ARPACK) asks for products of it with vectors, as ``bp.hvp`` has them: some tens for
+    each value.
+
+    - ``target`` is the function or model.
+    - ``select`` is a pattern, or a list of them, of parameters, arguments and inner values.
+    - ``k`` is how many eigenvalues are computed.
+    - ``of`` is the output, as in ``probe``: a path into the return value, ``"loss"`` say, a function of it, or any
+      value by name. It is one number.
+    - ``which`` of them: the ``largest`` first, the ``smallest`` (most negative) first, or those of largest
+      ``magnitude``.
+    - ``joint=True`` takes one Hessian of all selected values together, whose largest eigenvalue is the sharpness of the
+      output; its key is ``"joint"``.
+    - ``backend`` is needed only where the arguments do not show which it is.
+
+    Returns a ``Curvature`` when called. Raises NotInstalled without SciPy, NothingMatched for a pattern that matches
+    nothing, NoGradient for a name that has no gradient, Unsupported where a Hessian is complex, or not finite, or the
+    method does not converge, and what ``probe`` raises.
+    """
+    return _Waiting(target, backend, select, k, of, which, joint)
+
+
+@dataclass(frozen=True, repr=False)
+class _Waiting(Waiting[P, Curvature]):
+    # A target ready to be called.
+    select: Any
+    k: Any
+    of: Any
+    which: Any
+    joint: Any
+    verb = "curvature"
+    options = ", 'w'"
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        refuse_uncallable(self.target, self.verb, self.options)
+        refuse_several(self.of, f"bp.curvature({name_of(self.target)}, ..., ", "bp.curvature(f, ..., of='ce')")
+        probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
+        if self.select is None:
+            raise BadOption(
+                "curvature is by named values", asked="bp.curvature(..., None)",
+                next='bp.curvature(model, "**weight"), for all weights',
+            )  # fmt: skip
+        check_options(vars(self), OPTIONS)
+
+    def _asked(self) -> list[tuple[str, str]]:
+        return [("select", written(self.select))]
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Curvature:
+        from backprobe.curvature.eigenvalues import measured  # which imports NumPy
+
+        spelling = spelled_as(r"^rec\['(.*)'\]\.grad$", rf"bp.curvature({name_of(self.target)}, '\1')")
+        with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.curvature("), spelling:
+            found = self._found(args, kwargs, "differentiated twice", "its values were fixed when it was made")
+            return measured(self, found, args, kwargs)

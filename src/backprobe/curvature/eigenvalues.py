@@ -1,0 +1,133 @@
+"""Eigenvalues of a Hessian by SciPy's Lanczos method, which asks for products of it with vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.backends.replay import Replay
+from backprobe.backends.second_order import Product
+from backprobe.curvature.result import Curvature
+from backprobe.errors import NothingMatched, Unsupported, installed
+from backprobe.findings.phrasing import listed
+from backprobe.probe.gradient_program import named_gradients
+from backprobe.probe.request import name_of
+from backprobe.record.brief import written
+
+WHOLE = 12  # elements up to which the matrix is built, by a product for each
+SPELLED = {"largest": "LA", "smallest": "SA", "magnitude": "LM"}
+OFF = 100  # times the square root of the rounding: by more a Hessian is not symmetric
+JOINT = "joint"
+
+
+class Operator:
+    """The Hessian with respect to some values together, flattened one after another."""
+
+    def __init__(self, backend: Backend, product: Product, gradients: Mapping[str, Any]) -> None:
+        self.arrays, self.product = backend.arrays, product
+        self.shapes = {name: tuple(numbers.shape) for name, numbers in gradients.items()}
+        self.kind = numpy.result_type(*(numbers.dtype for numbers in gradients.values()))
+        self.size = sum(numbers.size for numbers in gradients.values())
+        self.products = 0
+
+    def __call__(self, vector: Any) -> Any:
+        """The product with a vector, in double precision."""
+        self.products += 1
+        parts, at = {}, 0
+        for name, shape in self.shapes.items():
+            count = int(numpy.prod(shape, dtype=int))
+            parts[name], at = vector.reshape(-1)[at : at + count].reshape(shape).astype(self.kind), at + count
+        found = self.product(parts)
+        made = numpy.concatenate([self.arrays.numbers(found[name]).reshape(-1) for name in self.shapes])
+        if not numpy.isfinite(made).all():
+            raise Unsupported(
+                f"the Hessian with respect to {listed([*self.shapes], 4)} is not finite",
+                asked="its eigenvalues", found="NaN or Inf in a product with a vector",
+                next="bp.explain(bp.probe(f, nonfinite=True)(...)), or bp.check(f, order=2)(...)",
+            )  # fmt: skip
+        return made.astype(numpy.float64)
+
+
+def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Curvature:
+    """The eigenvalues that were asked for. Raises NothingMatched, NoGradient, NotInstalled and Unsupported."""
+    name = name_of(asked.target)
+    linalg = installed("scipy.sparse.linalg", asked="bp.curvature(...)", packages="scipy")
+    hessian = backend.hessian or refuse(backend, "hessian", f"bp.curvature({name}, ...)")
+    with Replay(backend, asked.target, args, kwargs).run():
+        program = named_gradients(backend, asked.target, asked.select, asked.of, asked.backend, args, kwargs)
+        if not program.keys:
+            raise NothingMatched(
+                f"{written(asked.select)} matches nothing in {name} that has a gradient",
+                asked=f"bp.curvature({name}, {written(asked.select)})", why="a Hessian is the derivative of gradients",
+                next=f"print(bp.probe({name})), for every name",
+            )  # fmt: skip
+        gradients = {name: backend.arrays.array(entry.grad) for name, entry in program.first.items()}
+        _refuse_complex(gradients)
+        product = hessian(program)
+        groups = {JOINT: [*gradients]} if asked.joint else {name: [name] for name in gradients}
+        operators = {
+            key: Operator(backend, product, {name: gradients[name] for name in names}) for key, names in groups.items()
+        }
+        off = {key: asymmetry(one) for key, one in operators.items()}
+        found = {key: eigenvalues(linalg, one, asked.k, asked.which) for key, one in operators.items()}
+    bad = [key for key, one in operators.items() if off[key] > OFF * float(numpy.finfo(one.kind).eps) ** 0.5]
+    notes = [
+        f"the Hessian is not symmetric for {listed(bad, 4)}, so a second derivative is wrong, and with it the "
+        f"eigenvalues: bp.check({name}, order=2)(...) names the line"
+    ] * bool(bad)  # fmt: skip
+    return Curvature(
+        name, program.output, asked.which, found, {key: one.size for key, one in operators.items()},
+        {key: one.products for key, one in operators.items()}, off, asked.joint, tuple(notes),
+    )  # fmt: skip
+
+
+def asymmetry(operator: Operator) -> float:
+    """How far a · Hb is from b · Ha for random vectors, as a part of both; 0 for a matrix that is symmetric."""
+    a, b = numpy.random.default_rng(1).standard_normal((2, operator.size))
+    of_a, of_b = operator(a), operator(b)
+    scale = numpy.linalg.norm(of_a) * numpy.linalg.norm(b) + numpy.linalg.norm(of_b) * numpy.linalg.norm(a)
+    return float(abs(a @ of_b - b @ of_a) / scale) if scale else 0.0
+
+
+def eigenvalues(linalg: Any, operator: Operator, k: int, which: str) -> Any:
+    """The eigenvalues at one end, the outermost first; all of them where there are no more."""
+    size = operator.size
+    if size <= max(WHOLE, k):
+        matrix = numpy.array([operator(row) for row in numpy.eye(size)])
+        return _ordered(numpy.linalg.eigvalsh((matrix + matrix.T) / 2), which)[:k]
+    matrix = linalg.LinearOperator((size, size), matvec=operator, dtype=numpy.float64)
+    start = numpy.random.default_rng(0).standard_normal(size)
+    if not operator(start).any():  # of a linear function: the method begins with this product, and stops
+        return numpy.zeros(k)
+    try:
+        found = linalg.eigsh(
+            matrix, k=k, which=SPELLED[which], v0=start, tol=float(numpy.finfo(operator.kind).eps) ** 0.5,
+            return_eigenvectors=False,
+        )  # fmt: skip
+    except linalg.ArpackError as error:
+        known = getattr(error, "eigenvalues", numpy.zeros(0))
+        raise Unsupported(
+            f"the eigenvalues for {listed([*operator.shapes], 4)} did not converge", asked=f"k={k}, which={which!r}",
+            found=f"{len(known)} of {k} after {operator.products} products",
+            why="eigenvalues that lie close together, or products that rounding disturbs, take many",
+            next="a smaller k=, which='magnitude', or double precision",
+        ) from error  # fmt: skip
+    return _ordered(found, which)
+
+
+def _ordered(found: Any, which: str) -> Any:
+    by = {"largest": -found, "smallest": found, "magnitude": -abs(found)}
+    return found[numpy.argsort(by[which], kind="stable")]
+
+
+def _refuse_complex(gradients: Mapping[str, Any]) -> None:
+    named: Sequence[str] = [name for name, numbers in gradients.items() if numpy.iscomplexobj(numbers)]
+    if named:
+        raise Unsupported(
+            f"{listed([*named], 4)} is complex, and has no Hessian with real eigenvalues", asked="its eigenvalues",
+            found="complex numbers", next="a selection of real values",
+        )  # fmt: skip

@@ -1,0 +1,99 @@
+"""The eigenvalues of Hessians, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.errors import UnknownName
+from backprobe.findings.phrasing import plural, quoted
+from backprobe.markup import Html, Printed, element, shown
+from backprobe.record.brief import written
+from backprobe.record.names import nearest
+from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.text import printable
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Curvature(Printed):
+    """Eigenvalues of the Hessian of an output with respect to each of several values; it prints as a table.
+
+    ``result[name]`` is a NumPy array of them, ``eigenvalues`` has all by name. ``sizes`` are the numbers of elements,
+    and ``products`` the numbers of Hessian-vector products that it took. ``asymmetry`` is by how much each Hessian is
+    not symmetric, as a part of it: more than rounding means that a second derivative is wrong.
+
+    >>> import torch, backprobe as bp
+    >>> print(bp.curvature(lambda x, y: (x * x * y).sum(), ["x", "y"], k=2)(torch.ones(2), torch.tensor([1.0, 3.0])))
+    return of <lambda>: the largest eigenvalues of its Hessian, for each value alone
+    name  size  eigenvalues
+    x        2         6, 2
+    y        2         0, 0
+    """
+
+    target: str
+    of: str
+    which: str
+    eigenvalues: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    products: Mapping[str, int]
+    asymmetry: Mapping[str, float]
+    is_joint: bool
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Any:
+        """The eigenvalues of one value, in the order that was asked for. Raises UnknownName."""
+        for spelled in (name, f":{name}"):
+            if spelled in self.eigenvalues:
+                return self.eigenvalues[spelled]
+        close = nearest(str(name), self.eigenvalues) or [*self.eigenvalues]
+        raise UnknownName(
+            f"there are no eigenvalues of {written(name)}", asked=f"result[{written(name)}]",
+            found=f"eigenvalues of {quoted([*self.eigenvalues])}", next=f"result[{close[0]!r}]",
+        )  # fmt: skip
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.eigenvalues)
+
+    def __len__(self) -> int:
+        return len(self.eigenvalues)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.eigenvalues
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data for ``json.dumps``."""
+        return {
+            "target": self.target, "of": self.of, "which": self.which, "joint": self.is_joint,
+            "eigenvalues": {name: found.tolist() for name, found in self.eigenvalues.items()},
+            "sizes": dict(self.sizes), "products": dict(self.products), "asymmetry": dict(self.asymmetry),
+            "notes": [*self.notes],
+        }  # fmt: skip
+
+    @property
+    def _heading(self) -> str:
+        of_which = "eigenvalues of largest magnitude" if self.which == "magnitude" else f"{self.which} eigenvalues"
+        how = "of all values together" if self.is_joint else "for each value alone"
+        return f"{printable(self.of)} of {self.target}: the {of_which} of its Hessian, {how}"
+
+    @property
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return [
+            (printable(name), f"{self.sizes[name]:,}", ", ".join(f"{number:.4g}" for number in found))
+            for name, found in self.eigenvalues.items()
+        ]
+
+    def _footer(self) -> list[str]:
+        return [f"note: {note}" for note in self.notes]
+
+    def __repr__(self) -> str:
+        return f"<backprobe.Curvature of {plural(len(self), 'Hessian')}: {self.of} of {self.target}>"
+
+    def __str__(self) -> str:
+        lines = text_table(("name", "size", "eigenvalues"), self._rows, columns())
+        return "\n".join([self._heading, *lines, *self._footer()])
+
+    def _repr_html_(self) -> Html:
+        notes = [element("div", line, class_="note") for line in self._footer()]
+        table = html_table(("name", "size", "eigenvalues"), self._rows)
+        return shown(element("div", self._heading, class_="heading"), table, *notes)
