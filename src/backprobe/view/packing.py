@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy
+
+from backprobe.view.plain import plain
 
 DIGITS = numpy.uint32(0xFFFFF800)
 HALF = numpy.uint32(0x400)
@@ -36,14 +37,3 @@ def _narrow(numbers: Any, is_rounded: bool) -> Any:
     if is_rounded:
         found = numpy.where(numpy.isfinite(found), ((found.view("<u4") + HALF) & DIGITS).view("<f4"), found)
     return found
-
-
-def plain(data: Any) -> Any:
-    """Data without the numbers that JSON has none for: as texts that JavaScript reads as numbers."""
-    if isinstance(data, Mapping):
-        return {key: plain(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [plain(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
-    return data

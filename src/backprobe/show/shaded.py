@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.draw.text import Captions
+from backprobe.backends.tensors import Arrays
+from backprobe.record.entries import Entry
 from backprobe.record.graph import Flow
+from backprobe.show.captions import Captions
 from backprobe.show.drawable import Drawable, Shade
 
 NONE = Shade(())
@@ -16,9 +18,12 @@ NONE = Shade(())
 class ShadedCaptions(Captions):
     """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say nothing."""
 
+    drawn, weighs, alarm_words = "diff", "error in floors", "named by the report"
+
     def __init__(self, drawable: Drawable) -> None:
         super().__init__(drawable.record, load_arrays(drawable.record.backend))
         self.drawable, self.spelled = drawable, drawable.spelled
+        self.others = load_arrays(drawable.backend) if drawable.backend else self.arrays
 
     @property
     def blamed(self) -> list[int]:
@@ -65,6 +70,13 @@ class ShadedCaptions(Captions):
 
     def level(self, at: int) -> int | None:
         return self._shade(at).level
+
+    def weight(self, at: int) -> float | None:
+        return self._shade(at).excess if at in self.drawable.shades else None
+
+    def partner(self, at: int) -> tuple[Entry, Arrays] | None:
+        found = self.drawable.partners.get(at)
+        return None if found is None else (found, self.others)
 
     def worst(self, positions: Sequence[int]) -> int | None:
         ranked = [at for at in positions if self._shade(at).rank > 0]
