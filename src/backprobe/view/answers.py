@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy
@@ -134,7 +134,8 @@ class Answers:
             field = _field(reader, query)
             bins, first, last = _window(query)
             if first is None and last is None and field == LOGGED:
-                found = run.level(reader, [query["name"]], field).binned(bins)
+                names = names_of(reader, LOGGED)  # together: each column is read once for all of them
+                found = one_of(run.level(reader, names, field).binned(bins), names.index(query["name"]))
             else:
                 found = binned(reader, [query["name"]], field, bins, first, last)
             return self._grid(found, {"names": [query["name"]]}, [[0]])
@@ -237,6 +238,14 @@ def fields_of(reader: RunReader) -> list[str]:
 def measured_names(reader: RunReader) -> list[str]:
     """The names that have numbers of other kinds than logged ones, in the order of the model."""
     return list(dict.fromkeys(name for name, kind in reader.rows() if kind != LOGGED))
+
+
+def one_of(found: Binned, at: int) -> Binned:
+    """The bins of one of the names."""
+    row = slice(at, at + 1)
+    nonfinite = {kind: counts[row] for kind, counts in found.nonfinite.items()}
+    return replace(found, names=found.names[row], least=found.least[row], greatest=found.greatest[row],
+                   nonfinite=nonfinite)  # fmt: skip
 
 
 def names_of(reader: RunReader, field: str) -> list[str]:

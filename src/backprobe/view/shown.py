@@ -1,4 +1,4 @@
-"""What a viewer shows beside runs, as plain data."""
+"""Plain data of all that a viewer shows beside runs."""
 
 from __future__ import annotations
 
