@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -30,7 +31,12 @@ UNFIT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
 
 def keep(folder: Path, reader: RunReader, field: str, found: Binned) -> None:
     """Write whole bins from the first step on, where that can be done."""
-    arrays = {"first": found.first, "last": found.last, "least": found.least, "greatest": found.greatest}
+    arrays: dict[str, Any] = {
+        "first": found.first,
+        "last": found.last,
+        "least": found.least,
+        "greatest": found.greatest,
+    }
     arrays |= {f"{BEFORE}{kind}": counts.astype(numpy.uint32) for kind, counts in found.nonfinite.items()}
     made_of = numpy.frombuffer(_made_of(reader, found.names, field, int(found.last[-1])), numpy.uint8)
     data = io.BytesIO()
@@ -62,7 +68,7 @@ def kept(folder: Path, reader: RunReader, names: Sequence[str], field: str) -> B
             )  # fmt: skip
     except UNFIT:
         return None
-    planes = [found.least, found.greatest, *found.nonfinite.values()]
+    planes: list[Any] = [found.least, found.greatest, *found.nonfinite.values()]
     return found if all(one.shape == (len(names), len(first)) for one in planes) else None
 
 
