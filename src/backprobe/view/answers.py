@@ -301,6 +301,8 @@ def _below(row: str, names: Sequence[str]) -> list[int]:
 
 def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: float) -> Any:
     # Rows that stand for several are joined.
+    if len(groups) == len(numbers) and all(list(one) == [at] for at, one in enumerate(groups)):
+        return numbers  # as they are, and not copied
     if all(len(one) == 1 for one in groups):
         return numbers[[one[0] for one in groups]] if len(groups) else numbers[:0]
     empty = numpy.full(numbers.shape[1:], nothing, numbers.dtype)

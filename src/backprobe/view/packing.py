@@ -26,7 +26,12 @@ def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, 
     listed = [[name, one.dtype.str[1:], one.size] for name, one in made.items()]
     text = json.dumps(plain({**head, "arrays": listed}), separators=(",", ":"), allow_nan=False).encode()
     text += b" " * (-len(text) % 4)
-    return struct.pack("<I", len(text)) + text + b"".join(one.tobytes() for one in made.values())
+    return b"".join([struct.pack("<I", len(text)), text, *map(_bytes, made.values())])
+
+
+def _bytes(numbers: Any) -> Any:
+    # Those of an array, which are not copied.
+    return numpy.ascontiguousarray(numbers).reshape(-1).view(numpy.uint8).data
 
 
 def _narrow(numbers: Any, is_rounded: bool) -> Any:
