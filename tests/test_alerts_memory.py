@@ -4,13 +4,12 @@ import gc
 import tracemalloc
 
 import backprobe as bp
-from backprobe.rules import judge
 from written_runs import fill, rows, writer
 
 
 def test_a_block_that_was_judged_is_free_at_once(tmp_path, monkeypatch):
     """Without waiting for what refers to itself to be collected: arrays do not make Python look for that."""
-    monkeypatch.setattr(judge, "BLOCK", 128)
+    monkeypatch.setattr("backprobe.rules.judge.BLOCK", 128)
     names, steps = [f"h.{at}" for at in range(64)], 640
     one = writer(tmp_path)
     one.add_rows(rows(names, ["value", "grad"]))

@@ -1,4 +1,7 @@
-"""A run's grid as the scalars of TensorBoard, in its environment: ``python -m peers.tensorboard_events GRID.npz FOLDER``."""
+"""A run's grid as the scalars of TensorBoard, in its environment.
+
+python -m peers.tensorboard_events GRID.npz FOLDER
+"""
 
 import sys
 
