@@ -504,3 +504,19 @@ def test_two_runs_lie_over_each_other(page_of, folders, tmp_path):
     page.locator("nav .pick").first.click()  # the other way round
     page.wait_for_timeout(300)
     assert "run=0" in page.url and "with=1" in page.url
+
+
+def test_a_diff_of_runs_is_saved_as_both(page_of, tmp_path):
+    """What is seen first is how many times the second is the first."""
+    changed = lambda step: 2.0 if step >= 250 else 1.0
+    planted_runs.planted(tmp_path / "one", planted=set())
+    planted_runs.planted(tmp_path / "two", planted=set(), change=changed)
+    report = bp.diff(tmp_path / "one", tmp_path / "two")
+    report.save(tmp_path / "both.html")
+    page = ready(page_of(tmp_path / "both.html"))
+    expect(page.get_by_role("radio", name="ratio")).to_have_attribute("aria-checked", "true")
+    canvas, box = page.locator("#tracks canvas").bounding_box(), row(page, "h.2.attn").bounding_box()
+    page.mouse.move(canvas["x"] + 260.5 / 400 * canvas["width"], box["y"] + 9)
+    said = page.locator(".tip").inner_text()
+    assert number(re.search(r"× the other run: (\S+)", said)[1]) == pytest.approx(2, rel=1e-3)
+    assert page.get_by_role("button", name=re.compile(f"step {report.first.step} in any bit")).count() == 1

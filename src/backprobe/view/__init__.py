@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -137,8 +137,11 @@ def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
         runs.close()
 
 
-def save(folders: list[Path], path: Any, asked: str) -> None:
-    """Write the page of some runs as one file, which needs nothing else. Raises BadOption and BadRun."""
+def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | None = None) -> None:
+    """Write the page of some runs as one file, which needs nothing else. Raises BadOption and BadRun.
+
+    ``start`` is what is looked at first, as an address has it.
+    """
     from backprobe.view.export import page_of
     from backprobe.view.runs import Runs
 
@@ -147,7 +150,7 @@ def save(folders: list[Path], path: Any, asked: str) -> None:
     check_html(target, asked)
     runs = Runs(folders)
     try:
-        text = page_of(runs)
+        text = page_of(runs, start=start)
     finally:
         runs.close()
     _write(target, text, asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,15 +25,17 @@ def live_page() -> tuple[str, str]:
 
 
 def page_of(
-    runs: Runs, shown: Sequence[Shown] = (), *, bins: int = 300, fields: tuple[str, ...] = SHOWN, title: str = ""
-) -> str:
+    runs: Runs, shown: Sequence[Shown] = (), *, bins: int = 300, fields: tuple[str, ...] = SHOWN,
+    start: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
     """The page with what it may ask for in it: every run with some fields in so many bins of steps, and all else."""
     answers = Answers(runs, shown, is_rounded=True)
     found = [*_answers(answers, bins, fields), *_of_shown(answers)]
-    data = {"live": False, "runs": answers.brief(), "store": {question: zipped(answer) for question, answer in found}}
+    store = {question: zipped(answer) for question, answer in found}
+    data = {"live": False, "start": start or {}, "runs": answers.brief(), "store": store}
     names = ", ".join([*(one.label for one in runs.all()), *(one.title for one in shown)])
     later = [script_of("circuit")] if any(one.kind != "sweep" for one in shown) else []
-    return assembled(title or f"backprobe: {names}", data, text_of("page.css"), script_of("page"), later=later)[0]
+    return assembled(f"backprobe: {names}", data, text_of("page.css"), script_of("page"), later=later)[0]
 
 
 def _of_shown(answers: Answers) -> Iterator[tuple[str, bytes]]:

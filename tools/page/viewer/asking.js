@@ -2,10 +2,11 @@
 
 import { unzipped } from "./unzipped.js";
 
-const { live, runs: keptRuns, store } = JSON.parse(document.getElementById("data").textContent);
+const { live, start = {}, runs: keptRuns, store } = JSON.parse(document.getElementById("data").textContent);
 const token = live ? takeToken() : "";
 
 export const isLive = live;
+export const atFirst = start; // what is looked at where the address says nothing
 
 function takeToken() {
   // It comes in the fragment, which is never sent, and goes from the address at once; this tab alone remembers it.

@@ -1,6 +1,7 @@
 // What is looked at, and the address that holds all of it: whoever opens the same address sees the same.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { atFirst } from "./asking.js";
 import { followTheme, known } from "./theme.js";
 
 const NUMBERS = ["run", "with", "from", "to", "step", "low", "high", "circuit", "patch"];
@@ -44,9 +45,9 @@ function writeAddress(state) {
 }
 
 export function useAddress() {
-  const [state, setState] = useState(() => ({ ...START, ...readAddress() }));
+  const [state, setState] = useState(() => ({ ...START, ...atFirst, ...readAddress() }));
   useEffect(() => {
-    const changed = () => setState({ ...START, ...readAddress() });
+    const changed = () => setState({ ...START, ...atFirst, ...readAddress() });
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
