@@ -205,7 +205,7 @@ test-browser: $(READY) tools/page/node_modules
 	@command -v chromium >/dev/null || { echo "Chromium is missing. As root: apt-get install -y chromium"; exit 1; }
 	@$(MAKE) --no-print-directory .venv-browser/.ready
 	$(BIN)/python tests/browser/recorded.py .venv-browser/recorded
-	RECORDED=.venv-browser/recorded .venv-browser/bin/pytest --confcutdir=tests/browser tests/browser
+	TRAINER=$(BIN)/python RECORDED=.venv-browser/recorded .venv-browser/bin/pytest --confcutdir=tests/browser tests/browser
 
 .venv-browser/.ready: pyproject.toml constraints.txt
 	@$(call VENV_IN,.venv-browser,$(PYTHON))

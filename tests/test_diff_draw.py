@@ -1,14 +1,12 @@
 """A comparison drawn on the circuit of the second recording."""
 
-import json
-import re
-
 import pytest
 import torch
 from torch import nn
 
 import backprobe as bp
 from asked import message
+from circuit_pages import recorded
 from drawn import Drawn
 
 
@@ -87,7 +85,7 @@ def test_the_box_of_what_is_named_is_open_and_closed_ones_look_like_the_worst_in
     closed = shown.nodes["2"]
     assert "value equal" in closed and "inside, 2:h: value differs: " in " ".join(closed)
     page = bp.draw(found).page
-    opened = json.loads(re.search(r'<script id="recording" type="application/json">(.*?)</script>', page, re.DOTALL)[1])
+    opened = recorded(page)
     named = next(value for value in opened["values"] if value["name"] == "1:h#1")
     assert named["health"] == "blamed" and named["box"] in opened["open"] and "value differs: " in named["notes"][0]
 

@@ -5,8 +5,8 @@ from torch import nn
 
 import backprobe as bp
 from backprobe.backends.discover import load_arrays
-from backprobe.draw.flows import flows_of
-from backprobe.draw.text import Captions
+from backprobe.show.captions import Captions
+from backprobe.show.flows import flows_of
 
 
 class Net(nn.Module):

@@ -1,6 +1,5 @@
 """The page that explores a recording, as a file: what it holds, what it leaves out, and that nothing in it can run."""
 
-import json
 import re
 
 import numpy
@@ -8,6 +7,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from circuit_pages import recorded
 
 HOSTILE = "</script><img src=x onerror=alert(1)>'\"& \\ \u2028 é 数 <!--"
 
@@ -16,12 +16,6 @@ def toy(x, w, b):
     u = x * w
     v = u + b
     return torch.relu(v)
-
-
-def recorded(text):
-    """The data of a page, as its scripts read it."""
-    (found,) = re.findall(r'<script id="recording" type="application/json">(.*?)</script>', text, re.DOTALL)
-    return json.loads(found, parse_constant=pytest.fail)
 
 
 def test_the_page_is_a_file_by_itself(tmp_path):

@@ -1,5 +1,6 @@
 """The viewer's page as a file: what is in it, how large it is, and that it is made of the sources beside it."""
 
+import base64
 import gzip
 import hashlib
 import html
@@ -8,9 +9,12 @@ import re
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
+import torch
 
 import backprobe as bp
+from circuit_pages import recorded
 from written_runs import fill, rows, writer
 
 ROOT = Path(__file__).parent.parent
@@ -19,11 +23,9 @@ VENDORED = {
     "htm.LICENSE": "db23695901376335f19bdd79a8f97ea53881d5437aac0c7bb63440cf32f894e2",
     "preact.LICENSE": "1fe6958409c8c257a70c587a18b6f7f412b179b456630790d30b2ec9a8e4b7d4",
     "preact.js": "12224bdae6411bafa7fcc1a46d1861c23b97f71f7761ce701cdab6ec71cce999",
-    "uPlot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
-    "uPlot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
 }
-"""uPlot 1.6.32, and preact 10.29.8 with htm 3.1.1 as ``make page`` bundles them."""
-MOST, MOST_ZIPPED = 130_000, 53_000  # bytes of the page and its libraries, without data
+"""preact 10.29.8 with htm 3.1.1 as ``make page`` bundles them."""
+MOST, MOST_ZIPPED = 130_000, 45_000  # bytes of the page and its libraries, without data
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \\ \u2028 é 数"
 
 
@@ -53,8 +55,9 @@ def test_the_page_is_made_of_its_sources():
         from build import digest
     finally:
         sys.path.remove(str(ROOT / "tools" / "page"))
-    bundle = gzip.decompress((PAGE / "page.js.gz").read_bytes()).decode()
-    assert f"\n// sources {digest()}\n" in bundle, "run: make page"
+    for name in ("page", "circuit"):
+        bundle = gzip.decompress((PAGE / f"{name}.js.gz").read_bytes()).decode()
+        assert bundle.startswith(f"// sources {digest()}\n"), "run: make page"
 
 
 def test_the_page_is_small(folder):
@@ -106,3 +109,84 @@ def test_a_page_is_refused_before_anything_is_read(folder, path, found):
     with bp.open_run(folder) as run, pytest.raises(bp.BadOption) as raised:
         run.save(path)
     assert raised.value.found == found and raised.value.next and raised.value.asked == f"run.save({path!r})"
+
+
+# circuits, comparisons and sweeps
+
+
+def scaled(x, by):
+    u = x * by
+    return u.sum()
+
+
+@pytest.fixture
+def report():
+    x = torch.tensor([1.0, -2.0, 3.0])
+    return bp.diff(*(bp.probe(scaled, wrt="x")(x, torch.tensor(by)) for by in (1.0, 2.0)))
+
+
+@pytest.fixture
+def swept():
+    x = torch.tensor([1.0, 2.0, float("inf")])
+    return bp.sweep(scaled, ["x", "u"], replace=torch.zeros_like, axis=0)(x, torch.tensor(2.0))
+
+
+def unpacked(text):
+    """The head and the arrays of an answer in a file."""
+    body = gzip.decompress(base64.b64decode(text))
+    size = int.from_bytes(body[:4], "little")
+    head, at = json.loads(body[4 : 4 + size]), 4 + size
+    for name, kind, length in head.pop("arrays"):
+        head[name] = numpy.frombuffer(body, f"<{kind}", length, at)
+        at += 4 * length
+    return head
+
+
+def test_a_comparison_is_saved_with_both_values(report, tmp_path):
+    report.save(tmp_path / "diff.html")
+    page = (tmp_path / "diff.html").read_text()
+    assert page == bp.draw(report).page
+    data = recorded(page)
+    (u,) = [one for one in data["values"] if one["name"] == "u"]
+    assert data["kind"] == "diff" and (u["first"]["value"], u["value"]) == ("[1, -2, 3]", "[2, -4, 6]")
+    assert (u["first"]["gradient"], u["gradientText"]) == ("[1, 1, 1]", "[1, 1, 1]")
+    assert u["brief"][-1] == "[1, -2, 3] | [2, -4, 6]"
+    assert [one["name"] for one in data["values"] if one["health"] == "blamed"] == ["by"]
+    assert u["weight"] == next(row.value.excess for row in report.rows if row.b.name == "u")
+
+
+def test_a_sweep_is_saved_with_what_each_run_changed(swept, tmp_path):
+    swept.save(tmp_path / "sweep.html")
+    store = data_of((tmp_path / "sweep.html").read_text())["store"]
+    assert store.keys() == {"others?", "other?other=0", "names?other=0"}
+    found = unpacked(store["other?other=0"])
+    assert found["shown"]["rows"] == ["x", "u"] and found["shown"]["width"] == 3 and found["shown"]["axes"] == [0]
+    assert found["was"].tolist() == [1.0] * 6
+    assert numpy.array_equal(found["effect"], numpy.ravel(swept.grid).astype("f4"), equal_nan=True)
+
+
+def test_runs_circuits_and_sweeps_are_one_page(folder, report, swept):
+    with bp.view(folder, report, swept, open=False) as viewer:
+        assert repr(viewer).endswith("a diff, a sweep>")
+        shown = viewer._repr_html_()
+    page = html.unescape(re.search(r'srcdoc="(.*?)" sandbox="allow-scripts"', shown, re.DOTALL)[1])
+    store = data_of(page)["store"]
+    assert [one["kind"] for one in unpacked(store["others?"])["others"]] == ["diff", "sweep"]
+    assert unpacked(store["circuit?"])["script"].startswith("// sources ")
+    assert "u" in unpacked(store["names?other=0"])["names"] and unpacked(store["names?other=1"])["names"] == ["x", "u"]
+
+
+def test_an_empty_sweep_is_a_page(tmp_path):
+    bp.Sweep("f", "loss", 1.0).save(tmp_path / "sweep.html")
+    found = unpacked(data_of((tmp_path / "sweep.html").read_text())["store"]["other?other=0"])
+    assert found["shown"]["rows"] == [] and found["effect"].size == 0
+
+
+@pytest.mark.parametrize("what", ["report", "swept"])
+def test_what_is_no_page_is_refused(what, request, tmp_path):
+    one = request.getfixturevalue(what)
+    with pytest.raises(bp.BadOption) as raised:
+        one.save(tmp_path / "it.png")
+    assert raised.value.found == "the ending '.png'" and raised.value.next.endswith(".html'")
+    with pytest.raises(bp.BadOption):
+        one.save(3)

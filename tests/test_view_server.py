@@ -1,8 +1,8 @@
 """The viewer's server: what it answers, and each of the requests that it refuses."""
 
-import html
+import base64
+import hashlib
 import json
-import re
 import socket
 import time
 import urllib.request
@@ -296,18 +296,21 @@ def test_nothing_is_answered_after_it_was_closed(folder):
     kept.close()
 
 
-def test_a_circuit_is_given_to_who_has_the_token_and_its_script_may_run(folder, tmp_path):
-    drawing = bp.draw(bp.probe(tripled, backend="torch")(2.0), tmp_path / "x.html")
-    with bp.view(folder, drawing, open=False) as viewer:
+def test_a_circuit_is_given_to_who_has_the_token_and_its_script_may_run(folder):
+    rec = bp.probe(tripled, backend="torch")(2.0)
+    with bp.view(folder, rec, bp.draw(rec, depth=1), open=False) as viewer:
         ask = Asker(viewer)
-        assert ask.json("circuits") == {"titles": ["gradients are of return"]}
-        assert ask.json("circuit", circuit=0) == {"page": drawing.page}
-        assert ask("/answer/circuit?circuit=1").status == ask("/answer/circuit?circuit=x").status == 400
-        assert ask("/answer/circuit?circuit=0", token=False).status == 403
-        allowed = ask("/").headers["Content-Security-Policy"]
-        assert set(re.findall(r"sha256-[\w+/=]+", html.unescape(drawing.page))) <= set(
-            re.findall(r"sha256-[\w+/=]+", allowed)
-        )
+        assert ask.json("others") == {"others": [{"kind": "circuit", "title": "gradients are of return"}] * 2}
+        values = ask.json("other", other=0)["shown"]["values"]
+        assert {one["name"]: one["value"] for one in values} == {"x": "2", "return": "6"}
+        assert ask.json("names", other=1) == {"names": ["x", "return"]}
+        for question in ("other?other=2", "other?other=-1", "other?other=x", "names?other=2", "other"):
+            assert ask(f"/answer/{question}").status == 400
+        for question in ("others", "other?other=0", "names?other=0", "circuit"):
+            assert ask(f"/answer/{question}", token=False).status == 403
+        script = ask.json("circuit")["script"].encode()
+        hashed = base64.b64encode(hashlib.sha256(script).digest()).decode()
+        assert f"'sha256-{hashed}'" in ask("/").headers["Content-Security-Policy"]
 
 
 # bad input
@@ -323,10 +326,11 @@ def test_bad_input_is_refused_in_words(given, options):
     assert raised.value.asked and raised.value.next
 
 
-def test_a_recording_is_drawn_first():
+def test_a_recording_of_several_outputs_is_shown_one_by_one():
+    rec = bp.probe(lambda x: {"a": x * 2, "b": x * 3}, of=["a", "b"], backend="torch")(2.0)
     with pytest.raises(bp.BadOption) as raised:
-        bp.view(bp.probe(tripled, backend="torch")(2.0))
-    assert "bp.view(bp.draw(rec, 'circuit.html'))" in raised.value.next
+        bp.view(rec, open=False)
+    assert raised.value.next.startswith("bp.view(rec.of(")
 
 
 def test_a_port_that_is_taken_is_said(folder, ask):

@@ -36,6 +36,7 @@ from backprobe.source.tracebacks import leave_out_ours
 from backprobe.storage.recordings import read, save
 from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import Run
+from backprobe.view.shown import Shown
 
 NOT_KEPT = object()
 
@@ -338,6 +339,13 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
 
     def _repr_html_(self) -> str:
         return table.html(self.record)
+
+    def _viewed(self) -> Shown:
+        # What bp.view shows. Raises BadOption.
+        from backprobe.view.circuit import captions_of, circuit  # which import NumPy
+
+        refuse_several(self, "bp.view(rec)", "bp.view(rec.of({}))")
+        return circuit(captions_of(self.record))
 
 
 class BlockRecording(Recording[NoReturn, T]):

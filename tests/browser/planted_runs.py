@@ -100,6 +100,12 @@ def one_name(folder):
     return written(folder, [RowKey("weight", "grad")], range(5), lambda row, step: numpy.array([step + 1.0]))
 
 
+def layers(folder):
+    """The layers of the recording ``deep``."""
+    rows = [RowKey(f"layers.{at}", "grad") for at in range(40)]
+    return written(folder, rows, range(5), lambda row, step: numpy.ones(3))
+
+
 def all_nan(folder):
     rows = [RowKey(name, "grad") for name in names()]
     return written(folder, rows, range(30), lambda row, step: numpy.full(3, numpy.nan))

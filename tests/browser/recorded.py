@@ -52,6 +52,37 @@ class Net(nn.Module):
         return loss
 
 
+class Deep(nn.Module):
+    """Layers that are alike, after which come some of another width; in one of them a gradient turns to NaN."""
+
+    def __init__(self, count=40, bad=None):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(4, at == bad) for at in range(count)])
+        self.last = nn.ModuleList([Layer(6) for _ in range(3)])
+        self.widen = nn.Linear(4, 6)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        x = self.widen(x)
+        for layer in self.last:
+            x = layer(x)
+        loss = (x * x).mean()
+        return loss
+
+
+class Layer(nn.Module):
+    def __init__(self, width, is_bad=False):
+        super().__init__()
+        self.up, self.down, self.is_bad = nn.Linear(width, width), nn.Linear(width, width), is_bad
+
+    def forward(self, x):
+        hidden = torch.relu(self.up(x))
+        if self.is_bad:
+            hidden = hidden + 0 * torch.sqrt(hidden - hidden)
+        return x + self.down(hidden)
+
+
 def hostile(x):
     table = {HOSTILE: x * 2}
     made = table[HOSTILE] * 3  # </script><script>alert(3)</script>
@@ -69,6 +100,9 @@ def record(folder: Path) -> None:
         "hostile": bp.probe(hostile)(torch.tensor(3.0)),
         "special": bp.probe(lambda x: torch.relu(x - 9) + torch.sqrt(x - x), partials=True)(torch.tensor(1.0)),
     }
+    for name, bad in (("deep", None), ("deep_nan", 17)):
+        torch.manual_seed(0)
+        recordings[name] = bp.probe(Deep(bad=bad))(torch.randn(5, 4))
     for name, recording in recordings.items():
         recording.save(folder / name, overwrite=True)
     for name in ("net", "special"):

@@ -47,9 +47,10 @@ def page_of(chromium, tmp_path):
             viewers.append(viewer)
             url, own = viewer.url + fragment, viewer.url.partition("#")[0]
         else:
-            path = tmp_path / f"{Path(folder).name}.html"
-            with bp.open_run(folder) as run:
-                run.save(path)
+            path = tmp_path / f"{Path(folder).stem}.html"
+            if not path.exists():
+                with bp.open_run(folder) as run:
+                    run.save(path)
             url, own = path.as_uri() + fragment.replace("&", "#", 1), path.as_uri()
         context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
         contexts.append(context)
@@ -59,7 +60,7 @@ def page_of(chromium, tmp_path):
         page.on("console", lambda message: told(f"console: {message.text}"))
         page.on("pageerror", lambda error: told(f"error: {error}"))
         page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        is_own = lambda address: address.startswith((own, "about:srcdoc")) if live else address.partition("#")[0] == own
+        is_own = lambda address: address.startswith(own) if live else address.partition("#")[0] == own
         page.on("request", lambda request: None if is_own(request.url) else seen.append(request.url))
         page.goto(url)
         return page
@@ -220,7 +221,7 @@ def test_the_steps_of_chart_and_tracks_lie_below_each_other(page_of, folders):
     """To the pixel: the left edge and the width of the loss's plot are those of the tracks."""
     for width in (1400, 480):
         page = ready(page_of(folders("planted"), width=width))
-        plot = page.locator(".scalar .u-over").first.bounding_box()
+        plot = page.locator(".scalar .plot").first.bounding_box()
         canvas = page.locator("#tracks canvas").bounding_box()
         assert (plot["x"], plot["width"]) == pytest.approx((canvas["x"], canvas["width"]), abs=0.51)
 
@@ -505,29 +506,17 @@ def test_two_runs_lie_over_each_other(page_of, folders, tmp_path):
     assert "run=0" in page.url and "with=1" in page.url
 
 
-# circuits
-
-
-@pytest.mark.parametrize("with_run", [True, False], ids=["beside a run", "alone"])
-def test_a_circuit_is_explored_beside_a_run(page_of, folders, recording, tmp_path, with_run):
-    """The page of bp.draw in a frame: also of a hostile recording, and of a report of two that differ."""
-    drawings = [
-        bp.draw(drawn, tmp_path / f"{at}.html")
-        for at, drawn in enumerate(
-            [recording("two_paths"), recording("hostile"), bp.diff(recording("net"), recording("port"))]
-        )
-    ]
-    page = page_of(folders("planted") if with_run else None, *drawings, live=True)
-    titles = page.locator("nav ul").first.locator(".pick")
-    expect(titles).to_have_count(3)
-    for at, expected in enumerate(["u", "made", "blocks.0"]):
-        if with_run or at:
-            titles.nth(at).click()
-        frame = page.frame_locator("iframe")
-        expect(frame.locator("[role=treeitem]").filter(has_text=expected).first).to_be_visible()
-        assert frame.locator("html").get_attribute("data-theme") == "light"
-    assert frame.locator("img, script:not([type])").count() <= 1
-    if with_run:
-        page.locator(".circuit .close").click()
-        expect(page.locator("iframe")).to_have_count(0)
-        assert ready(page).locator(".row").count() > 0
+def test_a_diff_of_runs_is_saved_as_both(page_of, tmp_path):
+    """What is seen first is how many times the second is the first."""
+    changed = lambda step: 2.0 if step >= 250 else 1.0
+    planted_runs.planted(tmp_path / "one", planted=set())
+    planted_runs.planted(tmp_path / "two", planted=set(), change=changed)
+    report = bp.diff(tmp_path / "one", tmp_path / "two")
+    report.save(tmp_path / "both.html")
+    page = ready(page_of(tmp_path / "both.html"))
+    expect(page.get_by_role("radio", name="ratio")).to_have_attribute("aria-checked", "true")
+    canvas, box = page.locator("#tracks canvas").bounding_box(), row(page, "h.2.attn").bounding_box()
+    page.mouse.move(canvas["x"] + 260.5 / 400 * canvas["width"], box["y"] + 9)
+    said = page.locator(".tip").inner_text()
+    assert number(re.search(r"× the other run: (\S+)", said)[1]) == pytest.approx(2, rel=1e-3)
+    assert page.get_by_role("button", name=re.compile(f"step {report.first.step} in any bit")).count() == 1

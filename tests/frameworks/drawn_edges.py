@@ -3,7 +3,7 @@
 from backprobe.backends.discover import load_arrays
 from backprobe.draw.circuit import View
 from backprobe.draw.fit import drawn
-from backprobe.draw.text import Captions
+from backprobe.show.captions import Captions
 
 
 def edges(rec):

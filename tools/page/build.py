@@ -28,7 +28,7 @@ ESBUILD = [MODULES / ".bin" / "esbuild", "--bundle", "--minify", "--charset=utf8
 def digest() -> str:
     """Of all sources: it is in a line of the bundle, so that an old bundle is seen without building it anew."""
     found = hashlib.sha256()
-    for source in sorted([*VIEWER.iterdir(), *(ROOT / VENDOR).iterdir()]):
+    for source in sorted(file for folder in (VIEWER, ROOT / VENDOR) for file in folder.rglob("*") if file.is_file()):
         found.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return found.hexdigest()
 
@@ -38,16 +38,20 @@ def build(root: Path) -> None:
     page, vendor = root / PAGE, root / VENDOR
     for folder in (page, vendor):
         folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(MODULES / "uplot" / "dist" / "uPlot.iife.min.js", vendor / "uPlot.js")
     shutil.copyfile(MODULES / "preact" / "LICENSE", page / "preact.LICENSE")
-    shutil.copyfile(MODULES / "uplot" / "LICENSE", page / "uPlot.LICENSE")
     (page / "htm.LICENSE").write_text(NOTICE)
     subprocess.run([*ESBUILD, "--format=esm", HERE / "preact.js", f"--outfile={vendor / 'preact.js'}"], check=True)
-    bundle = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", VIEWER / "shell.js"]
-    made = subprocess.run(bundle, check=True, capture_output=True, text=True).stdout
-    script = (vendor / "uPlot.js").read_text() + INDENTED.sub("\n", made)
-    (page / "page.js.gz").write_bytes(gzip.compress(script.encode(), 9, mtime=0))
-    subprocess.run([*ESBUILD, VIEWER / "page.css", f"--outfile={page / 'page.css'}"], check=True)
+    _bundle(VIEWER / "shell.js", page / "page.js.gz")
+    _bundle(VIEWER / "circuit" / "main.js", page / "circuit.js.gz")
+    for source, made in (("runs", "page"), ("circuit", "circuit"), ("palette", "palette")):
+        command = [*ESBUILD, VIEWER / f"{source}.css", f"--outfile={page / f'{made}.css'}"]
+        subprocess.run(command, check=True)
+
+
+def _bundle(source: Path, target: Path) -> None:
+    command = [*ESBUILD, "--format=iife", f"--banner:js=// sources {digest()}", source]
+    made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    target.write_bytes(gzip.compress(INDENTED.sub("\n", made).encode(), 9, mtime=0))
 
 
 if __name__ == "__main__":

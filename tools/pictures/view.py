@@ -1,7 +1,8 @@
-"""The pictures of docs/view.md, taken of the runs that train.py makes, in Debian's Chromium.
+"""The pictures of docs/view.md, taken of what train.py and circuits.py make, in Debian's Chromium.
 
 .venv/bin/python tools/pictures/train.py runs
-.venv-browser/bin/python tools/pictures/view.py runs docs/pictures
+.venv/bin/python tools/pictures/circuits.py circuits
+.venv-browser/bin/python tools/pictures/view.py runs circuits docs/pictures
 """
 
 import shutil
@@ -22,9 +23,35 @@ PICTURES = {
 """By name: the runs, light or dark, the size, and the address behind the token."""
 
 
-def main(runs: Path, to: Path) -> None:
+BESIDE = {
+    "view-rolled": (["deep"], "light", 1400, 820, "circuit=0", []),
+    "view-diff": (["reference", "port"], "dark", 1400, 820, "circuit=0", [".blamed"]),
+}
+"""The same of what is beside a run: recordings, of which two are compared; and what is clicked."""
+
+
+def main(runs: Path, circuits: Path, to: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        for name, (chosen, scheme, width, height, words, clicked) in BESIDE.items():
+            recordings = [bp.load(circuits / one, to="numpy") for one in chosen]
+            shown = recordings[0] if len(recordings) == 1 else bp.diff(*recordings)
+            with bp.view(runs / "raised", shown, open=False) as viewer:
+                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+                page.goto(f"{viewer.url}&{words}")
+                page.wait_for_selector(".host [role=treeitem]")
+                for one in clicked:
+                    page.locator(one).first.click()
+                page.wait_for_timeout(800)
+                page.screenshot(path=to / f"{name}.png")
+                page.close()
+        page = browser.new_page(viewport={"width": 1400, "height": 480})
+        page.goto((circuits / "sweep.html").absolute().as_uri())
+        page.wait_for_selector(".row")
+        for key in ("End", *"........"):
+            page.keyboard.press(key)
+        page.wait_for_timeout(300)
+        page.screenshot(path=to / "view-sweep.png")
         for name, (chosen, scheme, width, height, words) in PICTURES.items():
             with bp.view(*(runs / one for one in chosen), open=False) as viewer:
                 page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -37,4 +64,4 @@ def main(runs: Path, to: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(*map(Path, sys.argv[1:4]))

@@ -31,7 +31,7 @@ def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
     heading = f"{text.heading(result)}; the {len(edges)} largest of {len(result.edges)} edges"
     places = {entry.name: at for at, entry in enumerate(record.entries)}
     numbers = {(places[source], places[target]): number for (source, target), number in edges.items()}
-    return Drawable(record, shades, heading, LEGEND, "result", numbers)
+    return Drawable(record, shades, heading, LEGEND, "result", numbers, weighs="attribution")
 
 
 def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
@@ -57,4 +57,4 @@ def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
 
 def _shade(number: float, result: Any) -> Shade:
     said = f"attribution {number:.3g}"
-    return Shade((said,), ("", said), decades(number, result.numbers.values()), rank=abs(number))
+    return Shade((said,), ("", said), decades(number, result.numbers.values()), rank=abs(number), weight=abs(number))

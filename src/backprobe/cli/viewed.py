@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,13 +25,10 @@ def viewed(sources: tuple[str, ...], port: int, is_opened: bool, until_ended: bo
 
 
 def _shown(source: str) -> Any:
-    # A recording as the drawing that explores it; all else as it is.
+    # A recording, loaded; all else as it is.
     from backprobe.storage.recordings import DATA  # which imports NumPy
 
-    if not (Path(source) / DATA).is_file():
-        return source
-    with tempfile.TemporaryDirectory() as folder:
-        return bp.draw(bp.load(source, to="numpy"), Path(folder) / "circuit.html")
+    return bp.load(source, to="numpy") if (Path(source) / DATA).is_file() else source
 
 
 def announce(viewer: Viewer, is_opened: bool) -> None:

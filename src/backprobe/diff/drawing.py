@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from backprobe.diff import text
 from backprobe.diff.pairs import VALUE, Judged, Row
@@ -16,14 +16,17 @@ LEGEND = (
 )
 
 
-def drawable(record: Record, rows: Iterable[Row], heading: str, blamed: Sequence[tuple[str, str]]) -> Drawable:
+def drawable(
+    record: Record, rows: Sequence[Row], heading: str, blamed: Sequence[tuple[str, str]], backend: str
+) -> Drawable:
     """What is drawn of a comparison; ``blamed`` has the name and the direction of each finding, the first ones first.
 
-    ``record`` is the second recording's.
+    ``record`` is the second recording's, and ``backend`` that of the first.
     """
     order = {one: number for number, one in enumerate(blamed)}
     shades = {row.match.b: _shade(row, order) for row in rows}
-    return Drawable(record, shades, heading, LEGEND, "report")
+    partners = {row.match.b: row.a for row in rows}
+    return Drawable(record, shades, heading, LEGEND, "report", partners=partners, backend=backend)
 
 
 def level(excess: float) -> int | None:
@@ -45,7 +48,7 @@ def _shade(row: Row, order: dict[tuple[str, str], int]) -> Shade:
     lines = [line for what, _, one in both if (line := _line(what, one))]
     return Shade(
         (*partner, *lines), (_brief("", row.value), _brief("gradient ", row.gradient)), level(excess),
-        is_blamed=bool(numbers), rank=math.inf if numbers else excess,
+        is_blamed=bool(numbers), rank=math.inf if numbers else excess, weight=excess,
     )  # fmt: skip
 
 

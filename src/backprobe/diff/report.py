@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,11 @@ from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report, in_lines, plain
 from backprobe.findings.wrapping import wrapped
 from backprobe.markup import element, numbered, shown
+from backprobe.record.brief import written
 from backprobe.record.entries import Record
 from backprobe.show.drawable import Drawable
 from backprobe.show.number_table import WIDTH, columns
+from backprobe.view.shown import Shown
 
 MOST = 4  # amplifiers that are printed
 AROUND = 3  # rows of the table on either side of what differs
@@ -70,6 +73,7 @@ class DiffReport(Report):
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     record: Record | None = field(default=None, repr=False, compare=False)
+    backend: str = field(default="", repr=False, compare=False)
 
     @property
     def drawable(self) -> Drawable | None:
@@ -77,7 +81,25 @@ class DiffReport(Report):
         from backprobe.diff.drawing import drawable  # which imports NumPy
 
         blamed = [(one.name, one.direction) for one in self.findings if isinstance(one, Divergence)]
-        return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed)
+        return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed, self.backend)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as a page: the circuit, filled by each error over its floor, both values beside each other.
+
+        It is one file, an ``.html``, that needs nothing else. Raises BadOption for another ending.
+        """
+        from backprobe.view import save_page
+
+        save_page(self._viewed(), path, f"report.save({written(path)})")
+
+    def _viewed(self) -> Shown:
+        # What bp.view shows.
+        from backprobe.show.shaded import ShadedCaptions  # which imports NumPy
+        from backprobe.view.circuit import circuit
+
+        drawable = self.drawable
+        assert drawable is not None  # a report of bp.diff has its record
+        return circuit(ShadedCaptions(drawable))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data; ``first`` and ``first_backward`` are places in ``findings``, ``pairs`` the rows."""

@@ -93,7 +93,7 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
         text.heading(names[0], names[1], _counts(comparison, found)), findings, (*notes, *one.notes, *said),
         first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
-        only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record,
+        only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record, backend=a.record.backend,
         complete=not (alignment.only_a or alignment.only_b or unequal or uncompared or comparison.factor is None),
     )  # fmt: skip
 

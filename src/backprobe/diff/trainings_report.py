@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprobe.findings.report import Finding, Report
+from backprobe.record.brief import written
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.diff.trainings import Compared
@@ -46,6 +49,16 @@ class RunDiffReport(Report):
     rows: Sequence[Compared] = field(default=(), repr=False)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = field(default=(), repr=False, compare=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write both runs as a page: losses over each other, and all names of the second over those of the first.
+
+        It is one file, an ``.html``, that needs nothing else. Raises BadOption for another ending, and BadRun.
+        """
+        from backprobe.view import save
+
+        save([*self.folders], path, f"report.save({written(path)})", {"run": 1, "with": 0, "mode": "ratio"})
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data; ``rows`` are all pairs, each with the step at which it parts, or None."""

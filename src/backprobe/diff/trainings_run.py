@@ -107,7 +107,7 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
     )  # fmt: skip
     return RunDiffReport(
         heading, () if first is None else (first,), tuple(notes), first=first, rows=tuple(rows), only_a=only[0],
-        only_b=only[1], complete=is_whole and not any(row.only_one for row in rows),
+        only_b=only[1], complete=is_whole and not any(row.only_one for row in rows), folders=(a.folder, b.folder),
     )  # fmt: skip
 
 

@@ -9,14 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from backprobe.backends.discover import load_arrays
 from backprobe.draw.circuit import View
 from backprobe.draw.fit import DIRECTIONS, Drawn, drawn
 from backprobe.draw.grouping import opened_by, with_those_around
 from backprobe.draw.layout import pdf, png
-from backprobe.draw.page import page
-from backprobe.draw.shaded import ShadedCaptions
-from backprobe.draw.text import Captions
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
@@ -25,9 +21,12 @@ from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable, write_whole
 from backprobe.record.graph import Graph
 from backprobe.record.options import Option, check_folder, check_options
-from backprobe.record.several import of_output
 from backprobe.recording import Recording, refuse_several
+from backprobe.show.captions import Captions
 from backprobe.show.drawable import Drawable, HasDrawable
+from backprobe.show.shaded import ShadedCaptions
+from backprobe.view.circuit import captions_of, circuit, page
+from backprobe.view.shown import Shown
 
 OPTIONS = (
     Option("roll"),
@@ -138,7 +137,11 @@ class Drawing:
     @cached_property
     def page(self) -> str:
         """The page to explore the recording, as the text of an HTML file."""
-        return page(self._captions, self._view.depth, self._view.opened)
+        return page(self._viewed())
+
+    def _viewed(self) -> Shown:
+        # What bp.view shows.
+        return circuit(self._captions, self._view.depth, self._view.opened)
 
     def png(self) -> bytes:
         """The drawing as the bytes of a PNG file."""
@@ -181,8 +184,7 @@ def _captions(drawn: Any) -> Captions:
     # The words of what is to be drawn. Raises BadOption.
     if isinstance(drawn, Recording):
         refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
-        record, own = drawn.record, drawn.record.default_output
-        return Captions(record if own is None else of_output(record, own), load_arrays(record.backend))
+        return captions_of(drawn.record)
     drawable = None if isinstance(drawn, type) else getattr(drawn, "drawable", None)
     if isinstance(drawable, Drawable):
         return ShadedCaptions(drawable)

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from backprobe.draw.circuit import MOST_LINES, Arrow, Circuit, Cluster, Node, Row, View
 from backprobe.draw.grouping import LOOP, Grouping
-from backprobe.draw.text import DASHED, Captions
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Flow
 from backprobe.record.names import strip
 from backprobe.record.source import expression_of
+from backprobe.show.captions import DASHED, Captions
 
 MOST_ROWS = 6  # of one kind in a node
 

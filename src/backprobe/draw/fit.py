@@ -11,9 +11,9 @@ from itertools import product
 from backprobe.draw.circuit import Circuit, View
 from backprobe.draw.draft import Draft
 from backprobe.draw.layout import PAGE, svg
-from backprobe.draw.text import Captions
 from backprobe.errors import BadOption
 from backprobe.record.graph import Graph
+from backprobe.show.captions import Captions
 
 FEW = 60  # values whose modules alike are not drawn as one, and that are all drawn where else too little is seen
 MORE = 1.5  # pages that are taken rather than to show less than enough

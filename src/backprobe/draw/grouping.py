@@ -7,18 +7,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from backprobe.draw.circuit import View
-from backprobe.draw.flows import flows_of
 from backprobe.errors import NothingMatched
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import partition, split, strip
 from backprobe.record.patterns import compile_pattern, refuse_unmatched
+from backprobe.show.flows import NUMBERS, flows_of
 
 ROLLED = 3  # repetitions that make a loop
 LOOP = "loop:"
 TAKES_PART = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.OPAQUE,
               GradStatus.NOT_EXECUTED)  # fmt: skip
-NUMBERS = (int, float, complex)
 
 
 class Grouping:

@@ -155,6 +155,8 @@ class Judge:
         with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
             for rule in state.rules:
                 rule.look(window)
+        part.held.clear()  # what refers to itself would stay until it is collected
+        part.held_of.clear()
         state.count += len(counts)
         state.kept = kept[-BACK:]
 

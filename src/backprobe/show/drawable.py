@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from backprobe.record.entries import Record
+from backprobe.record.entries import Entry, Record
 
 LEVELS = 5
 """Fills that look different, from 0 to the darkest."""
@@ -18,7 +18,8 @@ class Shade:
     """How one value is drawn: its lines, the same where there is little room, and how dark its fill is.
 
     ``level`` is from 0 to ``LEVELS - 1``, None for paper. ``is_blamed`` gives it a border that is seen first, and
-    ``rank`` tells which of several values a box that holds them looks like: the one with the highest.
+    ``rank`` tells which of several values a box that holds them looks like: the one with the highest. ``weight`` is the
+    number itself, by which modules that are alike are compared.
     """
 
     lines: tuple[str, ...]
@@ -26,6 +27,7 @@ class Shade:
     level: int | None = None
     is_blamed: bool = False
     rank: float = 0.0
+    weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Drawable:
     """A recording, and the shade of each of its values by position; a value without one is drawn dashed.
 
     ``heading`` is what was found, in a sentence, ``legend`` says what the looks mean, and ``spelled`` is how a program
-    calls what is drawn. ``numbers`` are those of edges, by the positions of their ends.
+    calls what is drawn. ``numbers`` are those of edges, by the positions of their ends. ``partners`` are the values of
+    another recording that it is compared with, by position, and ``backend`` is that of the other.
+    ``weighs`` says what the weights of shades are.
     """
 
     record: Record
@@ -42,6 +46,9 @@ class Drawable:
     legend: tuple[str, ...]
     spelled: str
     numbers: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    partners: Mapping[int, Entry] = field(default_factory=dict)
+    backend: str = ""
+    weighs: str = "error in floors"
 
 
 class HasDrawable(Protocol):

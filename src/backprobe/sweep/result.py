@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.markup import Html, Printed, element, shown
+from backprobe.record.brief import written
 from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.show.text import printable
+from backprobe.view.shown import Shown
 
 TITLES = ("name", "output", "effect", "gradient × change")
 
@@ -141,6 +144,24 @@ class Sweep(Printed):
             columns["approximation"] = [run.approximation for run in self.runs]
         return frame(lambda: columns, "sweep.to_dataframe()")
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the sweep as a page to explore: names as a tree, and beside each what it changes, at each index.
+
+        It is one file, an ``.html``, that needs nothing else. Raises BadOption for another ending.
+        """
+        from backprobe.view import save_page
+
+        save_page(self._viewed(), path, f"sweep.save({written(path)})")
+
+    def _viewed(self) -> Shown:
+        # What bp.view shows.
+        from backprobe.sweep.shown import shown_of
+
+        predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
+        grids = {"effect": self.grid, "was": self._laid([1.0] * len(self.runs))}
+        grids |= {"approximation": self._laid(predicted)} if self.is_approximate else {}
+        return shown_of(self.of, self.target, self.output, self.names, self.axes, grids, self.notes)
+
     @property
     def names(self) -> list[str]:
         """The names of the values, without indices."""
@@ -150,6 +171,8 @@ class Sweep(Printed):
         # Numbers, one for each run, as an array by names and indices.
         import numpy
 
+        if not self.runs:
+            return numpy.empty((0,))
         row = {name: at for at, name in enumerate(self.names)}
         places = [(row[run.name], *run.places) for run in self.runs]
         laid = numpy.full([max(column) + 1 for column in zip(*places, strict=True)], math.nan)

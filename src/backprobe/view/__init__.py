@@ -1,6 +1,7 @@
 """A page that shows runs: a loss, every name over the steps, alerts with their lines, each number at each step.
 
-The same page comes from a server of this machine, which follows a training, and as one file without a server.
+Beside them it shows the circuits of recordings, and of two that are compared, and sweeps. The same page comes from a
+server of this machine, which follows a training, and as one file without a server.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ from backprobe.markup import Html, element, framed, joined
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable, write_whole
 from backprobe.record.options import Option, check_folder, check_options
+from backprobe.view.shown import Shown, Viewable
 
 OPTIONS = (Option("port", int, lambda port: 0 <= port < 65536 and port is not False and port is not True, "8000",
                   says="a number from 0, for any that is free, to 65535"), Option("open", bool))  # fmt: skip
@@ -25,7 +27,7 @@ NOTEBOOK_BINS, NOTEBOOK_FIELDS = 200, ("grad.rms",)
 
 
 def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
-    """Show runs in a browser, while they are written too: losses, all names over the steps, alerts, each number.
+    """Show runs in a browser, also while they are written, and recordings, reports of ``bp.diff`` and sweeps.
 
     >>> import tempfile, torch, backprobe as bp
     >>> model, folder = torch.nn.Linear(3, 1), tempfile.mkdtemp()
@@ -38,8 +40,9 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     ...     viewer.url.startswith("http://127.0.0.1:")
     True
 
-    - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A drawing of
-      ``bp.draw`` is shown beside them, as the page that explores its circuit.
+    - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A recording, a
+      drawing of ``bp.draw``, or a report of ``bp.diff`` on two recordings is shown beside them as the circuit to
+      explore, a sweep as a map.
     - ``port`` is that of the server; 0 is any that is free.
     - ``open`` opens a browser.
 
@@ -50,9 +53,9 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     """
     check_options({"port": port, "open": open}, OPTIONS)
     asked = f"bp.view({', '.join(map(written, sources))})"
-    drawings = [one for one in sources if _is_drawing(one)]
-    folders = [_folder(one, asked) for one in sources if not _is_drawing(one)]
-    viewer = Viewer(folders if sources else [Path.cwd()], port, asked, [one.page for one in drawings])
+    shown = [one._viewed() for one in sources if isinstance(one, Viewable)]
+    folders = [_folder(one, asked) for one in sources if not isinstance(one, Viewable)]
+    viewer = Viewer(folders if sources else [Path.cwd()], port, asked, shown)
     if open:
         open_browser(viewer.url)
     return viewer
@@ -71,14 +74,14 @@ def open_browser(url: str) -> None:
 class Viewer:
     """A server that shows runs: ``url`` is where, ``close()`` ends it, and it is a context that ends it too."""
 
-    def __init__(self, folders: list[Path], port: int, asked: str, circuits: Sequence[str] = ()) -> None:
+    def __init__(self, folders: list[Path], port: int, asked: str, shown: Sequence[Shown] = ()) -> None:
         from backprobe.view.answers import Answers  # which imports NumPy
         from backprobe.view.runs import Runs
         from backprobe.view.server import Server
 
-        self._runs = Runs(folders)
+        self._runs, self._shown = Runs(folders), shown
         try:
-            self._server = Server(Answers(self._runs, circuits=circuits), port)
+            self._server = Server(Answers(self._runs, shown), port)
         except OSError as error:
             raise BadOption(
                 f"port {port} cannot be had", asked=asked, found=error.strerror or str(error),
@@ -114,27 +117,31 @@ class Viewer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<backprobe.Viewer of {', '.join(str(one) for one in self._runs.folders)}>"
+        shown = [*map(str, self._runs.folders), *(f"a {one.kind}" for one in self._shown)]
+        return f"<backprobe.Viewer of {', '.join(shown)}>"
 
     def _repr_html_(self) -> str:
         link = element("a", "open the viewer, which follows the run", href=self.url, target="_blank", rel="noopener")
-        return joined([framed_runs(self._runs.folders), element("p", link)])
+        return joined([framed_runs(self._runs.folders, self._shown), element("p", link)])
 
 
-def framed_runs(folders: list[Path]) -> Html:
+def framed_runs(folders: list[Path], shown: Sequence[Shown] = ()) -> Html:
     """The page in a frame of a notebook: one field in few bins."""
     from backprobe.view.export import page_of
     from backprobe.view.runs import Runs
 
     runs = Runs(folders)
     try:
-        return framed(page_of(runs, bins=NOTEBOOK_BINS, fields=NOTEBOOK_FIELDS), "The run, to explore")
+        return framed(page_of(runs, shown, bins=NOTEBOOK_BINS, fields=NOTEBOOK_FIELDS), "The run, to explore")
     finally:
         runs.close()
 
 
-def save(folders: list[Path], path: Any, asked: str) -> None:
-    """Write the page of some runs as one file, which needs nothing else. Raises BadOption and BadRun."""
+def save(folders: list[Path], path: Any, asked: str, start: Mapping[str, Any] | None = None) -> None:
+    """Write the page of some runs as one file, which needs nothing else. Raises BadOption and BadRun.
+
+    ``start`` is what is looked at first, as an address has it.
+    """
     from backprobe.view.export import page_of
     from backprobe.view.runs import Runs
 
@@ -143,22 +150,38 @@ def save(folders: list[Path], path: Any, asked: str) -> None:
     check_html(target, asked)
     runs = Runs(folders)
     try:
-        text = page_of(runs)
+        text = page_of(runs, start=start)
     finally:
         runs.close()
+    _write(target, text, asked)
+
+
+def save_page(shown: Shown, path: Any, asked: str) -> None:
+    """Write a page that shows a circuit, a diff or a sweep as one file. Raises BadOption."""
+    from backprobe.view.circuit import page
+    from backprobe.view.export import page_of
+    from backprobe.view.runs import Runs
+
+    check_folder(path, "a page is a file, whose path is a text", asked, f"'{shown.kind}.html'")
+    target = Path(path)
+    check_html(target, asked, shown.kind)
+    _write(target, page_of(Runs([]), [shown]) if shown.kind == "sweep" else page(shown), asked)
+
+
+def _write(target: Path, text: str, asked: str) -> None:
     try:
         write_whole(target, text.encode())
     except OSError as error:
         raise unwritable("the page", target, error, asked=asked, call="{!r}", smaller="another disk") from error
 
 
-def check_html(target: Path, asked: str) -> None:
+def check_html(target: Path, asked: str, what: str = "run") -> None:
     """Raise BadOption where no page can be written, before runs are read."""
     if target.suffix.lower() != ".html":
         raise BadOption(
-            "a run is saved as a page", asked=asked,
+            f"a {what} is saved as a page", asked=asked,
             found=f"the ending {target.suffix!r}" if target.suffix else "no ending",
-            next=f"{(target.stem or 'run') + '.html'!r}",
+            next=f"{(target.stem or what) + '.html'!r}",
         )  # fmt: skip
     if not target.absolute().parent.is_dir():
         raise BadOption(
@@ -167,17 +190,13 @@ def check_html(target: Path, asked: str) -> None:
         )  # fmt: skip
 
 
-def _is_drawing(source: Any) -> bool:
-    return hasattr(type(source), "page") and hasattr(type(source), "svg")
-
-
 def _folder(source: Any, asked: str) -> Path:
     # The folder that is shown. Raises BadOption and BadRun.
     found = getattr(source, "folder", source)  # of a run, and of a watch
     if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
         raise BadOption(
-            f"a viewer shows runs, their folders and drawings, not {kind(source)}", asked=asked,
-            next="bp.view('runs/exp1'), or of a recording bp.view(bp.draw(rec, 'circuit.html'))",
+            f"a viewer shows runs, recordings, diffs and sweeps, not {kind(source)}", asked=asked,
+            next="bp.view('runs/exp1'), bp.view(rec)",
         )  # fmt: skip
     folder = Path(found)
     if not folder.is_dir():

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy
@@ -23,30 +21,47 @@ from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
 from backprobe.view.packing import packed
 from backprobe.view.runs import OpenRun, Runs
+from backprobe.view.shown import Shown
+from backprobe.view.template import script_of, text_of
 
 Query = Mapping[str, str]
 MOST_BINS = 4000
 MOST_NAMES, MOST_STRETCHES = 50, 200  # of a gap
 TENTH = 0.1
-TITLE = re.compile(r"<title>(?:backprobe: )?(.*?)</title>", re.DOTALL)  # of a circuit's page
 SEPARATORS = (".", ":", "/")
 
 
 class Answers:
-    """Answers about some runs, and the pages of circuits. Those of files are rounded to four digits, to pack well."""
+    """Answers about some runs, and what is shown beside them. Those of files are rounded to four digits."""
 
-    def __init__(self, runs: Runs, *, is_rounded: bool = False, circuits: Sequence[str] = ()) -> None:
-        self.runs, self.is_rounded, self.circuits = runs, is_rounded, circuits
+    def __init__(self, runs: Runs, shown: Sequence[Shown] = (), *, is_rounded: bool = False) -> None:
+        self.runs, self.shown, self.is_rounded = runs, shown, is_rounded
 
     def answer(self, question: str, query: Query) -> bytes:
         """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
-        if question == "runs":
-            return packed({"runs": self.brief()})
-        if question == "circuits":
-            return packed({"titles": [html.unescape(TITLE.findall(page)[0]) for page in self.circuits]})
-        if question == "circuit":
-            return packed({"page": dict(enumerate(self.circuits))[int(query["circuit"])]})
+        if question in WHOLE:
+            return WHOLE[question](self, query)
         return QUESTIONS[question](self, self.runs[int(query["run"])], query)
+
+    def others(self, query: Query) -> bytes:
+        """What is shown beside runs."""
+        return packed({"others": [{"kind": one.kind, "title": one.title} for one in self.shown]})
+
+    def other(self, query: Query) -> bytes:
+        """The data of one of them."""
+        shown = self._shown(query)
+        return packed({"shown": shown.data}, shown.arrays)
+
+    def names(self, query: Query) -> bytes:
+        """The names of what is in one of them."""
+        return packed({"names": list(self._shown(query).names)})
+
+    def _shown(self, query: Query) -> Shown:
+        return dict(enumerate(self.shown))[int(query["other"])]
+
+    def circuit(self, query: Query) -> bytes:
+        """The script and the style of circuits."""
+        return packed({"script": script_of("circuit"), "style": text_of("circuit.css")})
 
     def brief(self) -> list[dict[str, Any]]:
         """Of each run: its name, how many steps it has, and whether it goes on."""
@@ -119,7 +134,8 @@ class Answers:
             field = _field(reader, query)
             bins, first, last = _window(query)
             if first is None and last is None and field == LOGGED:
-                found = run.level(reader, [query["name"]], field).binned(bins)
+                names = names_of(reader, LOGGED)  # together: each column is read once for all of them
+                found = one_of(run.level(reader, names, field).binned(bins), names.index(query["name"]))
             else:
                 found = binned(reader, [query["name"]], field, bins, first, last)
             return self._grid(found, {"names": [query["name"]]}, [[0]])
@@ -174,6 +190,10 @@ class Answers:
             return packed({"exact": said[0], "tenth": said[1]})
 
 
+WHOLE: Mapping[str, Callable[[Answers, Query], bytes]] = {
+    "runs": lambda answers, _: packed({"runs": answers.brief()}),
+    "others": Answers.others, "other": Answers.other, "names": Answers.names, "circuit": Answers.circuit,
+}  # fmt: skip
 QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
     "about": Answers.about, "alerts": Answers.alerts, "grid": Answers.grid, "series": Answers.series,
     "step": Answers.step, "magnitudes": Answers.magnitudes, "nonfinite": Answers.nonfinite,
@@ -218,6 +238,14 @@ def fields_of(reader: RunReader) -> list[str]:
 def measured_names(reader: RunReader) -> list[str]:
     """The names that have numbers of other kinds than logged ones, in the order of the model."""
     return list(dict.fromkeys(name for name, kind in reader.rows() if kind != LOGGED))
+
+
+def one_of(found: Binned, at: int) -> Binned:
+    """The bins of one of the names."""
+    row = slice(at, at + 1)
+    nonfinite = {kind: counts[row] for kind, counts in found.nonfinite.items()}
+    return replace(found, names=found.names[row], least=found.least[row], greatest=found.greatest[row],
+                   nonfinite=nonfinite)  # fmt: skip
 
 
 def names_of(reader: RunReader, field: str) -> list[str]:
@@ -273,6 +301,8 @@ def _below(row: str, names: Sequence[str]) -> list[int]:
 
 def _grouped(numbers: Any, groups: Sequence[Sequence[int]], join: Any, nothing: float) -> Any:
     # Rows that stand for several are joined.
+    if len(groups) == len(numbers) and all(list(one) == [at] for at, one in enumerate(groups)):
+        return numbers  # as they are, and not copied
     if all(len(one) == 1 for one in groups):
         return numbers[[one[0] for one in groups]] if len(groups) else numbers[:0]
     empty = numpy.full(numbers.shape[1:], nothing, numbers.dtype)

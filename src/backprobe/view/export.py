@@ -1,50 +1,52 @@
-"""The page as one text: for a server, which it asks, or with all answers in it, for a file and for a notebook.
-
-No name or value of a program is ever parsed as HTML or run. What is in the page is JSON whose signs ``<``, ``>`` and
-``&`` are escaped, scripts write it as text, and the page's own policy lets no script run but those that are in it.
-"""
+"""The page that shows runs as one text: for a server, which it asks, or with all answers in it, for a file."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import html
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 from urllib.parse import urlencode
 
-from backprobe.show.text import printable
 from backprobe.storage.runs.merged import LOGGED
 from backprobe.view.answers import Answers, fields_of, measured_names, names_of
-from backprobe.view.packing import plain
 from backprobe.view.runs import OpenRun, Runs
+from backprobe.view.shown import Shown
+from backprobe.view.template import assembled, script_of, text_of, zipped
 
-ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 SHOWN = ("grad.rms", "value.rms", "param.rms", "update.ratio", "grad.absmax", "value.absmax")
 CELLS, FEWEST_BINS = 400_000, 40  # of a field in a file, and bins of very many names
 MOST_STEPS, MOST_MAGNITUDES = 12, 24  # that are in a file with all their numbers
 
 
-def live_page(circuits: Sequence[str] = ()) -> tuple[str, str]:
-    """The page for a server, and its policy.
-
-    The pages of circuits are shown in frames, which have the policy of what is around them beside their own: so it
-    names their scripts and styles too.
-    """
-    return _page({"live": True}, "backprobe", circuits)
+def live_page() -> tuple[str, str]:
+    """The page for a server, and its policy. What draws circuits it asks for when one is wanted."""
+    return assembled(
+        "backprobe", {"live": True}, text_of("page.css"), script_of("page"), later=[script_of("circuit")], asks=True
+    )
 
 
-def page_of(runs: Runs, *, bins: int = 300, fields: tuple[str, ...] = SHOWN, title: str = "") -> str:
-    """The page with what it may ask for in it: every run with some fields in so many bins of steps."""
-    answers = Answers(runs, is_rounded=True)
-    store = {question: _zipped(answer) for question, answer in _answers(answers, bins, fields)}
-    names = ", ".join(one.label for one in runs.all())
-    return _page({"live": False, "runs": answers.brief(), "store": store}, title or f"backprobe: {names}")[0]
+def page_of(
+    runs: Runs, shown: Sequence[Shown] = (), *, bins: int = 300, fields: tuple[str, ...] = SHOWN,
+    start: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """The page with what it may ask for in it: every run with some fields in so many bins of steps, and all else."""
+    answers = Answers(runs, shown, is_rounded=True)
+    found = [*_answers(answers, bins, fields), *_of_shown(answers)]
+    store = {question: zipped(answer) for question, answer in found}
+    data = {"live": False, "start": start or {}, "runs": answers.brief(), "store": store}
+    names = ", ".join([*(one.label for one in runs.all()), *(one.title for one in shown)])
+    later = [script_of("circuit")] if any(one.kind != "sweep" for one in shown) else []
+    return assembled(f"backprobe: {names}", data, text_of("page.css"), script_of("page"), later=later)[0]
+
+
+def _of_shown(answers: Answers) -> Iterator[tuple[str, bytes]]:
+    # What is beside the runs, with what draws it.
+    if answers.shown:
+        yield "others?", answers.answer("others", {})
+    for number in range(len(answers.shown)):
+        for question in ("other", "names"):
+            yield f"{question}?other={number}", answers.answer(question, {"other": str(number)})
+    if any(one.kind != "sweep" for one in answers.shown):
+        yield "circuit?", answers.answer("circuit", {})
 
 
 def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
@@ -85,48 +87,3 @@ def _asked(answers: Answers, question: str, run: OpenRun, **query: Any) -> tuple
 def _steps_of_alerts(run: OpenRun) -> list[int]:
     with run.judging() as (_, judge):
         return [one.step for rule in judge.now().rules for one in rule.alerts()]
-
-
-def _zipped(answer: bytes) -> str:
-    return base64.b64encode(gzip.compress(answer, 9, mtime=0)).decode()
-
-
-def _page(data: Mapping[str, Any], title: str, inner: Sequence[str] = ()) -> tuple[str, str]:
-    # The text, and the policy that is in it too.
-    hashes = {kind: {one for page in inner for one in _hashes(page, kind)} for kind in ("style", "script")}
-    style, script = _file("page.css"), _script()
-    allowed = {
-        "default-src": "'none'",
-        "style-src": " ".join([_hash(style), *sorted(hashes["style"])]),
-        "script-src": " ".join([_hash(script), *sorted(hashes["script"])]),
-        "img-src": "data:", "connect-src": "'self'" if data["live"] else "'none'",
-        "base-uri": "'none'", "form-action": "'none'",
-    }  # fmt: skip
-    policy = "; ".join(f"{name} {value}" for name, value in allowed.items())
-    parts = {
-        "title": html.escape(printable(title)), "style": style, "script": script, "policy": policy,
-        "data": json.dumps(plain(data), separators=(",", ":")).translate(ESCAPED),
-    }  # fmt: skip
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html")), policy
-
-
-@cache
-def _hashes(page: str, kind: str) -> list[str]:
-    # Those that a page of ours allows itself.
-    own = html.unescape(re.findall(r'Content-Security-Policy" content="(.*?)"', page)[0])
-    return re.findall(r"'sha256-[\w+/=]+'", next(part for part in own.split(";") if part.strip().startswith(kind)))
-
-
-@cache
-def _script() -> str:
-    # As ``make page`` bundles it, of the sources in tools/page; zipped, since an installed package may not be large.
-    zipped = resources.files("backprobe.view.page").joinpath("page.js.gz").read_bytes()
-    return gzip.decompress(zipped).decode()
-
-
-def _file(name: str) -> str:
-    return resources.files("backprobe.view.page").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

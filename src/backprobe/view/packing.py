@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Mapping
 from typing import Any
 
 import numpy
+
+from backprobe.view.plain import plain
 
 DIGITS = numpy.uint32(0xFFFFF800)
 HALF = numpy.uint32(0x400)
@@ -25,7 +26,12 @@ def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, 
     listed = [[name, one.dtype.str[1:], one.size] for name, one in made.items()]
     text = json.dumps(plain({**head, "arrays": listed}), separators=(",", ":"), allow_nan=False).encode()
     text += b" " * (-len(text) % 4)
-    return struct.pack("<I", len(text)) + text + b"".join(one.tobytes() for one in made.values())
+    return b"".join([struct.pack("<I", len(text)), text, *map(_bytes, made.values())])
+
+
+def _bytes(numbers: Any) -> Any:
+    # Those of an array, which are not copied.
+    return numpy.ascontiguousarray(numbers).reshape(-1).view(numpy.uint8).data
 
 
 def _narrow(numbers: Any, is_rounded: bool) -> Any:
@@ -36,14 +42,3 @@ def _narrow(numbers: Any, is_rounded: bool) -> Any:
     if is_rounded:
         found = numpy.where(numpy.isfinite(found), ((found.view("<u4") + HALF) & DIGITS).view("<f4"), found)
     return found
-
-
-def plain(data: Any) -> Any:
-    """Data without the numbers that JSON has none for: as texts that JavaScript reads as numbers."""
-    if isinstance(data, Mapping):
-        return {key: plain(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [plain(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return "NaN" if math.isnan(data) else "Infinity" if data > 0 else "-Infinity"
-    return data

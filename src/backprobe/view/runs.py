@@ -73,7 +73,7 @@ class OpenRun:
     def __init__(self, number: int, folder: Path, label: str) -> None:
         self.number, self.folder, self.label = number, folder, label
         self._numbers, self._alerts = Handle(folder), Handle(folder)
-        self._levels: dict[tuple[int, str, int, str], Level] = {}
+        self._levels: dict[tuple[int, str, tuple[str, ...]], Level] = {}
         self._nonfinite: tuple[int, Any, list[Stretch]] = -1, numpy.empty(0, numpy.int64), []
         self.said: tuple[Any, dict[str, Any]] = None, {}  # in short, as the files were then
 
@@ -92,13 +92,13 @@ class OpenRun:
 
     def level(self, reader: RunReader, names: Sequence[str], field: str) -> Level:
         """The bins of a field that are kept, of a reader that this thread has alone."""
-        key = id(reader), field, len(names), names[0] if len(names) == 1 else ""
+        key = id(reader), field, tuple(names)
         if key not in self._levels:
             kept = [(one, level) for one, level in self._levels.items() if one[0] == id(reader)]
             while kept and sum(level.size for _, level in kept) > LEVELS:
                 kept.pop(0)
             self._levels = dict(kept)
-            self._levels[key] = Level(reader, list(names), field)
+            self._levels[key] = Level(reader, list(names), field, self.folder)
         self._levels[key] = self._levels.pop(key)  # the last used is the last
         return self._levels[key]
 

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, urlsplit
 from backprobe.errors import BackprobeError
 from backprobe.view.answers import Answers, Query
 from backprobe.view.export import live_page
-from backprobe.view.packing import plain
+from backprobe.view.plain import plain
 
 HOST = "127.0.0.1"
 TOKEN = "X-Backprobe-Token"
@@ -48,7 +48,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, answers: Answers, port: int = 0) -> None:
         super().__init__((HOST, port), Handler)
         self.answers, self.token, self.closed = answers, secrets.token_urlsafe(24), threading.Event()
-        self.page, self.policy = live_page(answers.circuits)
+        self.page, self.policy = live_page()
         self.thread = threading.Thread(target=self.serve_forever, args=(0.1,), name="backprobe-view", daemon=True)
         self.thread.start()
 

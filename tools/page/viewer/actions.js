@@ -21,11 +21,12 @@ export function actions(now) {
     return { from, to: from + size };
   };
   const page = {
+    isCovered: () => now.state.circuit !== null,
     focusSearch: () => document.getElementById("search").focus(),
     showKeys: () => now.setHelp(true),
     escape: () => {
       if (document.activeElement?.id === "search") document.activeElement.blur();
-      else if (now.state.circuit !== null) set({ circuit: null });
+      else if (now.state.circuit !== null) set({ circuit: null, value: null });
       else if (now.state.open) set({ open: false });
       else set({ step: null });
     },
@@ -90,10 +91,12 @@ export function actions(now) {
       set({ from, to: from + size });
     },
 
+    toOther: (number, value) => set({ circuit: number, value }),
+    showInRun: (name) => set({ circuit: null, value: null, name, open: true, turned: opened(name), find: "" }),
     goTo: (alert) => {
       const read = alert.field.replace(/\.(count|finite|nan|posinf|neginf)$/, ".rms"); // counts of what marks show anyway
       const field = now.about?.fields.includes(read) && read !== "logged" ? { field: read, low: null, high: null } : {};
-      set({ ...field, circuit: null, name: alert.name, step: alert.step, open: true, turned: opened(alert.name), find: "", ...within(alert.step) });
+      set({ ...field, circuit: null, value: null, name: alert.name, step: alert.step, open: true, turned: opened(alert.name), find: "", ...within(alert.step) });
       now.say(alert.headline);
     },
     goToGap: (gap) => {

@@ -1,9 +1,12 @@
 // Questions and their answers: from the server that gave this page, or from the page itself where it is a file.
 
-const { live, runs: keptRuns, store } = JSON.parse(document.getElementById("data").textContent);
+import { unzipped } from "./unzipped.js";
+
+const { live, start = {}, runs: keptRuns, store } = JSON.parse(document.getElementById("data").textContent);
 const token = live ? takeToken() : "";
 
 export const isLive = live;
+export const atFirst = start; // what is looked at where the address says nothing
 
 function takeToken() {
   // It comes in the fragment, which is never sent, and goes from the address at once; this tab alone remembers it.
@@ -47,8 +50,7 @@ async function asked(text) {
 async function kept(question, query, text) {
   const found = store[text] ?? store[Object.keys(store).find((key) => isAbout(key, question, query))];
   if (!found) throw new Refused(404, "This is not in the file.", "backprobe view RUN has all of it");
-  const zipped = Uint8Array.from(atob(found), (sign) => sign.charCodeAt(0));
-  return new Response(new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  return unzipped(found);
 }
 
 function isAbout(key, question, query) {
@@ -56,7 +58,7 @@ function isAbout(key, question, query) {
   const at = key.indexOf("?");
   const own = new URLSearchParams(key.slice(at + 1));
   if (key.slice(0, at) !== question) return false;
-  return ["run", "field", "name", "step", "kind", "with"].every((word) => own.get(word) === (query[word] === undefined ? null : String(query[word])));
+  return ["run", "field", "name", "step", "kind", "with", "other"].every((word) => own.get(word) === (query[word] === undefined ? null : String(query[word])));
 }
 
 function read(bytes) {

@@ -1,37 +1,107 @@
-// The circuits of recordings, each a page of its own in a frame, which can reach nothing outside itself.
+// What is shown beside runs: circuits of recordings, comparisons of two, and sweeps. What draws circuits is a script of
+// its own, which is asked for when one is wanted.
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { ask, isLive } from "./asking.js";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { ask } from "./asking.js";
+import { Sweep } from "./sweep.js";
 
-export function useCircuits() {
-  const [titles, setTitles] = useState([]);
+const KINDS = { circuit: ["A circuit", "Circuits"], diff: ["A comparison", "Comparisons"], sweep: ["A sweep", "Sweeps"] };
+
+export function useOthers() {
+  const [others, setOthers] = useState([]);
   useEffect(() => {
-    if (isLive) ask("circuits", {}).then((found) => setTitles(found.titles)).catch(() => {});
+    ask("others", {}).then((found) => setOthers(found.others)).catch(() => {});
   }, []);
-  return titles;
+  return others;
 }
 
-export function CircuitList({ circuits, state, set }) {
-  return html`<h2>${circuits.length === 1 ? "A circuit" : "Circuits"}</h2><ul>${circuits.map((title, at) => html`<li key=${at}><button class="pick" aria-current=${state.circuit === at} onclick=${() => set({ circuit: state.circuit === at ? null : at })}>${title}</button></li>`)}</ul>`;
+export function OtherLists({ others, state, set }) {
+  const all = others.map((one, at) => ({ ...one, at }));
+  return Object.entries(KINDS).map(([kind, titles]) => {
+    const own = all.filter((one) => one.kind === kind);
+    return own.length ? html`<h2>${titles[+(own.length > 1)]}</h2><ul>${own.map(({ title, at }) => html`<li key=${at}><button class="pick" aria-current=${state.circuit === at} onclick=${() => set({ circuit: state.circuit === at ? null : at, value: null })}>${title}</button></li>`)}</ul>` : null;
+  });
 }
 
-export function Circuit({ number, theme, close }) {
-  const frame = useRef(null);
-  const [page, setPage] = useState(null);
+const kept = new Map();
+
+function askOnce(question, query) {
+  const key = `${question} ${query.other}`;
+  if (!kept.has(key)) kept.set(key, ask(question, query));
+  return kept.get(key);
+}
+
+export function usePlaces(name, others) {
+  // The circuits and sweeps that have something of this name.
+  const [found, setFound] = useState({ name: null, places: [] });
   useEffect(() => {
-    setPage(null);
-    ask("circuit", { circuit: number }).then((found) => setPage(found.page)).catch(() => setPage(""));
+    let isWanted = true;
+    const has = (one, at) => askOnce("names", { other: at }).then(({ names }) => (names.includes(name) ? { ...one, at } : null)).catch(() => null);
+    Promise.all(others.map(has)).then((places) => isWanted && setFound({ name, places: places.filter(Boolean) }));
+    return () => (isWanted = false);
+  }, [name, others]);
+  return found.name === name ? found.places : [];
+}
+
+let drawing = null;
+
+function load() {
+  // The script of circuits, which the page's policy knows by its sum, and their style.
+  drawing ??= ask("circuit", {}).then(({ script, style }) => {
+    const tag = document.createElement("script");
+    tag.textContent = script;
+    document.head.append(tag);
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(style);
+    return { Circuit: globalThis.BackprobeCircuit, sheet };
+  });
+  return drawing;
+}
+
+function Circuit({ number, value, beyond }) {
+  const host = useRef(null);
+  const [made, setMade] = useState(null);
+  useEffect(() => {
+    let circuit = null;
+    let isWanted = true;
+    Promise.all([load(), askOnce("other", { other: number })]).then(([{ Circuit: Made, sheet }, { shown }]) => {
+      if (!isWanted) return;
+      const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: "open" });
+      root.adoptedStyleSheets = [sheet];
+      const box = document.createElement("div");
+      box.style.height = "100%";
+      root.replaceChildren(box);
+      circuit = new Made(root, box, structuredClone(shown), beyond);
+      setMade(circuit);
+    });
+    return () => {
+      isWanted = false;
+      circuit?.close();
+      setMade(null);
+    };
   }, [number]);
-  const tell = () => frame.current?.contentWindow.postMessage(theme, "*");
-  useEffect(tell, [theme]);
-  if (page === "") return html`<section class="circuit"><p class="message">There is no such circuit.</p></section>`;
-  return html`<section class="circuit" aria-label="Circuit">
+  useEffect(() => {
+    if (value !== null) made?.selectNamed(value);
+  }, [made, value]);
+  return html`<div class="host" ref=${host}></div>`;
+}
+
+export function Other({ number, others, value = null, beyond = NOWHERE, close, theme, set, state }) {
+  const kind = others[number]?.kind;
+  const words = useMemo(() => ({ ...beyond, words: "show it in the run" }), [beyond]);
+  if (!kind) return html`<section class="circuit"><p class="message">There is no such circuit.</p></section>`;
+  return html`<section class="circuit" aria-label=${KINDS[kind][0]}>
+    ${kind === "sweep" ? html`<${Sweep} ...${{ load: () => askOnce("other", { other: number }), number, theme, beyond: words, set, state }} />` : html`<${Circuit} key=${number} number=${number} value=${value} beyond=${words} />`}
     ${close ? html`<button class="close" title="back to the run (Esc)" aria-label="Back to the run" onclick=${close}>×</button>` : null}
-    ${page ? html`<iframe ref=${frame} title="The circuit, to explore" sandbox="allow-scripts" srcdoc=${page} onload=${tell}></iframe>` : null}
   </section>`;
 }
 
-export function CircuitsAlone({ circuits, state, set, theme }) {
-  return html`<div id="page"><header><h1>backprobe</h1></header><nav aria-label="Circuits"><${CircuitList} ...${{ circuits, state, set }} /></nav>
-    <main><${Circuit} number=${state.circuit ?? 0} theme=${theme} /></main></div>`;
+const NOWHERE = { has: () => false, go: () => {} };
+
+export function OthersAlone({ others, state, set, theme }) {
+  const toggle = () => set({ theme: theme === "dark" ? "light" : "dark" });
+  const isOne = others.length === 1;
+  return html`<div id="page" class=${isOne ? "single" : ""}><header><h1>backprobe</h1><span class="space"></span><button title="light or dark" aria-label="Light or dark" onclick=${toggle}>◐</button></header>
+    ${isOne ? null : html`<nav aria-label="What is shown"><${OtherLists} ...${{ others, state: { ...state, circuit: state.circuit ?? 0 }, set }} /></nav>`}
+    <main><${Other} ...${{ number: state.circuit ?? 0, others, value: state.value, theme, set, state }} /></main></div>`;
 }

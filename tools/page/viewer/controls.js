@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { isLive } from "./asking.js";
-import { CircuitList } from "./circuits.js";
+import { OtherLists } from "./circuits.js";
 import { SCALES, colourTable } from "./colours.js";
 import { KEYS } from "./keys.js";
 import { ago, grouped, plural, powerOf } from "./words.js";
@@ -57,25 +57,29 @@ export function Head({ runs, run, other, state, fields, field, isFollowing, page
   </header>`;
 }
 
-export function Legend({ grid, look, state, theme, marks, rows, names, set, page }) {
+export function Scale({ scale, theme, low, high, isSigned = true }) {
+  // The colours between two ends.
   const canvas = useRef(null);
-  const relative = look.mode === "change" || look.mode === "ratio";
-  const signed = relative || look.isSigned;
   useLayoutEffect(() => {
-    const table = colourTable(look.scale, signed, theme);
+    const table = colourTable(scale, isSigned, theme);
     Object.assign(canvas.current, { width: table.length, height: 1 });
     const image = new ImageData(table.length, 1);
     new Uint32Array(image.data.buffer).set(table);
     canvas.current.getContext("2d").putImageData(image, 0, 0);
-  }, [look, theme, signed]);
+  }, [scale, theme, isSigned]);
+  return html`<span class="scale">${low}<canvas ref=${canvas} aria-hidden="true"></canvas>${high}</span>`;
+}
+
+export function Legend({ grid, look, state, theme, marks, rows, names, set, page }) {
+  const relative = look.mode === "change" || look.mode === "ratio";
   const [low, high] = look.ends;
   const choice = (which, value) => html`<select class="power" aria-label=${`The scale ${which === "low" ? "begins" : "ends"} at`} onchange=${(event) => set({ [which]: +event.target.value })}>
     ${powersAround(low, high).filter((one) => (which === "low" ? one < high : one > low)).map((one) => html`<option key=${one} value=${one} selected=${one === value}>${powerOf(10, one)}</option>`)}</select>`;
   const each = grid.count ? Math.max(...Array.from(grid.first, (first, at) => (grid.last[at] - first) / grid.stride + 1)) : 0;
   return html`<div id="legend">
-    <span class="scale">${relative ? html`<span>÷ 100</span>` : look.isSigned ? html`<span>−</span>${choice("high", high)}` : choice("low", low)}
-      <canvas ref=${canvas} aria-hidden="true"></canvas>
-      ${relative ? html`<span>× 100</span>` : choice("high", high)}</span>
+    <${Scale} scale=${look.scale} theme=${theme} isSigned=${relative || look.isSigned}
+      low=${relative ? html`<span>÷ 100</span>` : look.isSigned ? html`<span>−</span>${choice("high", high)}` : choice("low", low)}
+      high=${relative ? html`<span>× 100</span>` : choice("high", high)} />
     <select aria-label="Colours" onchange=${(event) => set({ scale: event.target.value })}>${SCALES.map((one) => html`<option key=${one} value=${one} selected=${one === state.scale}>${one}</option>`)}</select>
     <span class="swatch zero">exactly 0</span><span class="swatch absent">no numbers</span>
     <button class=${`swatch mark${marks ? " some" : ""}`} disabled=${!marks} title="go to the next (b)" onclick=${() => page.nextNonfinite(1)}>${marks ? `NaN or Inf: ${marks}` : "no NaN or Inf"}</button>
@@ -89,13 +93,13 @@ function powersAround(low, high) {
   return Array.from({ length: last - first + 1 }, (_, at) => first + at);
 }
 
-export function Lists({ runs, run, circuits, state, set, alerts, gaps, notes, chosen, other, parting, error, page }) {
+export function Lists({ runs, run, others, state, set, alerts, gaps, notes, chosen, other, parting, error, page }) {
   const [showsGaps, setShowsGaps] = useState(false);
   return html`<nav aria-label="Runs and alerts">
     ${runs.length > 1 ? html`<h2>${plural(runs.length, "run")}</h2><ul>${runs.map((one) => html`<li key=${one.run}><button class="pick" aria-current=${one === run} onclick=${() => page.choose(one.run)}>
       <b>${one.label}</b> <small class=${`state ${one.state}`}>${grouped(one.steps)} steps</small></button></li>`)}</ul>` : null}
     ${parting ? html`<${Parting} ...${{ parting, run, other, page }} />` : null}
-    ${circuits.length ? html`<${CircuitList} ...${{ circuits, state, set }} />` : null}
+    <${OtherLists} ...${{ others, state, set }} />
     <h2>${alerts === null ? "Alerts" : alerts.length ? plural(alerts.length, "alert") : "No alerts"}</h2>
     ${error ? html`<p class="faint">${error.message}</p>` : alerts === null ? html`<p class="faint">The steps are being checked …</p>` : null}
     <ul>${(alerts ?? []).map((one) => html`<li key=${`${one.of} ${one.kind} ${one.name}`}><button class="pick" aria-current=${one === chosen} onclick=${() => page.goTo(one)}>

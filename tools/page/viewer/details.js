@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask, isLive } from "./asking.js";
 import { Chart, bandOf } from "./chart.js";
+import { usePlaces } from "./circuits.js";
 import { colourTable, levelOf } from "./colours.js";
 import { grouped, plural, powerOf, rounded, stepsOf } from "./words.js";
 
@@ -39,7 +40,7 @@ function useAnswers(key, questions) {
 }
 
 export function Details(given) {
-  const { runs, grids, chosen, field, about, alerts, gaps, range, theme, scale, stride, close, pick, onZoom, onStep, row, version, width } = given;
+  const { runs, grids, others, toOther, chosen, field, about, alerts, gaps, range, theme, scale, stride, close, pick, onZoom, onStep, row, version, width } = given;
   const { name, step } = chosen;
   const kinds = about.kindsOf.get(name) ?? [];
   const ownKind = field.split(".")[0];
@@ -55,12 +56,14 @@ export function Details(given) {
   const bands = useMemo(() => bandsOf(series, grids, row, shownField), [series, grids, row, shownField]);
   const title = kinds.length || !row ? shownField : `${field} of ${plural(row.names.length, "name")} in it`;
   const isLog = useMemo(() => bands.length > 0 && bands.every((band) => band.least.every((one) => one === null || one > 0)), [bands]);
+  const places = usePlaces(name, others);
   const own = alerts.filter((alert) => alert.name === name);
   const missing = gaps.filter((gap) => gap.names.includes(name));
   return html`<aside id="details" aria-label="Details" tabindex="-1">
     <button class="close" aria-label="Close" onclick=${close}>×</button>
     <h2>${name}</h2>
     <p class="faint">${about.parameters.has(name) ? "parameter" : kinds.length ? "output" : "module"}${kinds.length ? ` · ${kinds.join(", ")}` : ""}</p>
+    ${places.map(({ kind, title, at }) => html`<p><button class="link" title=${title} onclick=${() => toOther(at, name)}>show it in ${others.length > 1 ? title : `the ${kind === "diff" ? "comparison" : kind}`}</button></p>`)}
     ${own.map((alert) => html`<${AlertCard} alert=${alert} run=${runs.length > 1 ? runs[alert.of]?.label : ""} />`)}
     ${missing.length ? html`<${Gaps} gaps=${missing} />` : null}
     ${bands.length ? html`<h3>${title}</h3><${Chart} ...${{ width: width - 82, side: 58, height: 150, range, bands, isLog, theme, step, showsSteps: true, onZoom, onStep, label: `${title} over the steps` }} />` : null}

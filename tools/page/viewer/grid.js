@@ -79,6 +79,12 @@ export class Grid {
     });
   }
 
+  strongest(row) {
+    // Of each bin what is farthest from 0.
+    const { least, greatest } = this.row(row);
+    return greatest.map((one, at) => (Math.abs(least[at]) > Math.abs(one) ? least[at] : one));
+  }
+
   extreme(row, of) {
     const found = new Float32Array(this.count).fill(NaN);
     for (const place of this.row(row).places) {

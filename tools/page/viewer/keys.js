@@ -37,12 +37,16 @@ const ARROWS = {
   Escape: (page) => page.escape(),
 };
 
+const ALWAYS = ["Escape", "Esc", "t", "?"]; // also while a circuit or a sweep covers the tracks
+
 export function actOn(event, page) {
   // Does what a key says, but where it is for a field that is written in, a list, or the browser.
-  const within = event.target.closest?.("input, select, textarea");
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("dialog[open]")) return;
+  const target = event.composedPath()[0]; // also within a circuit
+  const within = target.closest?.("input, select, textarea");
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest?.("dialog[open]")) return;
   if (within && event.key !== "Escape") return;
-  if (event.target.closest?.("button, a, summary") && (event.key === "Enter" || event.key === " ")) return;
+  if (page.isCovered() && !ALWAYS.includes(event.key)) return;
+  if (target.closest?.("button, a, summary") && (event.key === "Enter" || event.key === " ")) return;
   const act = ARROWS[event.key] ?? KEYS.find(([key]) => key === event.key)?.[2];
   if (!act) return;
   event.preventDefault();

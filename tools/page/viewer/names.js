@@ -8,6 +8,11 @@ class Node {
     Object.assign(this, { key, label, depth, own: false, children: new Map() });
   }
 
+  has(key) {
+    // Is there a module or name of this key?
+    return this.key === key || [...this.children.values()].some((child) => (child.key === key || key.startsWith(child.key)) && child.has(key));
+  }
+
   get names() {
     // Itself, if it is a name, and all that is below it.
     this.all ??= [...(this.own ? [this.key] : []), ...[...this.children.values()].flatMap((child) => child.names)];

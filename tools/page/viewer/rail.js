@@ -21,7 +21,7 @@ export function Rail({ width, side, range, alerts, gaps, chosen, theme, onAlert,
       for (const [first, last] of gap.steps) pen.fillRect(at(first), HEIGHT - 5, Math.max(2, at(last + 1) - at(first)), 4);
     }
     for (const alert of alerts) {
-      const x = at(alert.step + 0.5);
+      const x = Math.max(5, Math.min(width - 5, at(alert.step + 0.5)));
       pen.fillStyle = token(alert === chosen ? "--ink" : "--mark");
       pen.beginPath();
       pen.moveTo(x - 5, 1);

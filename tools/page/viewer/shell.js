@@ -2,7 +2,7 @@
 
 import { html, render, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask, follow, isLive } from "./asking.js";
-import { Circuit, CircuitsAlone, useCircuits } from "./circuits.js";
+import { Other, OthersAlone, useOthers } from "./circuits.js";
 import { Chart, bandOf } from "./chart.js";
 import { Head, Help, Legend, Lists, Message } from "./controls.js";
 import { Details } from "./details.js";
@@ -82,13 +82,13 @@ function App() {
   const { runs, error } = useRuns(isFollowing);
   const atFirst = useRef(null);
   atFirst.current ??= runs?.length ? newest(runs).run : null;
-  const circuits = useCircuits();
+  const others = useOthers();
   if (!runs) return html`<${Waiting} error=${error} />`;
-  if (!runs.length && circuits.length) return html`<${CircuitsAlone} ...${{ circuits, state, set, theme }} />`;
+  if (!runs.length && others.length) return html`<${OthersAlone} ...${{ others, state, set, theme }} />`;
   if (!runs.length) return html`<${Message} title="No run yet"><p>A run appears here as soon as its training has made a step: <code>bp.watch(model, folder)</code> writes it, or <code>backprobe watch train.py</code>.</p><//>`;
   const run = runs.find((one) => one.run === (state.run ?? atFirst.current)) ?? runs[0];
   const other = state.with !== null && state.with !== run.run ? (runs.find((one) => one.run === state.with) ?? null) : null;
-  return html`<${Viewer} ...${{ runs, run, other, circuits, state, set, theme, isFollowing, setFollowing, lost: error }} />`;
+  return html`<${Viewer} ...${{ runs, run, other, others, state, set, theme, isFollowing, setFollowing, lost: error }} />`;
 }
 
 function Waiting({ error }) {
@@ -97,7 +97,7 @@ function Waiting({ error }) {
   return html`<${Message} title=${error.status === 403 ? "Not let in" : error.message}><p>${words}</p><//>`;
 }
 
-function Viewer({ runs, run, other, circuits, state, set, theme, isFollowing, setFollowing, lost }) {
+function Viewer({ runs, run, other, others, state, set, theme, isFollowing, setFollowing, lost }) {
   const main = useRef(null);
   const whole = useWidth(main);
   const [help, setHelp] = useState(false);
@@ -159,25 +159,28 @@ function Viewer({ runs, run, other, circuits, state, set, theme, isFollowing, se
       removeEventListener("afterprint", after);
     };
   }, []);
+  const beyond = useMemo(() => ({ has: (name) => held.current.has(name), go: (name) => page.showInRun(name) }), []);
+  const held = useRef(null);
+  held.current = { has: (name) => Boolean(about?.kindsOf.has(name) || root.has(name)) };
   const isDetailed = state.circuit === null && state.open && state.name !== null && about;
   const toStep = (x) => Math.max(range[0], Math.min(range[1] - 1, Math.floor(x)));
   const onStep = (x) => set({ step: nearestStep(grid, toStep(x)), name: state.name, open: state.open });
   const problem = run.state === "damaged" ? run.error : (a.error?.message && `${a.error.message} ${a.error.found ?? ""}`) || "";
   return html`<div id="page" class=${`${isDetailed ? "detailed" : ""}${isPrinted ? " printed" : ""}`}>
     <${Head} ...${{ runs, run, other, state: { ...state, mode }, fields: about?.fields ?? [], field, isFollowing, page, set }} />
-    <${Lists} ...${{ runs, run, circuits, state, set, alerts, gaps, notes: a.judged?.notes, chosen: chosenAlert, other, parting: other && parting, error: a.alertsError, page }} />
+    <${Lists} ...${{ runs, run, others, state, set, alerts, gaps, notes: a.judged?.notes, chosen: chosenAlert, other, parting: other && parting, error: a.alertsError, page }} />
     <main ref=${main}>
       ${lost ? html`<p class="lost" role="alert">${lost.message} What you see is from before. ${lost.found}</p>` : null}
       ${problem ? html`<${Message} title="This run cannot be read"><pre>${problem}</pre><//>` : !run.steps ? html`<${Message} title="No step yet"><p>The run is there; its first step appears here as soon as it was made.</p><//>` : null}
-      ${scalars.map((name, at) => html`<${Scalar} key=${name} ...${{ name, bands: series.get(name), isFirst: at === 0, isLast: at === scalars.length - 1, isLog: state.log, width, side, range, theme, step: state.step, lines, onZoom: page.zoomTo, onStep, onHover: setHovered, isNarrow }} />`)}
+      ${scalars.map((name, at) => html`<${Scalar} key=${name} ...${{ name, bands: series.get(name), isFirst: at === 0, isLast: at === scalars.length - 1, isLog: state.log, width, side, range, theme, step: state.step, lines, hovered, onZoom: page.zoomTo, onStep, onHover: setHovered, isNarrow }} />`)}
       ${logged.length > scalars.length || state.scalars ? html`<${Chips} ...${{ logged, scalars, set, side }} />` : null}
       <${Rail} ...${{ width, side, range, alerts: alerts ?? NONE, gaps, chosen: chosenAlert, theme, onAlert: page.goTo, onGap: page.goToGap }} />
       ${grid ? html`<${Legend} ...${{ grid, look, state, theme, marks, rows: rows.length, names: names.length, set, page }} />` : null}
       ${rows.length ? html`<${Tracks} ...${{ rows, grid, other: b.grid, look, chosen, range, side, width, theme, hovered, onPick: page.pick, onToggle: page.toggle, onZoom: page.zoomTo, onHover: setHovered, onSeen: setSeen }} />`
         : about && run.steps ? html`<p class="message faint">${state.find ? `No name has “${state.find}” in it.` : "No name has numbers: only scalars were logged."}</p>` : null}
-      ${state.circuit !== null ? html`<${Circuit} ...${{ number: state.circuit, theme, close: () => set({ circuit: null }) }} />` : null}
+      ${state.circuit !== null ? html`<${Other} ...${{ number: state.circuit, others, value: state.value, beyond, theme, set, state, close: () => set({ circuit: null, value: null }) }} />` : null}
     </main>
-    ${isDetailed ? html`<${Details} key=${state.name} ...${{ runs: parts.map((part) => part.run), grids: parts.map((part) => part.grid), chosen, field, about, alerts: alerts ?? NONE, gaps, range, theme, scale: state.scale, stride, row: chosenRow, version: parts.map((part) => part.version).join(), width: innerWidth <= 900 ? innerWidth : 360, close: () => set({ open: false }), pick: page.pick, onZoom: page.zoomTo, onStep }} />` : null}
+    ${isDetailed ? html`<${Details} key=${state.name} ...${{ runs: parts.map((part) => part.run), grids: parts.map((part) => part.grid), chosen, field, about, others, toOther: page.toOther, alerts: alerts ?? NONE, gaps, range, theme, scale: state.scale, stride, row: chosenRow, version: parts.map((part) => part.version).join(), width: innerWidth <= 900 ? innerWidth : 360, close: () => set({ open: false }), pick: page.pick, onZoom: page.zoomTo, onStep }} />` : null}
     <${Help} isOpen=${help} close=${() => setHelp(false)} />
     <p class="unseen" role="status">${said}</p>
   </div>`;

@@ -1,15 +1,17 @@
 // What is looked at, and the address that holds all of it: whoever opens the same address sees the same.
 
-import { useEffect, useRef, useState } from "../vendor/preact.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { atFirst } from "./asking.js";
+import { followTheme, known } from "./theme.js";
 
-const NUMBERS = ["run", "with", "from", "to", "step", "low", "high", "circuit"];
-const TEXTS = ["field", "mode", "scale", "name", "find", "theme", "all"];
+const NUMBERS = ["run", "with", "from", "to", "step", "low", "high", "circuit", "patch"];
+const TEXTS = ["field", "mode", "scale", "name", "value", "find", "theme", "all"];
 const FLAGS = ["log", "open"];
 const LISTS = ["turned", "scalars"];
 
 export const START = {
-  run: null, with: null, from: null, to: null, step: null, low: null, high: null, circuit: null,
-  field: null, mode: "greatest", scale: "viridis", name: null, find: "", theme: null, all: null, log: false, open: false, turned: [], scalars: null,
+  run: null, with: null, from: null, to: null, step: null, low: null, high: null, circuit: null, patch: null,
+  field: null, mode: "greatest", scale: "viridis", name: null, value: null, find: "", theme: null, all: null, log: false, open: false, turned: [], scalars: null,
 };
 
 export function readAddress() {
@@ -43,9 +45,9 @@ function writeAddress(state) {
 }
 
 export function useAddress() {
-  const [state, setState] = useState(() => ({ ...START, ...readAddress() }));
+  const [state, setState] = useState(() => ({ ...START, ...atFirst, ...readAddress() }));
   useEffect(() => {
-    const changed = () => setState({ ...START, ...readAddress() });
+    const changed = () => setState({ ...START, ...atFirst, ...readAddress() });
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
@@ -84,21 +86,9 @@ export function useAnswer(key, make) {
 }
 
 export function useTheme(chosen) {
-  // As the system is, until somebody chooses, or a page around this one says what it is itself: a notebook has its own.
-  const dark = "(prefers-color-scheme: dark)";
-  const [system, setSystem] = useState(matchMedia(dark).matches ? "dark" : "light");
-  const [outer, setOuter] = useState(null);
-  useEffect(() => {
-    const changed = (event) => setSystem(event.matches ? "dark" : "light");
-    const told = (event) => event.source === parent && parent !== window && ["light", "dark"].includes(event.data) && setOuter(event.data);
-    matchMedia(dark).addEventListener("change", changed);
-    addEventListener("message", told);
-    return () => {
-      matchMedia(dark).removeEventListener("change", changed);
-      removeEventListener("message", told);
-    };
-  }, []);
-  const theme = ["light", "dark"].includes(chosen) ? chosen : (outer ?? system);
+  const [found, setFound] = useState("light");
+  useLayoutEffect(() => followTheme(setFound), []);
+  const theme = known(chosen) ? chosen : found;
   document.documentElement.dataset.theme = theme;
   return theme;
 }

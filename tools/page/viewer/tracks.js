@@ -9,13 +9,15 @@ export const ROW = 18;
 const LEAST_MARK = 3; // pixels
 
 export function valuesOf(grid, other, mode, row) {
+  if (mode === "linear") return grid.strongest(row);
   if (mode === "change") return grid.changes(row);
   if (mode === "ratio") return other ? grid.ratios(row, other) : new Float32Array(grid.count).fill(NaN);
   return grid.row(row)[mode];
 }
 
-function partOf(value, { mode, isSigned, ends }) {
+function partOf(value, { mode, isSigned, ends, largest }) {
   // Where a value is on the scale of colours, from 0 to 1.
+  if (mode === "linear") return 0.5 + value / (2 * largest);
   if (mode === "change" || mode === "ratio") return 0.5 + value / 4;
   const [low, high] = ends;
   if (isSigned) {
@@ -84,7 +86,8 @@ function paint(canvas, { grid, other, rows, first, offset, width, height, range,
   const [zero, absent] = [packedColour("--zero"), packedColour("--absent")];
   const image = new ImageData(wide, rows.length);
   const pixels = new Uint32Array(image.data.buffer);
-  rows.forEach((row, y) => {
+  if (grid.isBars) pixels.fill(packedColour("--paper"));
+  else rows.forEach((row, y) => {
     pixels.fill(absent, y * wide, (y + 1) * wide);
     if (row.stands.length) paintRow(pixels, y * wide, wide, columns, valuesOf(grid, other, look.mode, row), look, table, zero);
     else pixels.fill(packedColour("--paper"), y * wide, (y + 1) * wide);
@@ -94,8 +97,9 @@ function paint(canvas, { grid, other, rows, first, offset, width, height, range,
   const top = (y) => Math.round((offset + y * ROW) * ratio);
   for (let y = 0; y < rows.length; y++) pen.drawImage(sheet, 0, y, wide, 1, 0, top(y), wide, top(y + 1) - top(y) - Math.round(ratio));
   const at = (step) => ((step - range[0]) / (range[1] - range[0])) * wide;
+  if (grid.isBars) rows.forEach((row, y) => paintBar(pen, grid, row, table, look, top(y), top(y + 1), ratio, wide));
   pen.fillStyle = token("--ink");
-  if (hovered !== null) {
+  if (hovered !== null && !grid.isBars) {
     pen.globalAlpha = 0.45;
     pen.fillRect(Math.round(at(hovered)), 0, ratio, high);
     pen.globalAlpha = 1;
@@ -105,6 +109,35 @@ function paint(canvas, { grid, other, rows, first, offset, width, height, range,
   for (const one of [grid, other]) {
     if (one && (one === grid || look.mode === "ratio")) rows.forEach((row, y) => paintMarks(pen, one, marksOf(one, row, kind), at, top(y), top(y + 1), ratio, wide));
   }
+}
+
+const ROOM = 70; // pixels at the right, for the number
+
+function paintBar(pen, grid, row, table, look, top, bottom, ratio, wide) {
+  // One number as a bar from the middle, with it at the right; and a ring where it was predicted.
+  const [value] = grid.strongest(row);
+  const middle = (wide - ROOM * ratio) / 2;
+  const x = (number) => middle + (number / grid.reach) * (middle - 6 * ratio);
+  const [y, height] = [top + 3 * ratio, bottom - top - 7 * ratio];
+  pen.fillStyle = token("--border");
+  pen.fillRect(Math.round(middle), top, ratio, bottom - top);
+  if (!Number.isFinite(value)) return;
+  const [low, high] = [Math.min(middle, x(value)), Math.max(middle, x(value))];
+  const colour = table[levelOf(partOf(Math.sign(value) * grid.largest * 0.8, look))];
+  pen.fillStyle = value === 0 ? token("--zero") : `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255})`;
+  pen.fillRect(low, y, Math.max(ratio, high - low), height);
+  pen.fillStyle = token("--ink");
+  pen.font = `${11 * ratio}px system-ui, sans-serif`;
+  pen.textBaseline = "middle";
+  pen.textAlign = "right";
+  pen.fillText(rounded(value, 3), wide - 6 * ratio, y + height / 2);
+  const predicted = grid.predicted && row.stands.length === 1 ? grid.predicted[grid.placesOf(row)[0]] : NaN;
+  if (!Number.isFinite(predicted)) return;
+  pen.strokeStyle = token("--ink");
+  pen.lineWidth = 1.5 * ratio;
+  pen.beginPath();
+  pen.arc(x(predicted), y + height / 2, 3.5 * ratio, 0, 2 * Math.PI);
+  pen.stroke();
 }
 
 function paintMarks(pen, grid, marks, at, top, bottom, ratio, wide) {
@@ -186,7 +219,7 @@ export function Tracks(given) {
     const { row, step, bin } = cellAt(event);
     onHover(step);
     if (drag) setDrag({ ...drag, to: event.offsetX });
-    setTip(row && bin >= 0 && row.stands.length ? { x: event.clientX, y: event.clientY, row, ...describe(grid, other, look.mode, row, bin) } : null);
+    setTip(row && bin >= 0 && row.stands.length ? { x: event.clientX, y: event.clientY, row, ...(grid.describe ? grid.describe(row, bin) : describe(grid, other, look.mode, row, bin)) } : null);
   };
   const drop = (event) => {
     const began = drag;
@@ -241,5 +274,5 @@ function Tip({ x, y, row, steps, words }) {
   const isLow = y > innerHeight - 120;
   const place = { [isRight ? "right" : "left"]: `${isRight ? innerWidth - x + 12 : x + 14}px`, [isLow ? "bottom" : "top"]: `${isLow ? innerHeight - y + 10 : y + 14}px` };
   return html`<div class="tip" style=${place}><b>${row.key}${row.stands.length > 1 ? ` (${plural(row.stands.length, "name")})` : ""}</b>
-    <div>${steps}</div>${words.map((one) => html`<div class=${one.startsWith("NaN") ? "has-mark" : ""}>${one}</div>`)}</div>`;
+    ${steps ? html`<div>${steps}</div>` : null}${words.map((one) => html`<div class=${one.startsWith("NaN") ? "has-mark" : ""}>${one}</div>`)}</div>`;
 }

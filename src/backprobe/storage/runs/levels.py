@@ -1,27 +1,32 @@
 """A field over all steps of a run that grows, in bins that are kept: what was reduced once is not read again.
 
 Bins are of as many steps each, a power of two, and begin at a multiple of that. New steps fill the last bin and make
-new ones; where these are too many, two become one. The bins of a picture are some of these together.
+new ones; where these are too many, two become one. The bins of a picture are some of these together. Those of a long
+run are kept beside it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy
 
+from backprobe.storage.runs.kept_bins import is_long, keep, kept
 from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned, binned
 
+GROWN = 1.1  # bins are written again when they have so many times the steps that are written
 NUMBERS, FEWEST, MOST = 2 << 20, 256, 4096  # names × bins of a level, and how many bins it has
 
 
 class Level:
-    """The bins of one field of some names of a run."""
+    """The bins of one field of some names of a run, which are kept in its ``folder`` too if that is given."""
 
-    def __init__(self, reader: RunReader, names: Sequence[str], field: str) -> None:
-        self.reader, self.names, self.field = reader, names, field
+    def __init__(self, reader: RunReader, names: Sequence[str], field: str, folder: Path | None = None) -> None:
+        self.reader, self.names, self.field, self.folder = reader, names, field, folder
+        self.written = 0  # steps that are in bins on disk
         self.most = max(FEWEST, min(MOST, NUMBERS // max(1, len(names)))) // 2 * 2
         self.width, self.known = 1, numpy.empty(0, numpy.int64)  # the steps in whole bins
         self.made_by = self.known  # by which attempts these were made
@@ -37,12 +42,33 @@ class Level:
         steps = self.reader.info()["step"]
         if not self._goes_on(steps):
             self.width, self.known, self.whole = 1, self.known[:0], _nothing(self.names)
+        has_kept = is_long(len(self.names), len(steps))
+        if has_kept and not len(self.known):
+            self._take(steps)
         self._extend(steps)
         self.made_by = self._made_by()
+        if has_kept and len(self.known) > GROWN * self.written:
+            self._keep()
         rest = len(self.known)
         parts = [self.whole] if rest == len(steps) else [self.whole, self._read(steps, rest, len(steps), 1)]
         count = len(self.whole.first) + len(parts) - 1
         return _together(_joined(parts), -(-count // bins))
+
+    def _take(self, steps: Any) -> None:
+        # Begin with what is on disk.
+        found = None if self.folder is None else kept(self.folder, self.reader, self.names, self.field)
+        if found is None:
+            return
+        count = int(numpy.searchsorted(steps, found.last[-1], side="right"))
+        width = count // len(found.first)
+        if width & (width - 1) or not numpy.array_equal(found.last, steps[:count][width - 1 :: width]):
+            return
+        self.width, self.known, self.whole, self.written = width, steps[:count].copy(), found, count
+
+    def _keep(self) -> None:
+        if self.folder is not None:
+            keep(self.folder, self.reader, self.field, self.whole)
+            self.written = len(self.known)
 
     def _goes_on(self, steps: Any) -> bool:
         # Are the steps that are known as they were? A training that is resumed makes some anew.
@@ -56,7 +82,8 @@ class Level:
         # Read the steps that fill bins.
         while len(steps) // self.width > self.most:
             self._double()
-        end = len(steps) // self.width * self.width
+        settled = int(numpy.searchsorted(steps, self.reader.settled(), side="right"))  # of all ranks
+        end = settled // self.width * self.width
         if end > len(self.known):
             bins = (end - len(self.known)) // self.width
             self.whole = _joined([self.whole, self._read(steps, len(self.known), end, bins)])

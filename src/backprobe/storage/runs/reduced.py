@@ -18,8 +18,8 @@ from backprobe.storage.runs.layout import Matrix, RowKey
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
 
 Counts = NDArray[numpy.int64]
-NUMBERS = 1 << 20  # of a column that are read at once
-LOGGED_FROM = ("count", "finite", "nan", "posinf", "neginf", "sum")
+NUMBERS = 1 << 19  # of a column that are read at once
+SPECIAL = ("nan", "posinf", "neginf")
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,35 @@ class _Reading:
         self.keys = {kind: [(name, kind) for name in names] for kind in dict.fromkeys(kind for _, kind in known)}
         self.rows = {kind: [known.get(key, RowKey(*key)) for key in keys] for kind, keys in self.keys.items()}
         self.kinds = [kind for kind, keys in self.keys.items() if any(key in known for key in keys)]
+        self.last: tuple[int, int] = 0, 0
+        self.held: dict[tuple[str, str], Matrix] = {}  # of the last steps: counts are asked for twice
 
     def _columns(self, kind: str, wanted: Sequence[str], start: int, stop: int) -> dict[str, Matrix]:
         if kind not in self.rows:
             return {column: numpy.zeros((len(self.names), 1)) for column in wanted}
-        rows, keys = self.rows[kind], self.keys[kind]
-        return {column: self.reader.narrow(rows, keys, column, start, stop) for column in wanted}
+        if (start, stop) != self.last:
+            self.last, self.held = (start, stop), {}
+        return {column: self._column(kind, column, start, stop) for column in wanted}
+
+    def _column(self, kind: str, column: str, start: int, stop: int) -> Matrix:
+        if (kind, column) not in self.held:
+            found = self.reader.narrow(self.rows[kind], self.keys[kind], column, start, stop)
+            self.held[kind, column] = found
+        return self.held[kind, column]
+
+    def _logged(self, start: int, stop: int) -> Matrix:
+        # What was logged. Where all of it is finite, three columns have no need to be read.
+        columns = self._columns(LOGGED, ("count", "finite", "sum"), start, stop)
+        if (columns["finite"] == columns["count"]).all():
+            columns |= dict.fromkeys(SPECIAL, numpy.zeros((1, 1)))
+        else:
+            columns |= self._columns(LOGGED, SPECIAL, start, stop)
+        return numpy.asarray(logged(columns))
 
     def extremes(self, start: int, stop: int, cuts: Counts) -> tuple[Matrix, Matrix]:
         """The least and greatest of the field between cuts: names × cuts, or names × 1 where it does not change."""
         if self.kind == LOGGED:
-            return _extremes(numpy.asarray(logged(self._columns(LOGGED, LOGGED_FROM, start, stop))), cuts)
+            return _extremes(self._logged(start, stop), cuts)
         columns = self._columns(self.kind, columns_for([self.which]), start, stop)
         if self.which == "rms" and not self.is_ratio and columns["finite"].shape[1] == 1:
             ends = _extremes(columns["squares"], cuts)  # before the root of fewer numbers: it grows with these

@@ -31,6 +31,8 @@ class Captions:
 
     spelled = "rec"
     """How a program calls what is drawn."""
+    drawn, weighs, alarm_words = "recording", "gradient rms", "not finite"
+    """What is drawn, what is compared across modules that are alike, and what has to be seen, in words."""
 
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays
@@ -235,6 +237,10 @@ class Captions:
     def summary(self, tensor: Any) -> Summary | None:
         return None if tensor is None else self.arrays.summary(tensor)
 
+    def partner(self, at: int) -> tuple[Entry, Arrays] | None:
+        """The value of the first recording that it is compared with, and what reads its numbers."""
+        return None
+
     # magnitudes
 
     @cached_property
@@ -263,6 +269,11 @@ class Captions:
     def is_broken(self, flow: Flow) -> bool:
         """Is what flows back along an edge not finite?"""
         return flow.edge is not None and self.is_not_finite(flow.edge.contribution)
+
+    def weight(self, at: int) -> float | None:
+        """What modules that are alike are compared by."""
+        summary = self.summary(self.record.entries[at].grad_or_none)
+        return None if summary is None else summary.rms
 
     def local(self, flow: Flow, *, upstream: bool) -> str:
         """The label of an edge where its partial is a few numbers."""

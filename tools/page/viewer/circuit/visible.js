@@ -8,19 +8,21 @@ const AT_FIRST = 40; // items that a page opens with, at most
 const MANY = 12; // a value flows into so many along which no gradient flows back, or
 const VERY_MANY = 40; // into so many at all: its edges are drawn when it is selected
 
-// The boxes to open at first: those asked for; else level by level, as deep as was asked for or as there is room.
+// The boxes to open at first: those asked for, and all around them; else level by level, as deep as was asked for or as
+// there is room. What is rolled up is opened only where there is room for all of it.
 export function openAtFirst(recording) {
-  const open = new Set(recording.open);
+  const { boxes, count, inside } = recording;
+  const open = new Set(recording.open.flatMap((box) => [box, ...around(recording, { kind: "box", id: box })]));
   if (open.size && recording.depth === null) return open;
-  let visible = recording.inside.get(null).length;
-  const deepest = Math.max(0, ...recording.boxes.map((box) => box.level));
-  for (let level = 1; level <= deepest && level < (recording.depth ?? Infinity); level++) {
-    const boxes = [...recording.boxes.keys()].filter(
-      (box) => recording.boxes[box].level === level && recording.count[box],
-    );
-    visible += boxes.reduce((sum, box) => sum + recording.inside.get(box).length, 0);
+  const outer = (items) => items.filter((item) => item.kind === "box" && count[item.id]).map((item) => item.id);
+  let visible = inside.get(null).length;
+  for (let level = outer(inside.get(null)); level.length; level = level.flatMap((box) => (open.has(box) ? outer(inside.get(box)) : []))) {
+    const shallow = level.filter((box) => boxes[box].level < (recording.depth ?? Infinity) || boxes[box].alike);
+    const isSmall = (box) => !boxes[box].alike || visible + inside.get(box).length <= AT_FIRST;
+    const chosen = shallow.filter(isSmall);
+    visible += chosen.reduce((sum, box) => sum + inside.get(box).length, 0);
     if (recording.depth === null && visible > AT_FIRST) break;
-    boxes.forEach((box) => open.add(box));
+    chosen.forEach((box) => open.add(box));
   }
   return open;
 }

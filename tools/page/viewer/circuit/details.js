@@ -1,12 +1,14 @@
 // The panel beside the diagram: all that is known of the value or box that is selected.
 
-import { chart } from "./chart.js";
+import { chart } from "./histogram.js";
 import { product } from "./chain.js";
 import { element, plural, rounded } from "./elements.js";
-import { valueItem } from "./recording.js";
+import { boxItem, valueItem } from "./recording.js";
+import { weightsOf } from "./sparkline.js";
 
-// `select` selects an item, `choose` the edge by which the path goes on from a value.
-export function details(recording, item, chain, { select, choose, close }) {
+// `select` selects an item, `choose` the edge by which the path goes on from a value; `beyond` leads out of the circuit.
+export function details(recording, item, chain, { select, choose, close, beyond }) {
+  const name = item.kind === "box" ? recording.boxes[item.id].name : recording.values.get(item.id).name;
   const parts =
     item.kind === "box"
       ? boxParts(recording, item.id, select)
@@ -17,7 +19,11 @@ export function details(recording, item, chain, { select, choose, close }) {
         ];
   return [
     element("button", { type: "button", class: "close", "aria-label": "Close details", onclick: close }, "×"),
-    ...parts,
+    parts[0],
+    beyond?.has(name)
+      ? element("p", {}, element("button", { type: "button", class: "link", onclick: () => beyond.go(name) }, beyond.words))
+      : "",
+    ...parts.slice(1),
   ];
 }
 
@@ -35,9 +41,35 @@ function boxParts(recording, id, select) {
   return [
     element("h2", {}, box.name),
     element("p", {}, `${plural(recording.count[id], "value")} inside`),
-    returned.length ? element("h3", {}, "Returns") : null,
-    element("ul", {}, returned),
+    ...alarmsIn(recording, id, select),
+    ...(box.alike ? across(recording, box.alike, select) : [returned.length ? element("h3", {}, "Returns") : null, element("ul", {}, returned)]),
   ].filter(Boolean);
+}
+
+const MOST_ALARMS = 40;
+
+function alarmsIn(recording, id, select) {
+  const own = recording.insideOf(id).filter((value) => value.health === "nonfinite" || value.health === "blamed");
+  if (!own.length) return [];
+  const items = own.slice(0, MOST_ALARMS).map((value) => element("li", {}, link(recording, value.at, select)));
+  if (own.length > MOST_ALARMS) items.push(element("li", { class: "faint" }, `and ${plural(own.length - MOST_ALARMS, "more value")}`));
+  return [element("h3", {}, `${plural(own.length, "value")}: ${recording.alarm}`), element("ul", {}, items)];
+}
+
+// Boxes that are alike, one below another, with what is compared across them.
+function across(recording, alike, select) {
+  const weights = weightsOf(recording, alike);
+  const row = (box, at) => {
+    const to = element("button", { type: "button", class: "link", onclick: () => select(boxItem(box)) }, recording.boxes[box].name);
+    const { weight, isBad } = weights[at];
+    const said = Number.isNaN(weight) ? "–" : rounded(weight);
+    return element("tr", {}, element("th", { scope: "row" }, to), element("td", { class: isBad ? "alarm" : "" }, isBad ? `${said}, not finite inside` : said));
+  };
+  const titles = ["", recording.weighs].map((title) => element("th", { scope: "col" }, title));
+  return [
+    element("h3", {}, `${alike.length.toLocaleString("en")} alike`),
+    element("table", {}, element("thead", {}, element("tr", {}, titles)), element("tbody", {}, alike.map(row))),
+  ];
 }
 
 function valueParts(recording, value) {
@@ -54,11 +86,30 @@ function valueParts(recording, value) {
     ...value.notes.map((note) => element("p", {}, note)),
     value.place ? element("p", { class: "place", title: value.path }, value.place) : null,
     statement,
-    section("Value", number, described(value), chart(value.valueStatistics, "value")),
-    section("Gradient", gradient, meaning, chart(value.gradientStatistics, "gradient")),
+    ...(value.first
+      ? bothParts(value)
+      : [
+          section("Value", number, described(value), chart(value.valueStatistics, "value")),
+          section("Gradient", gradient, meaning, chart(value.gradientStatistics, "gradient")),
+        ]),
   ]
     .flat()
     .filter(Boolean);
+}
+
+// The values and gradients of two recordings that are compared, beside each other.
+function bothParts(value) {
+  const { first } = value;
+  const second = { ...value, gradient: value.gradientText };
+  return ["value", "gradient"].map((what) => {
+    const column = (title, one) => {
+      const statistics = one[`${what}Statistics`];
+      const text = statistics ? null : element("p", { class: "number" }, one[what] || "–");
+      return element("div", {}, element("h4", {}, title), text, chart(statistics, `${what} of the ${title}`));
+    };
+    const named = first.name === value.name ? "first" : `first: ${first.name}`;
+    return section(what === "value" ? "Value" : "Gradient", what === "value" ? described(value) : null, element("div", { class: "pair" }, column(named, first), column("second", second)));
+  });
 }
 
 const described = (value) => (value.described ? element("p", { class: "faint" }, value.described) : null);

@@ -6,17 +6,19 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
-from backprobe.draw.flows import flows_of
-from backprobe.draw.grouping import NUMBERS
-from backprobe.draw.page.histogram import statistics
-from backprobe.draw.text import DASHED, Captions
+from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import SMALL, path, place, sizes
-from backprobe.record.entries import Entry, GradStatus, Lost
+from backprobe.record.entries import Entry, GradStatus, Lost, plain_text
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import strip
 from backprobe.record.source import Source
+from backprobe.show.captions import DASHED, Captions
+from backprobe.show.flows import NUMBERS, flows_of
 from backprobe.show.text import describe, forms
+from backprobe.view.circuit.histogram import statistics
+
+SHORT = 16  # characters of a value beside another
 
 
 class Content:
@@ -26,10 +28,19 @@ class Content:
         self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth
         self.graph, self.flows = Graph.of(self.record), flows_of(self.record)
         self.boxes = {box: number for number, box in enumerate(self.graph.boxes)}
+        opened = {*opened, *(box for at in captions.blamed for box in self._around(at))}
         self.open = [self.boxes[box] for box in self.graph.boxes if box in opened]
+
+    def _around(self, at: int) -> Iterator[str]:
+        # The boxes around a value, the innermost first.
+        box = self.graph.box_of[at]
+        while box is not None:
+            yield box
+            box = self.graph.boxes[box].around
 
     def data(self) -> dict[str, Any]:
         return {
+            "kind": self.captions.drawn, "weighs": self.captions.weighs, "alarm": self.captions.alarm_words,
             "heading": self.captions.heading, "footer": list(self._footer()), "depth": self.depth,
             "outputs": list(self.record.outputs), "open": self.open, "order": list(self.graph.order),
             "partials": self.record.path_sums is not None, "unsummed": self._unsummed(),
@@ -68,12 +79,28 @@ class Content:
             "value": self.captions.value(at), "gradient": [*filter(None, self.captions.gradient(at, entry.name))],
             "brief": self.captions.brief(at), "status": str(entry.status), "meaning": entry.status.meaning,
             "health": self.captions.kind(at), "notes": self.captions.notes(at),
-            "level": self.captions.level(at), "number": None if gradient is None else self._number(gradient),
+            "level": self.captions.level(at), "weight": self.captions.weight(at),
+            "number": None if gradient is None else self._number(gradient),
             "described": " ".join(filter(None, [sizes(entry.shape or ()), entry.dtype, entry.device])),
             "valueStatistics": None if entry.status is GradStatus.NOT_TENSOR else statistics(held, self.arrays),
             "gradientStatistics": statistics(gradient, self.arrays),
         }  # fmt: skip
-        return found | self._source(entry.source)
+        return found | self._first(at) | self._source(entry.source)
+
+    def _first(self, at: int) -> dict[str, Any]:
+        # Of a comparison: the value of the first recording, and the gradient of both in words.
+        partner = self.captions.partner(at)
+        if partner is None:
+            return {}
+        (first, arrays), own = partner, self.record.entries[at]
+        held = None if isinstance(first.held, Lost) else first.held
+        statistic = None if first.status is GradStatus.NOT_TENSOR else statistics(held, arrays)
+        texts = {"value": _described(held, first, arrays), "gradient": _gradient(first, arrays)}
+        found = {"name": first.name, **texts, "valueStatistics": statistic}
+        found["gradientStatistics"] = statistics(first.grad_or_none, arrays)
+        both = [_short(held, arrays), _short(None if isinstance(own.held, Lost) else own.held, self.arrays)]
+        brief = [" | ".join(both)] if all(both) else []
+        return {"first": found, "gradientText": _gradient(own, self.arrays), "brief": self.captions.brief(at) + brief}
 
     def _source(self, source: Source | None) -> dict[str, str]:
         if source is None:
@@ -121,3 +148,25 @@ class Content:
         if left := len(self.record.entries) - len(self.shown):
             yield f"not drawn: {plural(left, 'value')} without a tensor"
         yield from (f"note: {note}" for note in self.record.notes)
+
+
+def _described(held: Any, entry: Entry, arrays: Arrays) -> str:
+    if entry.status is GradStatus.NOT_TENSOR:
+        return plain_text(held)
+    return "overwritten" if held is None else describe(held, arrays)
+
+
+def _gradient(entry: Entry, arrays: Arrays) -> str:
+    gradient = entry.grad_or_none
+    if gradient is not None:
+        return describe(gradient, arrays)
+    return "" if entry.status is GradStatus.NOT_TENSOR else str(entry.status)
+
+
+def _short(held: Any, arrays: Arrays) -> str:
+    # A value in a few signs: its numbers, or the rms of many.
+    summary = None if held is None else arrays.summary(held)
+    if summary is None:
+        return ""
+    text, _, rms = forms(held, arrays)
+    return text if summary.size <= SMALL and len(text) <= SHORT else rms

@@ -3,6 +3,7 @@
 import { drawEdges } from "./edges.js";
 import { element, plural } from "./elements.js";
 import { keyOf, valueItem } from "./recording.js";
+import { sparkline } from "./sparkline.js";
 import { arranged, standsFor, visibleEdges } from "./visible.js";
 
 export class Diagram {
@@ -74,24 +75,37 @@ export class Diagram {
   }
 
   closedBox(item, level) {
-    const box = this.recording.boxes[item.id];
-    const inside = plural(this.recording.count[item.id], "value");
+    const { boxes, count, alarms } = this.recording;
+    const box = boxes[item.id];
+    const inside = box.alike ? `${box.alike.length.toLocaleString("en")} alike` : plural(count[item.id], "value");
     const returned = this.recording.values.get(
       box.returned.find((at) => this.recording.values.get(at).status === "ok") ?? box.returned[0],
     );
-    const lines = returned?.brief ?? [];
+    const lines = box.alike ? [] : (returned?.brief ?? []);
+    const alarm = alarms[item.id] ? `${alarms[item.id].toLocaleString("en")} ${this.recording.alarm} inside` : "";
     const children = [
       element("b", {}, "▸ ", box.label, " ", element("small", {}, inside)),
       ...lines.map((line) => element("span", {}, line)),
+      alarm ? element("span", { class: "alarm" }, alarm) : null,
+      ...(box.alike ? sparkline(this.recording, box.alike) : []),
     ];
     return this.treeItem(
       item,
       level,
-      looks(returned, "box closed"),
-      [`${box.label}, ${inside}`, ...lines].join(", "),
+      this.looksOfBox(item.id, returned),
+      [box.label, inside, ...lines, alarm].filter(Boolean).join(", "),
       children,
       { "aria-expanded": "false", onclick: (event) => this.clicked(event, item) },
     );
+  }
+
+  // A closed box looks like what it returns, but where something in it has to be seen; of a comparison, like the worst.
+  looksOfBox(id, returned) {
+    const { boxes, alarms, darkest, kind } = this.recording;
+    const isWorst = kind === "diff" || boxes[id].alike;
+    const level = isWorst ? darkest[id] : (returned?.level ?? null);
+    const health = alarms[id] ? (kind === "diff" ? "blamed" : "nonfinite") : isWorst ? "" : returned?.health;
+    return ["box closed", boxes[id].alike && "rolled", health, level === null ? "" : `level${level}`].filter(Boolean).join(" ");
   }
 
   openBox(item, level) {

@@ -12,6 +12,8 @@ from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import strip
 
 CACHED = "drawn_flows"
+NUMBERS = (int, float, complex)
+"""Plain numbers that are shown where an expression reads them."""
 
 
 def flows_of(record: Record) -> Sequence[Flow]:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.draw.text import Captions
+from backprobe.backends.tensors import Arrays
+from backprobe.record.entries import Entry
 from backprobe.record.graph import Flow
+from backprobe.show.captions import Captions
 from backprobe.show.drawable import Drawable, Shade, decades
 
 NONE = Shade(())
@@ -17,9 +19,12 @@ NONE = Shade(())
 class ShadedCaptions(Captions):
     """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say the number that they have."""
 
+    drawn, alarm_words = "diff", "named by the report"
+
     def __init__(self, drawable: Drawable) -> None:
         super().__init__(drawable.record, load_arrays(drawable.record.backend))
-        self.drawable, self.spelled = drawable, drawable.spelled
+        self.drawable, self.spelled, self.weighs = drawable, drawable.spelled, drawable.weighs
+        self.others = load_arrays(drawable.backend) if drawable.backend else self.arrays
 
     @property
     def blamed(self) -> list[int]:
@@ -66,6 +71,13 @@ class ShadedCaptions(Captions):
 
     def level(self, at: int) -> int | None:
         return self._shade(at).level
+
+    def weight(self, at: int) -> float | None:
+        return self._shade(at).weight if at in self.drawable.shades else None
+
+    def partner(self, at: int) -> tuple[Entry, Arrays] | None:
+        found = self.drawable.partners.get(at)
+        return None if found is None else (found, self.others)
 
     def worst(self, positions: Sequence[int]) -> int | None:
         ranked = [at for at in positions if self._shade(at).rank > 0]

@@ -1,0 +1,90 @@
+"""Bins of a long run that are kept beside it: its first picture is then read, and not reduced anew.
+
+A file is taken only for what it was made of: the steps, their times and attempts, the rows, and the numbers of the last
+step, of all ranks. One that is damaged, or that other steps are in, is as if it were not there; so is a folder in which
+nothing can be written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from backprobe.record.disk import write_whole
+from backprobe.storage.runs.merged import RunReader
+from backprobe.storage.runs.reduced import Binned
+
+FOLDER, ENDING = "bins", ".npz"  # in that of the run
+LONG, MANY = 10_000, 5_000_000  # steps, or names × steps, that take longer to reduce than what is kept to read
+MOST = 8  # files: of each field that was looked at, but for those that were looked at long ago
+BEFORE = "nonfinite "
+UNFIT = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile)
+"""What reading a damaged file raises."""
+
+
+def keep(folder: Path, reader: RunReader, field: str, found: Binned) -> None:
+    """Write whole bins from the first step on, where that can be done."""
+    arrays: dict[str, Any] = {
+        "first": found.first,
+        "last": found.last,
+        "least": found.least,
+        "greatest": found.greatest,
+    }
+    arrays |= {f"{BEFORE}{kind}": counts.astype(numpy.uint32) for kind, counts in found.nonfinite.items()}
+    made_of = numpy.frombuffer(_made_of(reader, found.names, field, int(found.last[-1])), numpy.uint8)
+    data = io.BytesIO()
+    numpy.savez(data, made_of=made_of, **arrays)
+    with suppress(OSError):
+        target = _file(folder, found.names, field)
+        target.parent.mkdir(exist_ok=True)
+        write_whole(target, data.getvalue())
+        others = sorted(target.parent.glob(f"*{ENDING}"), key=lambda one: one.stat().st_mtime)
+        for one in others[:-MOST]:
+            one.unlink(missing_ok=True)
+
+
+def is_long(names: int, steps: int) -> bool:
+    """Are bins of so many names and steps kept?"""
+    return steps >= LONG or names * steps >= MANY
+
+
+def kept(folder: Path, reader: RunReader, names: Sequence[str], field: str) -> Binned | None:
+    """The bins that were kept of a field of some names; None where there are none of these steps."""
+    try:
+        with _file(folder, names, field).open("rb") as opened, numpy.load(opened) as file:
+            first, last = file["first"], file["last"]
+            if file["made_of"].tobytes() != _made_of(reader, names, field, int(last[-1])):
+                return None
+            found = Binned(
+                names, first, last, file["least"], file["greatest"],
+                {name.removeprefix(BEFORE): file[name].astype(numpy.int64) for name in file if name.startswith(BEFORE)},
+            )  # fmt: skip
+    except UNFIT:
+        return None
+    planes: list[Any] = [found.least, found.greatest, *found.nonfinite.values()]
+    return found if all(one.shape == (len(names), len(first)) for one in planes) else None
+
+
+def _file(folder: Path, names: Sequence[str], field: str) -> Path:
+    asked = hashlib.sha256("\0".join([field, *names]).encode(errors="surrogatepass")).hexdigest()
+    return folder / FOLDER / f"{asked[:24]}{ENDING}"
+
+
+def _made_of(reader: RunReader, names: Sequence[str], field: str, last: int) -> bytes:
+    # Another value where a step up to the last, or a row, is another; or a number of the last, which a training that
+    # was begun anew does not make again.
+    found = hashlib.sha256(repr([field, *names]).encode())
+    found.update(repr(sorted((row.name, row.kind, row.merge) for row in reader.rows().values())).encode())
+    found.update(repr(reader.at(last)).encode())
+    for number, rank in reader.ranks.items():
+        index = rank.index()
+        count = int(numpy.searchsorted(index.info["step"], last, side="right"))
+        found.update(repr((number, count)).encode() + index.info[:count].tobytes() + index.attempt_of[:count].tobytes())
+    return found.digest()
