@@ -114,7 +114,7 @@ class _Rank:
         with self.place.replacing(table, *folder, f"part.{self.format}") as file:
             if self.format == "parquet":
                 parquet = installed("pyarrow.parquet", asked=self.place.asked)
-                with parquet.ParquetWriter(file, wanted, compression="zstd") as writer:
+                with parquet.ParquetWriter(file, wanted, compression="zstd", write_page_checksum=True) as writer:
                     yield writer.write_table
             else:
                 with installed("pyarrow.ipc", asked=self.place.asked).new_file(file, wanted) as writer:

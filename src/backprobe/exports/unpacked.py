@@ -77,9 +77,16 @@ class Dataset:
         wanted = self.arrow.schema([*columns, *hive.schema])
         with self.reading(table):
             return dataset.dataset(
-                self.place.path(table), schema=wanted, format=self.format, filesystem=self.place.system,
+                self.place.path(table), schema=wanted, format=self._checked(dataset), filesystem=self.place.system,
                 partitioning=hive, exclude_invalid_files=False,
             )  # fmt: skip
+
+    def _checked(self, dataset: Any) -> Any:
+        # The format of its files, whose checksums are verified.
+        if self.format != "parquet":
+            return self.format
+        options = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        return dataset.ParquetFileFormat(default_fragment_scan_options=options)
 
     def unpack(self, folder: Path) -> None:
         """Write the run into a folder. Raises BadRun for a damaged file."""
@@ -174,7 +181,8 @@ class _Unpacking:
         place = self.dataset.place
         with place.system.open_input_file(place.path(*file)) as opened:
             if self.dataset.format == "parquet":
-                parquet = installed("pyarrow.parquet", asked=place.asked).ParquetFile(opened)
+                reader = installed("pyarrow.parquet", asked=place.asked).ParquetFile
+                parquet = reader(opened, page_checksum_verification=True)
                 yield from (parquet.read_row_group(at) for at in range(parquet.num_row_groups))
             else:
                 reader = installed("pyarrow.ipc", asked=place.asked).open_file(opened)
@@ -186,7 +194,7 @@ class _Unpacking:
     def _matrices(self, file: list[str], attempt: int, places: Any) -> Iterator[tuple[Any, Any]]:
         # Steps in their order, and of each the matrix of columns × rows.
         for table in self._batches(file):
-            table = table.filter(self.dataset.arrow.compute.equal(table["attempt"], attempt))
+            table = table.filter(self.dataset.arrow.array(table["attempt"].to_numpy() == attempt))
             if not table.num_rows:
                 continue
             steps, when = numpy.unique(table["step"].to_numpy(), return_inverse=True)

@@ -327,6 +327,34 @@ class Run:
         names = [name for name, one in self._reader.rows() if one == kind]
         return frame(lambda: wide(self._reader, names, field), asked, index="step")
 
+    def sql(self, query: str) -> Any:
+        """What DuckDB answers to a query, as a ``pyarrow.Table``: of all steps, names and processes at once.
+
+        ``run.sql("SELECT name, max(rms) AS most FROM merged WHERE kind = 'grad' GROUP BY name ORDER BY most DESC")``
+
+        The table ``rows`` has a row for each rank, step, name and kind, with the ten columns of statistics; the view
+        ``merged`` has all processes as one, and their mean, rms, std and absmax; ``steps`` has a row for each rank and
+        step. The page "Watch a training" has the macros. A query reads no files, and its order is that of ORDER BY.
+
+        Raises BadOption, with what DuckDB says, and NotInstalled.
+        """
+        from backprobe.exports.sql import query as answered
+
+        asked = f"run.sql({cut(written(query))})"
+        tables = self._tables(asked)
+        return answered(tables, query, asked, lambda: self._reread(tables))
+
+    def _tables(self, asked: str) -> dict[str, Any]:
+        # The tables of SQL.
+        from backprobe.exports.sql import tables
+
+        return tables(self._reader, asked)
+
+    def _reread(self, tables: Mapping[str, Any]) -> None:
+        # Read all rows. Raises BadRun for a damaged file.
+        for _ in tables["rows"].to_batches():
+            pass
+
     # names
 
     def _kind(self, field: Any, asked: str) -> str:

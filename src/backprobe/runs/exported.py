@@ -1,4 +1,4 @@
-"""A run that was exported: unpacked when something of it is first asked."""
+"""A run that was exported: unpacked when something of it is first asked, unless SQL asks, which reads the export."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,15 @@ class ExportedRun(Run):
     @property
     def _files(self) -> Path:
         return Path(self._reader.ranks[self.ranks[0]].path.parent)
+
+    def _tables(self, asked: str) -> dict[str, Any]:
+        return {"rows": self._dataset.rows(), "steps": self._dataset.steps()}
+
+    def _reread(self, tables: Mapping[str, Any]) -> None:
+        for name, table in tables.items():
+            with self._dataset.reading(name):
+                for _ in table.to_batches():
+                    pass
 
     def close(self) -> None:
         if "_reader" in vars(self):
