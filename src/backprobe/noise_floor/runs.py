@@ -64,7 +64,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
     def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
         from backprobe.diff.noise import compared, floor_of  # which imports NumPy
 
-        backend = self.backend_of(args, kwargs)
+        backend = self._backend_of(args, kwargs)
         runs = Runs(self, backend, args, kwargs)
         variations = [Variation(seed) for seed in range(self.runs)]
         if self.precision is not None:
@@ -81,8 +81,8 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         tasks = Tasks(self.executor, work, names, f"bp.noise_floor({name_of(self.target)}, ...)", parts)
         return floor_of(tasks.run(lambda name: None), origin)
 
-    def backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
-        """The backend of the target. Raises BadOption, NoBackend and Unsupported."""
+    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
         return self._found(args, kwargs, "measured", "its arguments and parameters are moved, and it runs again")
 
     def refuse_nothing(self, values: Sequence[Any]) -> NoReturn:
@@ -111,7 +111,7 @@ class Work:
         """Make what tells how much each entry differs in the run of a number."""
         from backprobe.diff.noise import compared
 
-        backend = self.asked.backend_of(self.args, self.kwargs)
+        backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
         runs = Runs(self.asked, backend, self.args, self.kwargs)
         reference = runs.made(Variation()).record

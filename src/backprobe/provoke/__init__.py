@@ -81,8 +81,8 @@ class Provoke(Waiting[P, Provocations]):
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
-        return run_provoke(self, self.backend_of(args, kwargs), args, kwargs)
+        return run_provoke(self, self._backend_of(args, kwargs), args, kwargs)
 
-    def backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
-        """The backend of the target. Raises BadOption, NoBackend and Unsupported."""
+    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
         return self._found(args, kwargs, "provoked", "the program runs again and again, as Python runs it")

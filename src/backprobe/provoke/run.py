@@ -76,7 +76,7 @@ class Work:
 
     def begin(self) -> Callable[[int], Searched]:
         """Make what searches the operand of a number."""
-        backend = self.asked.backend_of(self.args, self.kwargs)
+        backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
         provoking = provoking_of(self.asked, backend, self.args, self.kwargs)
         provoking.look_for_risks()

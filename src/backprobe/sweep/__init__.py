@@ -76,4 +76,4 @@ class _Waiting(Asked[P]):
         from backprobe.sweep.runs import Runs  # which imports NumPy
 
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
-            return Runs(self, self.backend_of(args, kwargs), args, kwargs).run()
+            return Runs(self, self._backend_of(args, kwargs), args, kwargs).run()

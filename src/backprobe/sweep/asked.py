@@ -55,8 +55,8 @@ class Asked(Waiting[P, Sweep]):
             )
         check_options(vars(self), OPTIONS)
 
-    def backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
-        """The backend of the target. Raises BadOption, NoBackend and Unsupported."""
+    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
         return self._found(args, kwargs, "swept", "its values were fixed when it was made")
 
     def _asked(self) -> list[tuple[str, str]]:

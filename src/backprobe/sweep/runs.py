@@ -72,7 +72,7 @@ class Work:
 
     def begin(self) -> Callable[[int], tuple[list[Replaced], float]]:
         """Make what replaces in the step of a number, and gives the output without replacing beside it."""
-        backend = self.asked.backend_of(self.args, self.kwargs)
+        backend = self.asked._backend_of(self.args, self.kwargs)
         self.state.restore(backend)
         runs = Runs(self.asked, backend, self.args, self.kwargs)
         first, steps = runs.prepared()
