@@ -12,7 +12,7 @@ INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint cons
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
-  contexts page check-project release test-oldest test-newest
+  contexts page check-project release test-oldest test-newest test-engines
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -231,6 +231,15 @@ test-integrations: $(READY) .venv-integrations/.ready
 	@$(call VENV_IN,.venv-integrations,$(PYTHON))
 	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow pandas polars matplotlib pytest \
 	  tensorboard wandb mlflow-skinny $(LIBRARIES)
+	touch $@
+
+# engines that read runs and run experiments: DuckDB, Spark (which needs Java 17), Dask, Ray, submitit
+test-engines: .venv-engines/.ready
+	.venv-engines/bin/pytest -W default --confcutdir=tests/engines tests/engines
+
+.venv-engines/.ready: pyproject.toml constraints.txt
+	@$(call VENV_IN,.venv-engines,$(PYTHON))
+	.venv-engines/$(INSTALL) '.[sql]' torch cloudpickle dask distributed ray submitit pyspark pandas pytest
 	touch $@
 
 # the conformance suite on the oldest frameworks that pyproject.toml names, and on the newest there are: without Flax and

@@ -343,7 +343,7 @@ def test_help():
         out = printed(invoked(flag))
         assert "The gradient of any value inside a computation, by name." in out
         listed = re.findall(r"^  (\w+)  ", out.partition("Commands:")[2], re.M)
-        verbs = "probe explain check provoke health draw derive diff watch memory report view replay demo"
+        verbs = "probe explain check provoke health draw derive diff watch memory report view export replay demo"
         assert listed == verbs.split()
 
 

@@ -37,6 +37,7 @@ PUBLIC = {
     "Names", "names",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "probe", "provoke", "stamp",
     "replay", "ReplayReport",
+    "WorkerLost",
     "Sweep", "sweep", "per_sample", "Held", "MemoryReport", "memory",
     "Viewer", "view",
 }  # fmt: skip
@@ -294,7 +295,8 @@ def test_errors_are_one_tree_and_also_the_builtin_that_fits():
     assert set(errors) == {
         name for name in PUBLIC
         if name not in ("BackwardOp", "NoiseFloor", "Nonfinite")
-        and (name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("RemovedName", "StaleSource", "StrategyRefused"))
+        and (name[:2] in ("No", "Ba", "Am", "Un", "Ov", "Wo")
+             or name in ("RemovedName", "StaleSource", "StrategyRefused"))
     }  # fmt: skip
     builtin = (
         ValueError,

@@ -40,6 +40,7 @@ if typing.TYPE_CHECKING:
         UnknownName,
         UnknownStep,
         Unsupported,
+        WorkerLost,
     )
     from backprobe.explain import explain
     from backprobe.findings.report import Finding, Report
@@ -138,6 +139,7 @@ __all__ = [
     "Unsupported",
     "Viewer",
     "Watch",
+    "WorkerLost",
     "WrongDerivative",
     "attribute",
     "check",
@@ -182,7 +184,7 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "errors": (
         "AmbiguousName BackprobeError BadName BadOption BadOutput BadRecording BadRun NoBackend NoGradient "
         "NoSource NotFinite NothingMatched NothingToDifferentiate NotInstalled NotSaved Overwritten RemovedName "
-        "StaleSource StrategyRefused UnknownAttribute UnknownName UnknownStep Unsupported"
+        "StaleSource StrategyRefused UnknownAttribute UnknownName UnknownStep Unsupported WorkerLost"
     ),
     "explain": "explain",
     "findings.report": "Finding Report",

@@ -27,7 +27,9 @@
     ├── BadRecording (ValueError)                not a recording, or a damaged one
     │ runs
     ├── BadRun (ValueError)                      not a run, or one that another process is writing
-    └── UnknownStep (KeyError)                   a run has no step of this number
+    ├── UnknownStep (KeyError)                   a run has no step of this number
+    │ executors
+    └── WorkerLost (RuntimeError)                a worker died twice in the same task
 
 Each is also the built-in error in parentheses.
 """
@@ -202,3 +204,7 @@ class UnknownStep(BackprobeError, KeyError):
     """A run has no step of this number; the message names the nearest."""
 
     __str__ = BackprobeError.__str__
+
+
+class WorkerLost(BackprobeError, RuntimeError):
+    """A worker of ``executor=`` died, and so did the one that did its task again."""

@@ -27,6 +27,7 @@ from backprobe.cli.viewed import saved, viewed
 from backprobe.cli.watched import the_run, watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
+from backprobe.findings.phrasing import plural
 from backprobe.show.plain import plain_value
 
 
@@ -423,6 +424,28 @@ def view(sources: tuple[str, ...], port: int, no_open: bool, until_ended: bool) 
     followed, until Ctrl-C. The address is printed; only this machine can open it, and whoever has its token.
     """
     viewed(sources, port, not no_open, until_ended)
+
+
+@main.command(short_help="Write the run of a watched training for other tools.")
+@click.argument("run", metavar="RUN")
+@declared("to", "{}.", required=True, metavar="FORMAT")
+@click.option("--field", "fields", metavar="FIELD", multiple=True, help="Write only this field, as grad.rms; may be "
+              "repeated.")  # fmt: skip
+@click.argument("path", metavar="PATH")
+def export(run: str, to: Any, path: str, fields: tuple[str, ...]) -> None:
+    """Write the run of a watched training for other tools, or what is new of it since the last time.
+
+    \b
+    backprobe export runs/exp1 --to parquet exported
+    backprobe export runs/exp1 --to arrow s3://bucket/exp1
+    backprobe export runs/exp1 --to tensorboard tb --field grad.rms
+
+    RUN is the folder that bp.watch was given, or one that holds that folder alone; it may still be written. PATH is a
+    folder, or for parquet and arrow a URL that fsspec knows. bp.open_run(PATH) reads a run from parquet and arrow.
+    """
+    with bp.open_run(the_run(run)) as opened:
+        opened.export(path, to, list(fields) or None)
+        show(f"exported {plural(len(opened.steps), 'step')} to {path}", {"steps": len(opened.steps), "path": path})
 
 
 @main.command(short_help="Run a captured step again, and say where its NaN was born.")

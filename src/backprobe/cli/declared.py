@@ -11,6 +11,7 @@ import click
 from backprobe.check import ORDER
 from backprobe.diff.conventions import CONVENTION, CONVENTIONS
 from backprobe.draw import OPTIONS as DRAWING
+from backprobe.exports import FORMAT as EXPORTING
 from backprobe.probe.request import OPTIONS as PROBING
 from backprobe.provoke import OPTIONS as PROVOKING
 from backprobe.record.options import Option
@@ -23,7 +24,7 @@ OPTIONS = {one.name: one for one in (
     *PROBING, *DRAWING, *PROVOKING, *WATCHING, *PACES, VIEWING[0], ORDER,
     replace(CONVENTION, allowed=tuple(CONVENTIONS), next='"flax"', says=""),  # a command line has no pairs of them
     replace(WHAT, kind=str, allowed=KINDS, next="'grad'", says=""),  # and repeats what is several
-    Option("steps", int, 1, "2"), Option("step", int, 0, "10"),
+    replace(EXPORTING, name="to", next="'parquet'"), Option("steps", int, 1, "2"), Option("step", int, 0, "10"),
 )}  # fmt: skip
 """Those that commands have, by their names."""
 

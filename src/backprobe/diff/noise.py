@@ -36,21 +36,42 @@ def factor(count: int) -> float:
     return LARGE + SMALL / math.sqrt(max(count, 1))
 
 
+Moved = Sequence[tuple[str, str, Measure | None, Measure | None]]
+"""By entry what differs from the reference in one run: its name and dtype, and how much its value and gradient do."""
+
+
 def measured(reference: Record, runs: Iterable[Record], origin: str) -> NoiseFloor:
     """The floors that several runs of a reference give."""
+    return floor_of((compared(reference, run) for run in runs), origin)
+
+
+def compared(reference: Record, run: Record) -> Moved:
+    """How much each entry of a run differs from the reference."""
+    a, b = Side(reference), Side(run)
+    pairs = [(a.entries[match.a], b.entries[match.b]) for match in align(a, b, ()).matches]
+    return [
+        (
+            first.name,
+            second.dtype or "",
+            _values(first, second, reference, run),
+            _gradients(first, second, reference, run),
+        )
+        for first, second in pairs
+    ]
+
+
+def floor_of(runs: Iterable[Moved], origin: str) -> NoiseFloor:
+    """The floors of what differed in several runs."""
     values: dict[str, Measured] = {}
     gradients: dict[str, Measured] = {}
     seen: dict[str, set[str]] = {}
-    a, count = Side(reference), 0
+    count = 0
     for count, run in enumerate(runs, 1):  # noqa: B007
-        b = Side(run)
-        for match in align(a, b, ()).matches:
-            first, second = a.entries[match.a], b.entries[match.b]
-            seen.setdefault(first.name, set()).add(second.dtype or "")
-            for floors, found in ((values, _values(first, second, reference, run)),
-                                  (gradients, _gradients(first, second, reference, run))):  # fmt: skip
+        for name, dtype, value, gradient in run:
+            seen.setdefault(name, set()).add(dtype)
+            for floors, found in ((values, value), (gradients, gradient)):
                 if found is not None:
-                    floors[first.name] = _wider(floors.get(first.name), found, origin)
+                    floors[name] = _wider(floors.get(name), found, origin)
     return NoiseFloor(values, gradients, count, origin, seen)
 
 

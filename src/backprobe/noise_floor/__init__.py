@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from backprobe.backends.discover import BackendName
@@ -22,6 +23,7 @@ def noise_floor(
     cotangent: Any = None,
     precision: str | None = None,
     runs: int = 4,
+    executor: Executor | None = None,
     backend: BackendName | None = None,
 ) -> Waiting[P, NoiseFloor]:
     """Make a function or model that, called with its arguments, returns the floor of each entry, for ``bp.diff``.
@@ -50,13 +52,14 @@ def noise_floor(
     - ``precision`` is that of what is to be compared with the reference, where it is a lower one: the target also runs
       as often with arguments and parameters cast to it, ``"bfloat16"`` say.
     - ``runs`` is how often the target runs with what was moved.
+    - ``executor`` makes these runs in other processes, as in ``sweep``.
 
     All runs draw the same random numbers, and afterwards the program's state is as it was (docs/replay.md).
 
     Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved;
     Unsupported where the first run has taken from an iterator that the target holds.
     """
-    return NoiseRuns(target, backend, select, of, wrt, cotangent, precision, runs)
+    return NoiseRuns(target, backend, select, of, wrt, cotangent, precision, runs, executor)
 
 
 __all__ = ["NoiseFloor", "noise_floor"]

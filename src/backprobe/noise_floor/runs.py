@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from backprobe.backends.protocol import Backend
@@ -13,6 +13,9 @@ from backprobe.backends.replay import Replay
 from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff.floor import NoiseFloor
 from backprobe.errors import BadOption
+from backprobe.executors import EXECUTOR
+from backprobe.executors.state import GlobalState
+from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import plural
 from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
@@ -27,6 +30,7 @@ SINGLE = 2.0**-23
 OPTIONS = (
     Option("runs", int, 1, "4"),
     Option("precision", str, None, '"bfloat16"', or_none=True, says="the name of a dtype"),
+    EXECUTOR,
 )
 
 
@@ -40,6 +44,7 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
     cotangent: Any
     precision: str | None
     runs: int
+    executor: Any = None
     verb = "noise_floor"
 
     def __post_init__(self) -> None:
@@ -57,10 +62,10 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
             return self._measured(args, kwargs)
 
     def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
-        from backprobe.diff.noise import measured  # which imports NumPy
+        from backprobe.diff.noise import compared, floor_of  # which imports NumPy
 
-        found = self._found(args, kwargs, "measured", "its arguments and parameters are moved, and it runs again")
-        runs = Runs(self, found, args, kwargs)
+        backend = self._backend_of(args, kwargs)
+        runs = Runs(self, backend, args, kwargs)
         variations = [Variation(seed) for seed in range(self.runs)]
         if self.precision is not None:
             variations += [Variation(seed, self.precision) for seed in (None, *range(self.runs - 1))]
@@ -68,7 +73,17 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         origin = f"{plural(self.runs, 'run')} with arguments and parameters moved by one ulp"
         if self.precision is not None:
             origin += f", and {self.runs:,} in {self.precision}"
-        return measured(reference, (runs.made(one).record for one in variations), origin)
+        if self.executor is None:
+            return floor_of((compared(reference, runs.made(one).record) for one in variations), origin)
+        work = Work(replace(self, executor=None), args, kwargs, GlobalState.of(backend), variations)
+        names = [f"run {at}" for at in range(1, len(variations) + 1)]
+        parts = {name_of(self.target): self.target, "args": args, "kwargs": kwargs}
+        tasks = Tasks(self.executor, work, names, f"bp.noise_floor({name_of(self.target)}, ...)", parts)
+        return floor_of(tasks.run(lambda name: None), origin)
+
+    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
+        return self._found(args, kwargs, "measured", "its arguments and parameters are moved, and it runs again")
 
     def refuse_nothing(self, values: Sequence[Any]) -> NoReturn:
         """Raise BadOption where nothing varies."""
@@ -80,6 +95,27 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
             why="a floor is what becomes of moving floating-point arguments, and parameters of models, by one ulp",
             next="a function that takes the model as an argument: bp.noise_floor(lambda model, x: model(x))(model, x)",
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Work:
+    """The runs as they travel to a worker, which makes a reference of its own."""
+
+    asked: NoiseRuns[...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: GlobalState
+    variations: Sequence[Variation]
+
+    def begin(self) -> Callable[[int], Any]:
+        """Make what tells how much each entry differs in the run of a number."""
+        from backprobe.diff.noise import compared
+
+        backend = self.asked._backend_of(self.args, self.kwargs)
+        self.state.restore(backend)
+        runs = Runs(self.asked, backend, self.args, self.kwargs)
+        reference = runs.made(Variation()).record
+        return lambda number: compared(reference, runs.made(self.variations[number]).record)
 
 
 class Runs:

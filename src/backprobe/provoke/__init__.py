@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.discover import BackendName
+from backprobe.backends.protocol import Backend
+from backprobe.executors import EXECUTOR
 from backprobe.probe.waiting import Waiting
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.record.options import Option, check_options
@@ -16,13 +19,13 @@ from backprobe.record.typed import P
 __all__ = ["Provocation", "Provocations", "provoke"]
 
 TRIES = 100
-OPTIONS = (Option("tries", int, 1, str(TRIES)), Option("seed", int, 0, "0"))
+OPTIONS = (Option("tries", int, 1, str(TRIES)), Option("seed", int, 0, "0"), EXECUTOR)
 
 
 @renamed("bp.provoke(f{})", {"steps": "tries={}"})
 def provoke(
     target: Callable[P, Any], *, bounds: Any = None, seed: int = 0, tries: int = TRIES,
-    backend: BackendName | None = None,
+    executor: Executor | None = None, backend: BackendName | None = None,
 ) -> Waiting[P, Provocations]:  # fmt: skip
     """Make a function or model that, called with an example, searches inputs near it at which it gives NaN or Inf.
 
@@ -49,6 +52,7 @@ def provoke(
       negative to itself.
     - ``seed`` is what random numbers begin from in each run of the program, and those of the search.
     - ``tries`` is how many inputs are tried for each operand, at most.
+    - ``executor`` searches operands in other processes, as in ``sweep``.
     - ``backend`` is needed only where the arguments do not show which it is.
 
     Afterwards the program's state is as it was (docs/replay.md). What it prints, or writes into its own lists or into
@@ -60,8 +64,8 @@ def provoke(
     The search follows the idea of GRIST: Yan et al., "Exposing Numerical Bugs in Deep Learning via Gradient
     Back-Propagation", ESEC/FSE 2021.
     """
-    check_options({"tries": tries, "seed": seed}, OPTIONS)
-    return Provoke(target, backend, tries, bounds, seed)
+    check_options({"tries": tries, "seed": seed, "executor": executor}, OPTIONS)
+    return Provoke(target, backend, tries, bounds, seed, executor)
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,10 +75,14 @@ class Provoke(Waiting[P, Provocations]):
     tries: int
     bounds: Any
     seed: int
+    executor: Any = None
     verb = "provoke"
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
-        found = self._found(args, kwargs, "provoked", "the program runs again and again, as Python runs it")
-        return run_provoke(self.target, found, args, kwargs, self.bounds, self.seed, self.tries)
+        return run_provoke(self, self._backend_of(args, kwargs), args, kwargs)
+
+    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
+        return self._found(args, kwargs, "provoked", "the program runs again and again, as Python runs it")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -11,11 +14,13 @@ from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
 from backprobe.backends.replay import Replay
+from backprobe.executors.state import GlobalState
+from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.request import name_of
 from backprobe.provoke import text
-from backprobe.provoke.inputs import Bounds, Inputs
+from backprobe.provoke.inputs import Inputs
 from backprobe.provoke.program import Look, Program, Unreachable
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.provoke.risks import Risk, Unsearched, risks_of
@@ -24,6 +29,9 @@ from backprobe.provoke.shrink import smaller
 from backprobe.record.names import strip
 from backprobe.show.progress import progress
 
+if TYPE_CHECKING:
+    from backprobe.provoke import Provoke
+
 Array = Any
 Place = tuple[str, int, str]
 MOST = 4  # looks of one search that are explained
@@ -31,33 +39,92 @@ OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite
 BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 
 
-def run_provoke(
-    target: Any, backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any], bounds: Bounds, seed: int, steps: int
-) -> Provocations:
+def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:
     """Search inputs that break a target, beginning at these arguments."""
-    asked = f"bp.provoke({name_of(target)})"
-    trials = (backend.trials or refuse(backend, "trials", asked))()
+    provoking = provoking_of(asked, backend, args, kwargs)
+    if asked.executor is None:
+        return provoking.run(provoking.searched)
+    work = Work(replace(asked, executor=None), args, kwargs, GlobalState.of(backend))
+    parts = {provoking.name: asked.target, "args": args, "kwargs": kwargs}
+    return provoking.run(partial(_elsewhere, asked.executor, work, parts))
+
+
+def provoking_of(
+    asked: Provoke[...], backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Provoking:  # fmt: skip
+    """What searches the operands of a target."""
+    target, bounds, seed, steps = asked.target, asked.bounds, asked.seed, asked.tries
+    call = f"bp.provoke({name_of(target)})"
+    trials = (backend.trials or refuse(backend, "trials", call))()
     function, named = target, target
     if is_model(backend, target):
         assert backend.models is not None
         function, named = trials.function(target), backend.models.call(target, (), {}).forward
     inputs = Inputs(function, named, trials, backend.arrays, args, kwargs, bounds)
     program = Program(function, backend, trials, inputs, Replay(backend, target, args, kwargs, seed=seed))
-    return _Provoking(name_of(target), program, seed, steps).run()
+    return Provoking(name_of(target), program, seed, steps)
 
 
-class _Provoking:
+@dataclass(frozen=True)
+class Work:
+    """The searches as they travel to a worker."""
+
+    asked: Provoke[...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: GlobalState
+
+    def begin(self) -> Callable[[int], Searched]:
+        """Make what searches the operand of a number."""
+        backend = self.asked._backend_of(self.args, self.kwargs)
+        self.state.restore(backend)
+        provoking = provoking_of(self.asked, backend, self.args, self.kwargs)
+        provoking.look_for_risks()
+        return provoking.search
+
+
+def _elsewhere(
+    executor: Executor, work: Work, parts: dict[str, Any], risks: Sequence[Risk]
+) -> Iterator[tuple[int, Searched]]:  # fmt: skip
+    # The searches of all operands on an executor, in their order; of those that came, if Ctrl-C ends it.
+    names = [risk.text for risk in risks]
+    tasks = Tasks(executor, work, names, f"bp.provoke({next(iter(parts))}, ...)", parts)
+    try:
+        yield from enumerate(tasks.run(lambda name: None))
+    except KeyboardInterrupt:
+        yield from sorted(tasks.done.items())
+        raise
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the search of one operand gave: how it ended, what it found, and what broke elsewhere meanwhile.
+
+    ``raised`` counts the errors of the program, by the names of their classes.
+    """
+
+    outcome: Outcome
+    found: Provocation | None
+    elsewhere: Mapping[Place, tuple[Risk | None, Look]]
+    raised: Mapping[str, int]
+
+
+class Provoking:
+    """What searches the operands of one program."""
+
     def __init__(self, name: str, program: Program, seed: int, steps: int) -> None:
         self.name, self.program, self.inputs = name, program, program.inputs
-        self.random, self.steps = numpy.random.default_rng(seed), steps
+        self.seed, self.steps = seed, steps
         self.risks: list[Risk] = []
         self.unsearched: list[Unsearched] = []
         self.found: dict[Place, Provocation] = {}
         self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}  # what broke while another one was searched
+        self.broke: dict[Place, tuple[Risk | None, Look]] = {}  # of these, what one search has found
         self.outcomes: list[Outcome] = []
         self.judged = self.taken = 0
 
-    def run(self) -> Provocations:
+    def run(self, searched: Callable[[Sequence[Risk]], Iterator[tuple[int, Searched]]]) -> Provocations:
+        """Search all operands, by what gives the number and the search of each."""
         try:
             is_broken = self.program.broken(self.inputs.example)
         except Exception as error:
@@ -66,14 +133,13 @@ class _Provoking:
         if is_broken:
             return self._at_example()
         self.inputs.refuse_fixed(f"bp.provoke({self.name})")
-        self.risks, self.unsearched = risks_of(self.program.recorded(self.inputs.example).record)
+        self.look_for_risks()
         notes = [text.say(code, text=one) for code, one in self.unsearched]
         try:
             with progress(f"provoking {self.name}", len(self.risks)) as advance:
-                for risk in self.risks:
-                    advance(risk.text)
-                    if risk.place not in self.found:
-                        self._search(risk)
+                for number, one in searched(self.risks):
+                    advance(self.risks[number].text)
+                    self._add(self.risks[number], one)
         except KeyboardInterrupt as stop:
             left = plural(len(self.risks) - len(self.outcomes), "operand")
             stop.so_far = self._report([*notes, text.say("interrupted", left=left)])  # type: ignore[attr-defined]
@@ -83,20 +149,47 @@ class _Provoking:
                 self.found[place] = self._provocation(blamed, look, steps)
         return self._report(notes)
 
-    def _search(self, risk: Risk) -> None:
-        self.judged = 0
-        search = Search(self.program, risk, self.steps, self.random, self._is_to_blame)
+    def look_for_risks(self) -> None:
+        """Find the operations that may break, by one run on the example."""
+        self.risks, self.unsearched = risks_of(self.program.recorded(self.inputs.example).record)
+
+    def searched(self, risks: Sequence[Risk]) -> Iterator[tuple[int, Searched]]:
+        """The searches of all operands in this process, but for those of which a break was found already."""
+        yield from ((number, self.search(number)) for number, risk in enumerate(risks) if risk.place not in self.found)
+
+    def search(self, number: int) -> Searched:
+        """The search of one operand, which is the same whichever came before."""
+        risk, kept = self.risks[number], self.program.raised
+        self.judged, self.broke, self.program.raised = 0, {}, {}
+        random = numpy.random.default_rng([self.seed, number])
+        search = Search(self.program, risk, self.steps, random, self._is_to_blame)
+        found = None
         try:
-            outcome = search.run()
-        except Unreachable as error:
-            outcome = search.outcome
-            outcome.why_not = str(error)
-        self.taken += outcome.steps
-        self.outcomes.append(outcome)
-        if outcome.found is not None:
-            near = smaller(self.program, risk, outcome.found)
-            look = near if near is outcome.found or self._blamed(near.row)[0].count(risk) else outcome.found
-            self.found[risk.place] = self._provocation(risk, look, outcome.steps)
+            try:
+                outcome = search.run()
+            except Unreachable as error:
+                outcome = search.outcome
+                outcome.why_not = str(error)
+            if outcome.found is not None:
+                near = smaller(self.program, risk, outcome.found)
+                look = near if near is outcome.found or self._blamed(near.row)[0].count(risk) else outcome.found
+                found = self._provocation(risk, look, outcome.steps)
+            return Searched(outcome, found, self.broke, self.program.raised)
+        finally:
+            self.program.raised = kept
+
+    def _add(self, risk: Risk, one: Searched) -> None:
+        # What the search of an operand gave, unless a break of its operation was found already.
+        if risk.place in self.found:
+            return
+        for place, (blamed, look) in one.elsewhere.items():
+            self.elsewhere.setdefault(place, (blamed, look, self.taken))
+        self.taken += one.outcome.steps
+        self.outcomes.append(one.outcome)
+        for error, times in one.raised.items():
+            self.program.raised[error] = self.program.raised.get(error, 0) + times
+        if one.found is not None:
+            self.found[risk.place] = one.found
 
     def _is_to_blame(self, risk: Risk, look: Look) -> bool:
         # Is NaN or Inf born at this operation, as ``explain`` says, or nowhere else where it has come to its end?
@@ -107,10 +200,10 @@ class _Provoking:
         if any(one.place == risk.place for one in blamed) or (look.is_there and not blamed):
             return True
         for one in blamed:
-            self.elsewhere.setdefault(one.place, (one, look, self.taken))
+            self.broke.setdefault(one.place, (one, look))
         source = births[0].source if births and not blamed else None
         if source is not None:
-            self.elsewhere.setdefault((source.file, source.line, ""), (None, look, self.taken))
+            self.broke.setdefault((source.file, source.line, ""), (None, look))
         return False
 
     def _blamed(self, row: Array) -> tuple[list[Risk], list[Finding]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
 
 Strategy = Literal["edges", "retain_grad", "hooks", "separate"]
 Values = Literal["alias", "copy"]
+ExportFormat = Literal["parquet", "arrow", "tensorboard"]
 RunKind = Literal["value", "grad", "param", "update", "grad_backward"]
 
 

@@ -29,6 +29,7 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
     A ``judge`` of the same run that has been asked before reads the steps since then.
     """
     from backprobe.rules.judge import Judge  # which imports NumPy
+    from backprobe.rules.ranks import with_ranks
     from backprobe.rules.window import loss_of
     from backprobe.storage.runs.merged import LOGGED
 
@@ -38,6 +39,7 @@ def alerts(reader: RunReader, until: int | None = None, judge: Judge | None = No
     found.sort(key=lambda one: one.step)
     lines = reader.lines() if found else {}
     found = [one if one.field == LOGGED else replace(one, source=line_of(one.name, lines)) for one in found]
+    found = [with_ranks(one, reader) for one in found]
     rows = judge.rows
     has_loss = loss_of(state.logged) is not None
     notes = [NO_UPDATES] * (("update", True) not in rows.groups) + [NO_LOSS] * (not has_loss)

@@ -20,13 +20,14 @@ class Alert(Finding):
     ``source`` is the line in which its module is called, of a loss function of JAX that in which the name is bound.
     ``step`` is the first at which it could be said, from that and the steps before. ``field`` is what was read of
     ``name``, and ``number`` what it was there; ``threshold`` is what that passed. ``facts`` say where the threshold
-    comes from, and ``remedy`` what to look at.
+    comes from, and ``remedy`` what to look at. ``ranks`` are the processes that have NaN or Inf, where others do not.
     """
 
     step: int = 0
     field: str = ""
     number: float = 0.0
     threshold: float = 0.0
+    ranks: tuple[int, ...] = ()
 
     def _title(self, where: Where | None) -> str:
         # The place stands behind the name: the colon after the step does not end what happened.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from backprobe.backends.discover import BackendName
@@ -24,6 +25,7 @@ def sweep(
     replace: Callable[[Any], Any] | Recording,
     axis: int | Sequence[int] | None = None,
     approximate: bool = False,
+    executor: Executor | None = None,
     backend: BackendName | None = None,
 ) -> Waiting[P, Sweep]:
     """Make a function or model that, called with its arguments, replaces one value after another, one in each run.
@@ -49,6 +51,8 @@ def sweep(
     - ``approximate`` adds gradient × (replaced - original) of each value, summed, from the one backward pass of the run
       without replacing: what the effect would be if the output were linear in the value. For a recording this is called
       attribution patching.
+    - ``executor`` makes the runs in other processes: a ``ProcessPoolExecutor``, Dask's ``client.get_executor()``,
+      ``bp.executors.ray(2)``. Results are those of one process, bit by bit.
     - ``backend`` is needed only where the arguments do not show which it is.
 
     >>> clean = bp.probe(f)(4.0, 2.0, 1.0)
@@ -60,9 +64,10 @@ def sweep(
 
     Returns a ``Sweep`` when called. A user who stops it with Ctrl-C finds the runs until then as ``so_far`` of the
     KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one
-    number, BadOption for a recording without one of the values, or with another shape of it, and what ``probe`` raises.
+    number, BadOption for a recording without one of the values, or with another shape of it, or an executor that cannot
+    be used, WorkerLost, and what ``probe`` raises.
     """
-    return _Waiting(target, backend, select, of, replace, axis, approximate)
+    return _Waiting(target, backend, select, of, replace, axis, approximate, executor)
 
 
 class _Waiting(Asked[P]):
@@ -71,5 +76,4 @@ class _Waiting(Asked[P]):
         from backprobe.sweep.runs import Runs  # which imports NumPy
 
         with spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
-            found = self._found(args, kwargs, "swept", "its values were fixed when it was made")
-            return Runs(self, found, args, kwargs).run()
+            return Runs(self, self._backend_of(args, kwargs), args, kwargs).run()

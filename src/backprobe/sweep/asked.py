@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
+from backprobe.executors import EXECUTOR
 from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
@@ -25,6 +27,7 @@ OPTIONS = (
     Option("axis", int | list | tuple,
            lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
            "1", or_none=True, says="the number of an axis, or several"),
+    EXECUTOR,
 )  # fmt: skip
 
 
@@ -37,6 +40,7 @@ class Asked(Waiting[P, Sweep]):
     replace: Any
     axis: Any
     approximate: bool
+    executor: Any = None
     verb = "sweep"
     options = ", 'u', replace=..."
 
@@ -50,6 +54,10 @@ class Asked(Waiting[P, Sweep]):
                 "a sweep is about named values", asked="bp.sweep(..., None)", next="bp.sweep(model, 'h.*', replace=...)"
             )
         check_options(vars(self), OPTIONS)
+
+    def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
+        return self._found(args, kwargs, "swept", "its values were fixed when it was made")
 
     def _asked(self) -> list[tuple[str, str]]:
         return [("select", written(self.select))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,8 @@ from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
 from backprobe.errors import AmbiguousName, BadOption, NothingMatched, UnknownName
+from backprobe.executors.state import GlobalState
+from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
@@ -29,6 +32,10 @@ from backprobe.sweep.asked import Asked
 from backprobe.sweep.result import Replaced, Sweep
 from backprobe.tracing.replacing import Part, refuse_missing_value
 
+OTHERS = (
+    "in workers the output without replacing is {}, and {} here: they compute with other settings or devices, such as "
+    "another number of threads"
+)
 NO_VALUE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 Index = tuple[Any, ...]
 
@@ -55,11 +62,31 @@ class Step:
         return self.name + (f"[{', '.join(places)}]" if places else "")
 
 
+@dataclass(frozen=True)
+class Work:
+    """A sweep as it travels to a worker."""
+
+    asked: Asked[...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    state: GlobalState
+
+    def begin(self) -> Callable[[int], tuple[list[Replaced], float]]:
+        """Make what replaces in the step of a number, and gives the output without replacing beside it."""
+        backend = self.asked._backend_of(self.args, self.kwargs)
+        self.state.restore(backend)
+        runs = Runs(self.asked, backend, self.args, self.kwargs)
+        first, steps = runs.prepared()
+        output = runs._output(first)
+        return lambda number: (runs.replaced(steps[number]), output)
+
+
 class Runs:
     """The runs of one target with the same arguments."""
 
     def __init__(self, asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.asked, self.of, self.arrays, self.args, self.kwargs = asked, asked.of, backend.arrays, args, kwargs
+        self.backend = backend
         self.in_function = not is_model(backend, asked.target)
         self.replay = Replay(backend, asked.target, args, kwargs)
         self.notes: list[str] = []
@@ -69,28 +96,55 @@ class Runs:
 
     def run(self) -> Sweep:
         """All of them, in the order in which the program computes the values."""
+        first, steps = self.prepared()
+        output = self._output(first)
+        try:
+            with progress(f"sweeping {name_of(self.asked.target)}", len(steps)) as advance:
+                if self.asked.executor is not None:
+                    self._elsewhere(steps, output, advance)
+                else:
+                    for step in steps:
+                        advance(step.shown)
+                        self.done += self.replaced(step)
+        except KeyboardInterrupt as stop:
+            vars(stop)["so_far"] = self._sweep(first, output)
+            raise
+        return self._sweep(first, output)
+
+    def prepared(self) -> tuple[Recording, list[Step]]:
+        """The run without replacing, and all that are to be made."""
         first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
         self.of = self._of(first)
         values = self._replaceable(first)
         for value in values:
             self._refuse_unlike(value)
         of_values = {value.name: list(self._steps(value)) for value in values}
-        steps = [step for own in of_values.values() for step in own]
         empty = [name for name, own in of_values.items() if not own]
         if empty:
             self.notes.append(
                 f"without an index along axis={written(self.asked.axis)}, and not replaced: {listed(empty)}"
             )
-        output = self._output(first)
+        return first, [step for own in of_values.values() for step in own]
+
+    def _elsewhere(self, steps: Sequence[Step], output: float, advance: Callable[[str], None]) -> None:
+        # All runs on the executor: each worker makes the first one too, and knows the steps by it.
+        asked, kwargs = replace(self.asked, executor=None), dict(self.kwargs)
+        work = Work(asked, self.args, kwargs, GlobalState.of(self.backend))
+        parts = {name_of(asked.target): asked.target, "args": self.args, "kwargs": kwargs, "replace": asked.replace}
+        assert self.asked.executor is not None
+        tasks = Tasks(self.asked.executor, work, [step.shown for step in steps], asked.call, parts)
         try:
-            with progress(f"sweeping {name_of(self.asked.target)}", len(steps)) as advance:
-                for step in steps:
-                    advance(step.shown)
-                    self.done += self._replaced(step)
-        except KeyboardInterrupt as stop:
-            vars(stop)["so_far"] = self._sweep(first, output)
-            raise
-        return self._sweep(first, output)
+            tasks.run(advance)
+        finally:
+            others = set()
+            for at in sorted(tasks.done):
+                done, own = tasks.done[at]
+                self.done += done
+                others |= {own} - {output}
+                if not done and steps[at].key not in self.unbound:
+                    self.unbound[steps[at].key] = steps[at].name
+            if others and not (math.isnan(output) and all(map(math.isnan, others))):
+                self.notes.append(OTHERS.format(listed(sorted(map(str, others))), output))
 
     def _sweep(self, first: Recording, output: float) -> Sweep:
         unbound = [f"not bound by a statement, and was not replaced: {listed(list(self.unbound.values()))}"]
@@ -181,8 +235,8 @@ class Runs:
 
     # one of them
 
-    def _replaced(self, step: Step) -> list[Replaced]:
-        # The run that replaces this; none for what no statement binds, as where a write in place made it.
+    def replaced(self, step: Step) -> list[Replaced]:
+        """The run that replaces this; none for what no statement binds, as where a write in place made it."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         if step.key in self.unbound:
             return []

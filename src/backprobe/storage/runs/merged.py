@@ -178,6 +178,20 @@ class RunReader:
             _add(total, part, at, is_once)
         return total[column]
 
+    def by_rank(self, key: Key, columns: Sequence[str], first: int, last: int) -> dict[int, dict[str, Matrix]]:
+        """Columns of one row of each process, in the steps from one to another, both included: those that it has."""
+        found = {}
+        for number, rank in self.ranks.items():
+            steps = rank.index().info["step"]
+            low, high = (int(numpy.searchsorted(steps, *one)) for one in ((first, "left"), (last, "right")))
+            if low < high:
+                keys = [key]
+                shape = high - low
+                found[number] = {
+                    one: numpy.broadcast_to(rank.narrow(keys, one, low, high), (1, shape))[0] for one in columns
+                }  # fmt: skip
+        return found
+
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
         """The places from ``low`` to ``high`` in parts of about so many steps, none of which cuts a chunk in two.
 

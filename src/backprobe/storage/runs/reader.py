@@ -368,17 +368,18 @@ class RankFile:
         with self.reading():
             return self._sound(self.connection.execute, "SELECT 1 FROM exponents LIMIT 1").fetchone() is not None
 
-    def exponents(self, key: tuple[str, str], since: int = -(2**62)) -> dict[int, Exponents]:
-        """The histograms of a name and kind, by step, from a step on."""
+    def exponents(self, key: tuple[str, str], since: int = -(2**62), until: int = 2**62) -> dict[int, Exponents]:
+        """The histograms of a name and kind, by step, from a step on, up to another."""
         with self.reading() as index:
-            return self._sound(self._exponents, index, key, since)
+            return self._sound(self._exponents, index, key, since, until)
 
-    def _exponents(self, index: Index, key: tuple[str, str], since: int) -> dict[int, Exponents]:
+    def _exponents(self, index: Index, key: tuple[str, str], since: int, until: int) -> dict[int, Exponents]:
         found, steps = {}, index.info["step"]
         for attempt, places in index.places.items():
             rows = self.connection.execute(
-                "SELECT step, low, smallest, counts FROM exponents WHERE attempt = ? AND place = ? AND step >= ?",
-                (attempt, places.get(key, -1), since),
+                "SELECT step, low, smallest, counts FROM exponents "
+                "WHERE attempt = ? AND place = ? AND step BETWEEN ? AND ?",
+                (attempt, places.get(key, -1), since, until),
             )
             for step, low, smallest, counts in rows:
                 at = int(numpy.searchsorted(steps, step))
@@ -410,6 +411,12 @@ class RankFile:
                 known = by_attempt.get(attempt, [])
                 at = bisect_right(known, step, key=lambda one: one[0])
                 yield from ((step, one) for one in (known[at - 1][1] if at else ()))
+
+    def said_of_gaps(self) -> list[tuple[int, int, list[Missing]]]:
+        """What is said of missing rows: by attempt, from which step on, and what."""
+        with self.reading():
+            found = self._sound(self._gaps)
+        return [(attempt, *one) for attempt, said in found.items() for one in said]
 
     def _gaps(self) -> dict[int, list[tuple[int, list[Missing]]]]:
         # What is said by attempt, each with the step from which on that holds.

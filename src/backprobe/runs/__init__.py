@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
 from backprobe.findings.phrasing import listed, plural
@@ -16,7 +17,8 @@ from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 from backprobe.record.options import check_folder
 from backprobe.record.renamed import renamed
-from backprobe.record.typed import RunKind
+from backprobe.record.typed import ExportFormat, RunKind
+from backprobe.runs.rows import Histogram, Step
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.charts.report import RunReport
@@ -24,6 +26,8 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.storage.runs.merged import RunReader
 
 NEAR = 3  # steps on each side that an error names
+
+__all__ = ["Histogram", "Run", "Step", "open_run"]
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run:
@@ -41,14 +45,23 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     >>> steps, counts
     (array([0, 1, 2, 3, 4]), array([3., 3., 3., 3., 3.]))
 
-    Raises BadRun for a folder that is not a run, is damaged, or was written by another version. Nothing in it is run.
+    Or it is what ``run.export(url)`` wrote, in a folder or at a URL: that is read as it is at this moment.
+
+    Raises BadRun for a folder that is not a run, is damaged, or was written by another version, and NotInstalled for
+    an export where pyarrow is missing. Nothing in it is run.
     """
     is_path = isinstance(folder, str | os.PathLike)
     asked = f"bp.open_run({repr(os.fspath(folder)) if is_path else written(folder)})"
     check_folder(folder, "a run is a folder, whose path is a text", asked, "bp.open_run('runs/exp1')")
+    from backprobe.exports import is_export
     from backprobe.storage.runs.merged import open_ranks
 
-    return Run(Path(folder), open_ranks(Path(folder), asked))
+    if is_export(folder):
+        from backprobe.runs.exported import ExportedRun
+
+        return ExportedRun(folder, asked)
+    reader = open_ranks(Path(folder), asked)
+    return Run(Path(folder), lambda: reader)
 
 
 class Run:
@@ -58,11 +71,20 @@ class Run:
     as in ``grad.rms``: ``run.fields`` lists them.
     """
 
-    def __init__(self, folder: Path, reader: RunReader) -> None:
+    def __init__(self, folder: Path, opened: Callable[[], RunReader]) -> None:
         self.folder = folder
-        """Where it is."""
-        self._reader = reader
+        """Where it is; the text of a URL for the export of a run that was opened from one."""
+        self._opened = opened
         self._judge: Judge | None = None  # which has judged the steps so far
+
+    @cached_property
+    def _reader(self) -> RunReader:
+        return self._opened()
+
+    @property
+    def _files(self) -> Path:
+        # The folder of the files that are read.
+        return self.folder
 
     # what there is
 
@@ -231,7 +253,26 @@ class Run:
         """
         from backprobe.view import save
 
-        save([self.folder], path, f"run.save({cut(written(path))})")
+        save([self._files], path, f"run.save({cut(written(path))})")
+
+    def export(
+        self, path: str | os.PathLike[str], format: ExportFormat = "parquet", fields: Sequence[str] | None = None
+    ) -> None:
+        """Write the run for other tools: ``"parquet"`` or ``"arrow"`` files, or TensorBoard's event files.
+
+        ``run.export("s3://bucket/exp1")`` takes a folder, or a URL that fsspec knows. Called again, it writes what is
+        new since the last time, also while the training runs. ``fields`` such as ``["grad.rms"]`` are the only ones
+        that are written; other columns of a data set are then empty, and ``bp.open_run`` does not read it.
+
+        The schema is on the page "Watch a training". Raises BadOption and NotInstalled.
+        """
+        from backprobe import exports
+
+        asked = f"run.export({cut(written(path))})"
+        exports.check(path, format, fields, asked)
+        for field in fields or ():
+            self._kind(field, f"run.export({cut(written(path))}, fields=[{written(field)}])")
+        exports.export(self._reader, path, format, fields, asked)
 
     def plot(self, field: str = "grad.rms") -> Any:
         """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
@@ -285,6 +326,34 @@ class Run:
         kind = self._kind(field, asked)
         names = [name for name, one in self._reader.rows() if one == kind]
         return frame(lambda: wide(self._reader, names, field), asked, index="step")
+
+    def sql(self, query: str) -> Any:
+        """What DuckDB answers to a query, as a ``pyarrow.Table``: of all steps, names and processes at once.
+
+        ``run.sql("SELECT name, max(rms) AS most FROM merged WHERE kind = 'grad' GROUP BY name ORDER BY most DESC")``
+
+        The table ``rows`` has a row for each rank, step, name and kind, with the ten columns of statistics; the view
+        ``merged`` has all processes as one, and their mean, rms, std and absmax; ``steps`` has a row for each rank and
+        step. The page "Watch a training" has the macros. A query reads no files, and its order is that of ORDER BY.
+
+        Raises BadOption, with what DuckDB says, and NotInstalled.
+        """
+        from backprobe.exports.sql import query as answered
+
+        asked = f"run.sql({cut(written(query))})"
+        tables = self._tables(asked)
+        return answered(tables, query, asked, lambda: self._reread(tables))
+
+    def _tables(self, asked: str) -> dict[str, Any]:
+        # The tables of SQL.
+        from backprobe.exports.sql import tables
+
+        return tables(self._reader, asked)
+
+    def _reread(self, tables: Mapping[str, Any]) -> None:
+        # Read all rows. Raises BadRun for a damaged file.
+        for _ in tables["rows"].to_batches():
+            pass
 
     # names
 
@@ -398,103 +467,14 @@ class Run:
 
     def __str__(self) -> str:
         lines = [f"  {label + ':':<8} {text}" for label, text in self._facts() if text]
-        return "\n".join([f"run in {self.folder}", *lines])
+        return "\n".join([f"run in {self.folder!s}", *lines])
 
     def _repr_html_(self) -> str:
         from backprobe.view import framed_runs
 
-        framed = [framed_runs([self.folder])] if len(self.steps) else []
-        return joined([shown(facts(f"run in {self.folder}", self._facts())), *framed])
-
-
-class Histogram:
-    """Magnitudes over steps: a bin for each power of two. Zeros and what is not finite are in none.
-
-    float16 holds magnitudes from exponent -14 to 15, less exactly down to -24; bfloat16 and float32 from -126 to 127.
-    """
-
-    def __init__(self, steps: Any, exponents: Any, counts: Any, smallest: Any) -> None:
-        import numpy
-
-        self.steps = numpy.array(steps, numpy.int64)
-        """The steps that were counted: int64 of shape (n,)."""
-        self.exponents = exponents
-        """The exponents: int64 of shape (m,). Bin ``e`` has magnitudes from ``2**e`` to below ``2**(e + 1)``."""
-        self.counts = counts
-        """How many numbers there are in each: int64 of shape (n, m)."""
-        self.smallest = numpy.array(smallest, numpy.float64)
-        """The smallest magnitude but zero of each step: float64 of shape (n,), infinite where there is none."""
-
-    def __repr__(self) -> str:
-        between = f", exponents {self.exponents[0]} to {self.exponents[-1]}" if len(self.exponents) else ""
-        return f"<backprobe.Histogram: {plural(len(self.steps), 'step')}{between}>"
-
-    def _repr_html_(self) -> str:
-        return shown(facts(repr(self)[1:-1], []))
+        framed = [framed_runs([self._files])] if len(self.steps) else []
+        return joined([shown(facts(f"run in {self.folder!s}", self._facts())), *framed])
 
 
 def _is_number(step: Any) -> bool:
     return hasattr(step, "__index__") and not isinstance(step, bool)
-
-
-class Fields(dict[str, float]):
-    """The numbers of a name in a step, by field: ``run.at(120)["h.3.attn"]["grad.rms"]``."""
-
-    def __init__(self, numbers: Mapping[str, float], asked: str) -> None:
-        super().__init__(numbers)
-        self._asked = asked
-
-    def __missing__(self, field: Any) -> NoReturn:
-        """Raises UnknownName, which is a KeyError."""
-        close = nearest(field, self) if isinstance(field, str) else []
-        raise UnknownName(
-            f"this name has no field {cut(written(field))}", asked=f"{self._asked}[{cut(written(field))}]",
-            found=f"{plural(len(self), 'field')}, the nearest: {listed(close)}" if close else listed(list(self)),
-            next=f"{self._asked}[{close[0]!r}]" if close else f"list({self._asked}), for every field",
-        )  # fmt: skip
-
-
-class Step(Mapping[str, Mapping[str, float]]):
-    """One step of a run: ``run.at(120)["h.3.attn"]["grad.rms"]``. A name may be spelled as in ``run.series``."""
-
-    def __init__(self, run: Run, info: Any, attempt: int, rows: Mapping[str, Mapping[str, float]]) -> None:
-        self.step = int(info["step"])
-        """Its number."""
-        self.time = float(info["time"])
-        """When it ended, in seconds since 1970."""
-        self.backwards = int(info["backwards"])
-        """How many calls of ``backward()`` were measured in it: micro-batches, or those of a closure."""
-        self.skipped = bool(info["skipped"] == 1)
-        """Did a ``GradScaler`` skip it?"""
-        self.attempt = attempt
-        """The start of the training that made it, counted from 0."""
-        self._run, self._rows = run, rows
-
-    def __getitem__(self, name: str) -> Mapping[str, float]:
-        """The fields of a name. Raises UnknownName, AmbiguousName and BadName."""
-        if name not in self._rows:
-            asked = f"run.at({self.step})[{cut(written(name))}]"
-            full = self._run._resolve(name, asked)
-            if full not in self._rows:
-                raise UnknownName(
-                    f"{full!r} has no row in step {self.step}", asked=asked, found=plural(len(self._rows), "name"),
-                    why=self._run._why_not(full, self.step),
-                    next=f"run.series({full!r}, field), for the steps that it has",
-                )  # fmt: skip
-            name = full
-        return Fields(self._rows[name], f"run.at({self.step})[{name!r}]")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __repr__(self) -> str:
-        marked = ", skipped" * self.skipped
-        return (
-            f"<backprobe.Step {self.step}: {plural(len(self), 'name')}, {plural(self.backwards, 'backward')}{marked}>"
-        )
-
-    def _repr_html_(self) -> str:
-        return shown(facts(repr(self)[1:-1], [("names", listed(list(self)))]))

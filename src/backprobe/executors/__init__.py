@@ -1,0 +1,57 @@
+"""Executors: where the runs of ``bp.sweep``, ``bp.noise_floor`` and ``bp.provoke`` are made, beside this process.
+
+``executor=`` takes any ``concurrent.futures.Executor`` of processes: a ``ProcessPoolExecutor``, Dask's
+``client.get_executor()``. For libraries that have none there are the two functions here.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Any
+
+from backprobe.errors import installed
+from backprobe.record.options import Option
+
+__all__ = ["ray", "submitit"]
+
+EXECUTOR = Option(
+    "executor", Executor, None, "concurrent.futures.ProcessPoolExecutor(2)", or_none=True,
+    says="a concurrent.futures.Executor", why="bp.executors.ray(2) and bp.executors.submitit(executor) make one",
+)  # fmt: skip
+
+
+def ray(num_workers: int, **options: Any) -> Executor:
+    """An executor of so many workers of Ray, each a process that keeps the model between its tasks.
+
+    ``with bp.executors.ray(4) as executor: bp.sweep(model, "h.*", replace=torch.zeros_like, executor=executor)(x)``
+
+    - ``num_workers`` is how many there are. One that dies is replaced.
+    - ``options`` are those of a Ray actor, such as ``num_gpus=1``; by default it has one CPU.
+
+    Ray is started if it is not yet. Raises NotInstalled and BadOption.
+    """
+    Option("num_workers", int, 1, "2").check(num_workers)
+    installed("ray", asked="bp.executors.ray")
+    from backprobe.executors.ray_actors import RayExecutor
+
+    return RayExecutor(num_workers, options)
+
+
+def submitit(executor: Any, jobs: int = 8) -> Executor:
+    """An executor that hands its tasks to submitit, as jobs of Slurm or processes of this machine.
+
+    ``with bp.executors.submitit(submitit.AutoExecutor("logs")) as executor: ...``
+
+    - ``executor`` is one of submitit. The model is written once into its folder.
+    - ``jobs`` is how many jobs the tasks become, at most; they are large, since each job begins a process.
+
+    Raises NotInstalled and BadOption.
+    """
+    Option("jobs", int, 1, "8").check(jobs)
+    theirs = installed("submitit", asked="bp.executors.submitit")
+    Option("executor", theirs.Executor, None, "submitit.AutoExecutor('logs')", says="an executor of submitit").check(
+        executor
+    )
+    from backprobe.executors.submitit_jobs import SubmititExecutor
+
+    return SubmititExecutor(executor, jobs)

@@ -1,0 +1,32 @@
+"""Jobs of submitit behind the interface of an executor: a thread for each job waits for what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+
+class SubmititExecutor(ThreadPoolExecutor):
+    """An executor whose tasks are jobs of submitit. ``batches`` is how many there are, and ``folder`` theirs."""
+
+    def __init__(self, executor: Any, jobs: int) -> None:
+        self.theirs, self.batches, self._jobs = executor, jobs, list[Any]()
+        self.folder = Path(executor.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(jobs)
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return super().submit(self._run, function, args)
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        job = self.theirs.submit(function, *args)
+        self._jobs.append(job)
+        return job.result()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            for job in self._jobs:
+                job.cancel()
+        super().shutdown(wait, cancel_futures=cancel_futures)

@@ -1,0 +1,156 @@
+"""Tasks on an executor: sent in batches, done again where a worker is lost, and given back in their order."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from backprobe.errors import BadOption, WorkerLost
+from backprobe.executors.pickling import pickled
+from backprobe.executors.worker import Answer, Parcel, Work, digest_of, home, run_batch
+from backprobe.findings.phrasing import quoted
+
+BATCHES = 64
+"""Into how many the tasks are put: a worker that is lost takes few of them with it."""
+SHARED = Path("/dev/shm")  # a file there is memory that the processes of a machine share
+
+
+class Tasks:
+    """The tasks of one work, by number; ``done`` has what came so far.
+
+    ``names`` are those of the tasks, ``parts`` what the work consists of, for messages.
+    """
+
+    def __init__(
+        self, executor: Executor, work: Work, names: Sequence[str], asked: str, parts: dict[str, Any]
+    ) -> None:  # fmt: skip
+        self.executor, self.names, self.asked = executor, names, asked
+        self.data = pickled(work, parts, asked)
+        self.done: dict[int, Any] = {}
+        self.stack = ExitStack()
+        self.error: BaseException | None = None  # why a worker was lost
+
+    def run(self, advance: Callable[[str], None]) -> list[Any]:
+        """The results of all tasks, in their order. Raises what a task raises, BadOption and WorkerLost."""
+        count = getattr(self.executor, "batches", BATCHES)
+        size = max(1, -(-len(self.names) // count))
+        numbers = range(len(self.names))
+        with self.stack:
+            parcel = self._parcel()
+            lost = self._round(parcel, [numbers[at : at + size] for at in range(0, len(numbers), size)], advance)
+            if lost:
+                before = self._begun(parcel)
+                self._rebuild()
+                again = self._round(parcel, [[number] for number in lost], advance)
+                if again:
+                    raise self._lost(again, before, self._begun(parcel))
+        return [self.done[number] for number in numbers]
+
+    def _parcel(self) -> Parcel:
+        # The work, where workers of this machine find it.
+        own = getattr(self.executor, "folder", None)
+        place = own if own is not None else SHARED if SHARED.is_dir() else None
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="backprobe-", dir=place)))
+        (folder / "work").write_bytes(self.data)
+        (folder / "begun").mkdir()
+        return Parcel(digest_of(self.data), str(folder / "work"), str(folder / "begun"), home())
+
+    def _round(
+        self, parcel: Parcel, batches: Sequence[Sequence[int]], advance: Callable[[str], None]
+    ) -> list[int]:  # fmt: skip
+        # Hand out all batches, and take what they give; returns the tasks that were lost with a worker.
+        futures: list[tuple[Sequence[int], Future[Answer] | None]] = []
+        try:
+            futures += [(batch, self._submit(parcel, batch)) for batch in batches]
+            for batch, future in futures:
+                self._take(self._answer(parcel, batch, future), advance)
+        except BaseException:
+            for _, future in futures:
+                if future is not None:
+                    future.cancel()
+            for _, future in futures:  # what came until then is kept
+                if future is not None and future.done() and not future.cancelled() and future.exception() is None:
+                    with suppress(Exception):
+                        self._take(future.result(), lambda name: None)
+            raise
+        return [number for batch in batches for number in batch if number not in self.done]
+
+    def _submit(self, parcel: Parcel, batch: Sequence[int]) -> Future[Answer] | None:
+        # None where the executor has lost its workers. Raises BadOption for one that is closed.
+        try:
+            return self.executor.submit(run_batch, parcel, list(batch))
+        except BrokenExecutor as error:
+            self.error = error
+            return None
+        except RuntimeError as error:
+            raise BadOption(
+                "the executor takes no tasks", asked=self.asked, found=f"{type(error).__name__}: {error}",
+                next="with ProcessPoolExecutor(2) as executor: around the call",
+            ) from error  # fmt: skip
+
+    def _answer(self, parcel: Parcel, batch: Sequence[int], future: Future[Answer] | None) -> Answer:
+        # What a batch gave; nothing where its worker was lost.
+        ways = [parcel, dataclasses.replace(parcel, data=self.data)]  # a worker on another machine may have it by now
+        while future is not None:
+            try:
+                answer = future.result()
+            except Exception as error:  # noqa: BLE001  # errors of a task come as answers: this one is of the worker
+                self.error = error
+                break
+            if not answer.is_missing or not ways:
+                return answer
+            future = self._submit(ways.pop(0), batch)
+        return Answer()
+
+    def _take(self, answer: Answer, advance: Callable[[str], None]) -> None:
+        if answer.is_home:
+            raise BadOption(
+                "the executor runs its tasks in this process", asked=self.asked, found=type(self.executor).__name__,
+                why="runs at the same time would share the state of one program",
+                next="an executor of processes: executor=concurrent.futures.ProcessPoolExecutor(2)",
+            )  # fmt: skip
+        for number, is_result, data in answer.results:
+            if number in self.done:
+                continue
+            value = pickle.loads(data)
+            if not is_result:
+                value.add_note(f"backprobe: raised in a worker, in the run of {self.names[number]!r}")
+                raise value
+            self.done[number] = value
+            advance(self.names[number])
+
+    def _begun(self, parcel: Parcel) -> set[int]:
+        # The tasks that workers which are gone have begun. The next round marks its own.
+        found = set()
+        for file in Path(parcel.begun).iterdir():
+            found.add(int(file.name))
+            file.unlink(missing_ok=True)
+        return found
+
+    def _rebuild(self) -> None:
+        # A pool of processes is broken for good when one of them is lost: another one takes its place, as it was made.
+        old = self.executor
+        if isinstance(self.error, BrokenExecutor) and isinstance(old, ProcessPoolExecutor):
+            made: dict[str, Any] = {
+                name: getattr(old, f"_{name}", None)
+                for name in ("max_workers", "mp_context", "initializer", "initargs", "max_tasks_per_child")
+            }
+            made["initargs"] = made["initargs"] or ()
+            new = ProcessPoolExecutor(**made)
+            self.stack.callback(new.shutdown, wait=False, cancel_futures=True)
+            self.executor = new
+
+    def _lost(self, lost: list[int], before: set[int], after: set[int]) -> WorkerLost:
+        suspects = sorted((before & after or after) & {*lost}) or lost[:1]
+        names = quoted([self.names[number] for number in suspects])
+        return WorkerLost(
+            f"a worker was lost twice in the run of {names}", asked=self.asked,
+            found=f"{type(self.error).__name__}: {self.error}", why="it was killed, or had too little memory",
+            next="without executor=, or with fewer workers",
+        )  # fmt: skip

@@ -1,0 +1,119 @@
+"""The part of a worker: it has the work once, and does some of its tasks at a time."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Protocol
+
+Task = Callable[[int], Any]
+
+
+class Work(Protocol):
+    """What travels to each worker once: the program, its arguments, and how tasks are done."""
+
+    def begin(self) -> Task:
+        """Make what does the task of a number."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """Where a worker finds the work: in a file of its machine, or with the parcel; and who has sent it."""
+
+    digest: str
+    file: str
+    begun: str
+    """A folder with a file for each task that is running: it says which tasks a dead worker has left."""
+
+    home: tuple[str, int]
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of some tasks: by its number, what each gave, or the error that it raised."""
+
+    results: Sequence[tuple[int, bool, bytes]] = ()
+    is_missing: bool = False
+    """The worker does not have the work."""
+
+    is_home: bool = False
+    """The worker is the process that asks."""
+
+
+_held: dict[str, Task] = {}
+_lock = threading.Lock()  # of worker processes with several threads: a program runs once at a time
+
+
+def home() -> tuple[str, int]:
+    """This process, among those of all machines."""
+    return socket.gethostname(), os.getpid()
+
+
+def digest_of(data: bytes) -> str:
+    """What tells one work from another."""
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def run_batch(parcel: Parcel, numbers: Sequence[int]) -> Answer:
+    """Do some tasks. One that raises an error is the last; Ctrl-C keeps what was done."""
+    if parcel.home == home():
+        return Answer(is_home=True)
+    results: list[tuple[int, bool, bytes]] = []
+    with _lock, suppress(KeyboardInterrupt):
+        try:
+            task = _task(parcel)
+        except Exception as error:  # noqa: BLE001  # of the program, which is raised where it was asked for
+            return Answer([(numbers[0], False, _dumped(error))])
+        if task is None:
+            return Answer(is_missing=True)
+        for number in numbers:
+            mark = Path(parcel.begun, str(number))
+            with suppress(OSError):  # on another machine there is no such folder
+                mark.touch()
+            try:
+                results.append((number, True, _dumped(task(number))))
+            except Exception as error:  # noqa: BLE001  # likewise
+                results.append((number, False, _dumped(error)))
+                break
+            finally:
+                with suppress(OSError):
+                    mark.unlink()
+    return Answer(results)
+
+
+def _task(parcel: Parcel) -> Task | None:
+    if parcel.digest not in _held:
+        data = parcel.data
+        if data is None:
+            with suppress(OSError):
+                data = Path(parcel.file).read_bytes()
+        if data is None or digest_of(data) != parcel.digest:
+            return None
+        _held.clear()  # what came before is not asked for again
+        work: Work = pickle.loads(data)
+        _held[parcel.digest] = work.begin()
+    return _held[parcel.digest]
+
+
+def _dumped(value: Any) -> bytes:
+    # A result as bytes; an error that cannot be pickled is told as text.
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(value)
+        if isinstance(value, Exception):
+            pickle.loads(data)  # some errors can be pickled, and not made again
+        return data
+    except Exception:
+        if not isinstance(value, Exception):
+            raise
+        again: bytes = cloudpickle.dumps(RuntimeError(f"{type(value).__name__}: {value}"))
+        return again

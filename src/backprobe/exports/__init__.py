@@ -1,0 +1,50 @@
+"""Runs in formats that other tools read: data sets of Parquet and Arrow, and event files of TensorBoard.
+
+A data set lies on any file system, can be read back as a run, and queried by SQL.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backprobe.exports.places import is_url
+from backprobe.record.options import Option, check_folder
+
+if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.storage.runs.merged import RunReader
+
+FORMATS = ("parquet", "arrow", "tensorboard")
+FORMAT = Option("format", str, FORMATS, "'parquet'")
+FIELDS = Option(
+    "fields", object, lambda fields: isinstance(fields, Sequence) and not isinstance(fields, str) and bool(fields),
+    "['grad.rms']", or_none=True, says="a list of fields of the run",
+)  # fmt: skip
+
+
+def is_export(path: str | os.PathLike[str]) -> bool:
+    """Is this a URL, or a folder that an export wrote?"""
+    return is_url(path) or any(one.suffix == ".json" for one in Path(path).glob("_rank-*.json"))
+
+
+def check(path: Any, format: Any, fields: Any, asked: str) -> None:
+    """Raises BadOption for what no export takes."""
+    check_folder(path, "a run is exported to a folder or a URL", asked, "run.export('exported')")
+    FORMAT.check(format)
+    FIELDS.check(fields)
+
+
+def export(
+    reader: RunReader, path: str | os.PathLike[str], format: str, fields: Sequence[str] | None, asked: str
+) -> None:
+    """Write a run, or what is new of it since the last time. Raises BadOption, NotInstalled and BadRun."""
+    if format == "tensorboard":
+        from backprobe.exports.event_files import write_events
+
+        write_events(reader, path, fields, asked)
+    else:
+        from backprobe.exports.dataset import write_dataset
+
+        write_dataset(reader, path, format, fields, asked)

@@ -1,0 +1,47 @@
+"""The schema of an exported run, which is stable: FORMAT changes where a column does.
+
+    rows/rank=0/first_step=0/part.parquet          a row for each step, name and kind
+    steps/rank=0/first_step=0/part.parquet         a row for each step
+    histograms/rank=0/first_step=0/part.parquet    a row for each histogram
+    _rank-0.json                                   what the run is beside its numbers
+
+A part has ``SPAN`` steps of one rank, and is named by the first. Whoever reads data sets partitioned as Hive does reads
+``rows`` alone, with the columns ``rank`` and ``first_step``, and passes over what begins with an underscore.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backprobe.record.statistics import COLUMNS
+
+FORMAT = 1
+SPAN = 1024
+"""Steps of a part."""
+TABLES = ("rows", "steps", "histograms")
+META = "_rank-{}.json"
+
+
+def rows(arrow: Any) -> Any:
+    """Statistics that can be merged, as the run holds them: the ten of ``COLUMNS``."""
+    text = arrow.dictionary(arrow.int32(), arrow.string())
+    return arrow.schema(
+        [("attempt", arrow.int32()), ("step", arrow.int64()), ("name", text), ("kind", text), ("merge", text)]
+        + [(column, arrow.float64()) for column in COLUMNS]
+    )
+
+
+def steps(arrow: Any) -> Any:
+    """What is known of each step."""
+    return arrow.schema([
+        ("attempt", arrow.int32()), ("step", arrow.int64()), ("time", arrow.float64()), ("backwards", arrow.int32()),
+        ("skipped", arrow.int32()), ("uncleared", arrow.int64()),
+    ])  # fmt: skip
+
+
+def histograms(arrow: Any) -> Any:
+    """Counts by power of two, from ``low`` on."""
+    return arrow.schema([
+        ("attempt", arrow.int32()), ("step", arrow.int64()), ("name", arrow.string()), ("kind", arrow.string()),
+        ("low", arrow.int64()), ("smallest", arrow.float64()), ("counts", arrow.list_(arrow.int64())),
+    ])  # fmt: skip
