@@ -243,7 +243,7 @@ test-library-group-%: .venv-libraries-%/.ready
 .PRECIOUS: .venv-libraries-%/.ready
 .venv-libraries-%/.ready: tests/libraries/%/requirements.txt pyproject.toml
 	@$(call VENV_IN,.venv-libraries-$*,$(PYTHON))
-	.venv-libraries-$*/$(INSTALL) . pytest --requirement $<
+	.venv-libraries-$*/bin/pip install --quiet --disable-pip-version-check --editable . pytest --requirement $<
 	touch $@
 
 # the conformance suite on the oldest frameworks that pyproject.toml names, and on the newest there are: without Flax and

@@ -45,8 +45,7 @@ def test_upper_confidence_bound(ask):
     rec = ask.function(bound, lambda: (POINT.clone().requires_grad_(),))
     ask.gradients(rec, {"x": d_mean + 0.5 * d_variance / (2 * variance.sqrt()), "score": [1.0]})
     ask.values(rec, {"score": (mean + 0.5 * variance.sqrt()).reshape(1)})
-    ask.names(rec, "x", "score", "acquisition", "model")
-    ask.statuses(rec, {"acquisition": "not_tensor", "model": "not_tensor"})
+    ask.names(rec, "x", "score")
     ask.clean(rec)
     ask.works("acquisition functions: the gradient of the point that is climbed")
 
@@ -89,11 +88,9 @@ def climbed(around):
 
 def test_batches_of_candidates(ask):
     rec = ask.block(climbed)
-    _, gradient, _ = climbed(lambda: __import__("contextlib").nullcontext())
-    torch.manual_seed(0)
     ask.names(rec, "candidates", "values", "loss")
-    ask.gradients(rec, {"values": -torch.ones(3), "loss": 1.0})
-    ask.that(rec["candidates"].grad.shape == gradient.shape, "candidates have another shape")
+    gradient, _ = ask.bare(climbed)
+    ask.gradients(rec, {"values": -torch.ones(3), "loss": 1.0, "candidates": gradient})
     ask.clean(rec)
     ask.works("`qExpectedImprovement` with a sampler, in a block around a step of the candidates")
 
@@ -102,7 +99,8 @@ def test_batches_of_candidates(ask):
 def training(around):
     torch.manual_seed(3)
     x = torch.rand(8, 2, dtype=torch.double)
-    model = SingleTaskGP(x, (x * 5).sin().sum(1, keepdim=True))
+    y = (x * 5).sin().sum(1, keepdim=True) + 0.1 * torch.randn(8, 1, dtype=torch.double)
+    model = SingleTaskGP(x, y)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
     mll.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)

@@ -157,7 +157,7 @@ def deep_without_model(around, *args):
 
 def test_deep_kernel(ask):
     rec = ask.block(deep_without_model)
-    *_, model, x, y = deep(lambda *_: __import__("contextlib").nullcontext())
+    *_, model, x, y = ask.bare(deep)
     projected = model.features(x).detach().requires_grad_()
     zero = torch.zeros((), dtype=torch.double)
     square = (projected - projected.T).square() / softplus(zero).square()
@@ -209,7 +209,7 @@ def test_variational(ask):
     rec = ask.block(sparse, 1)
     inducing = "variational_strategy.inducing_points"
     mean = "variational_strategy._variational_distribution.variational_mean"
-    seen, _, grads = sparse(lambda *_, **__: __import__("contextlib").nullcontext(), 1)
+    _, grads = ask.bare(sparse, 1)
     names = [name for name, _ in Sparse(torch.zeros(4, 1)).named_parameters()]
     ask.gradients(rec, dict(zip(names, grads)))
     ask.names(rec, inducing, mean)
