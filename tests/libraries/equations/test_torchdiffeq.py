@@ -107,7 +107,7 @@ def test_adjoint_of_a_block(ask):
     ask.works("`odeint_adjoint`: initial state and times, in a block")
 
 
-# https://github.com/rtqichen/torchdiffeq/blob/master/examples/bouncing_ball.py: a ball falls to the ground at sqrt(2h/g)
+# https://github.com/rtqichen/torchdiffeq/blob/master/examples/bouncing_ball.py: a fall takes sqrt(2h/g)
 def falling(height, gravity):
     def field(t, state):
         position, velocity = state
