@@ -1,7 +1,6 @@
 # from: https://github.com/e3nn/e3nn/blob/main/examples/tetris.py
 # says: all \d+ parameters got a gradient
 import torch
-from e3nn.nn import FullyConnectedNet
 from e3nn.o3 import FullyConnectedTensorProduct, Irreps, spherical_harmonics
 
 torch.manual_seed(0)
