@@ -1,4 +1,4 @@
-"""Pyro: probabilistic programs, whose parameters live in a store and whose losses are differentiated inside ``step``."""
+"""Pyro: probabilistic programs whose parameters live in a store, and whose losses are differentiated in ``step``."""
 
 from pathlib import Path
 

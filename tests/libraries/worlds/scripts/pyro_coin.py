@@ -16,7 +16,7 @@ def model(data):
     alpha0, beta0 = torch.tensor(10.0), torch.tensor(10.0)
     f = pyro.sample("latent_fairness", dist.Beta(alpha0, beta0))
     for i in range(len(data)):
-        pyro.sample("obs_{}".format(i), dist.Bernoulli(f), obs=data[i])
+        pyro.sample(f"obs_{i}", dist.Bernoulli(f), obs=data[i])
 
 
 def guide(data):
