@@ -2,8 +2,12 @@
 
 import torch
 from tensordict import TensorDict, from_module
-from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential
-from tensordict.nn import TensorDictModule, TensorDictSequential
+from tensordict.nn import (
+    ProbabilisticTensorDictModule,
+    ProbabilisticTensorDictSequential,
+    TensorDictModule,
+    TensorDictSequential,
+)
 from torch import nn
 
 FRAMEWORK, LIBRARIES = "PyTorch", ("tensordict",)

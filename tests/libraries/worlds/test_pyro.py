@@ -1,4 +1,4 @@
-"""Pyro: probabilistic programs whose parameters live in a store, and whose losses are differentiated in ``step``."""
+"""Pyro: probabilistic programs; parameters live in a store, and losses are differentiated inside ``step``."""
 
 from pathlib import Path
 
