@@ -1,5 +1,5 @@
 # from: https://github.com/huggingface/peft/blob/main/examples/multilayer_perceptron/multilayer_perceptron_lora.ipynb
-# says: all 6 parameters got a gradient; \d+ parameters are frozen
+# says: all 6 parameters got a gradient; 6 frozen
 import peft
 import torch
 from torch import nn
