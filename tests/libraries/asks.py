@@ -195,14 +195,18 @@ class Ask:
         self._lines(bp.explain(rec), program, "cut", says)
 
     def nan(self, rec: Any, program: Program, *says: str) -> None:
-        """The first finding is at the line of the program that ends with ``# <- nan``."""
+        """The first finding is at the line of the program that ends with ``# <- nan``, or says that it is in there."""
         report = bp.explain(rec)
         births = [finding for finding in report.findings if finding.kind not in ("propagated", "healed")]
-        self._lines(report, program, "nan", says, births[:1])
+        inside = [fact for birth in births[:1] for fact in birth.facts if ", in `" in fact]
+        if inside:
+            lines = [line for line, text in _marked(program, "nan") if text in inside[0] and f":{line})" in inside[0]]
+            self.that(bool(lines), f"the line inside is not that of the nan:\n{report}")
+        else:
+            self._lines(report, program, "nan", says, births[:1])
 
     def _lines(self, report: Any, program: Program, mark: str, says: tuple[str, ...], findings: Any = None) -> None:
-        text, first = inspect.getsourcelines(program)
-        right = [first + at for at, line in enumerate(text) if re.search(rf"# <- {mark}\b", line)]
+        right = [line for line, _ in _marked(program, mark)]
         found = report.findings if findings is None else findings
         lines = sorted({finding.source.line if finding.source else None for finding in found}, key=str)
         self.that(lines == right, f"the {mark} is found at lines {lines}, not {right}:\n{report}")
@@ -221,6 +225,13 @@ class Ask:
 
 def _ran(folder: str, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def _marked(program: Program, mark: str) -> list[tuple[int, str]]:
+    # The numbers and the code of lines that end with a mark.
+    lines, first = inspect.getsourcelines(program)
+    found = [(first + at, re.split(rf"# <- {mark}\b", line)) for at, line in enumerate(lines)]
+    return [(line, parts[0].strip()) for line, parts in found if len(parts) > 1]
 
 
 def _has(text: str, pattern: str) -> bool:

@@ -84,7 +84,7 @@ def is_container(kind: type) -> bool:
 
 
 def by_key(value: Any) -> Any:
-    """A mapping that is no dict as a dict of what it has under its keys, which may be mappings too; anything else as it is.
+    """A mapping that is no dict, and those in it, as a dict of what it has under its keys; anything else as it is.
 
     >>> from types import MappingProxyType
     >>> by_key(MappingProxyType({"loss": 2.0})), by_key([1])

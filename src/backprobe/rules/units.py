@@ -119,8 +119,8 @@ def _slope(table: Table) -> tuple[Matrix, Mask]:
 
 
 def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
-    # Is it a step with a derivative of its own, as spikes are? It gives 0 and 1 alone, where that of a sigmoid is exactly
-    # 0, and gradients come to what ran before it.
+    # Is it a step with a derivative of its own, as spikes are? It gives 0 and 1 alone, where that of a sigmoid is
+    # exactly 0, and gradients come to what ran before it.
     known = {name: at for at, name in enumerate(window.gradients.names)}
     squares = window.gradients.column("squares")
     is_step: Mask = (table["zeros"] > 0) & (table["zeros"] + table["sum"] > (1 - ROUNDED) * table["finite"])
