@@ -54,10 +54,11 @@ def by_hand():
 def test_geometric_motion(ask):
     rec = ask.block(motion)
     product, d_mu, d_sigma = by_hand()
-    ask.gradients(rec, {"y0": product, "last": torch.ones(3, 1), "loss": 1.0, "sde.mu": d_mu, "sde.sigma": d_sigma})
+    ask.gradients(rec, {"y0": product, "last": torch.ones(3, 1), "loss": 1.0})
     ask.values(rec, {"last": 1.5 * product})
-    ask.names(rec, "path", "y0", "sde.mu")
+    ask.names(rec, "path", "y0", "/f#0:drift", "/g#3")
     ask.clean(rec)
+    ask.select("`with bp.probe(sde)` for the parameters of an SDE; a plain block has what `f` and `g` compute")
     ask.works("`sdeint`: initial state, drift and diffusion, against Euler's steps by hand")
 
 

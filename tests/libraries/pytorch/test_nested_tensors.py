@@ -31,20 +31,18 @@ def test_construction(ask):
     ask.works("jagged tensors that keep gradients of their parts")
 
 
-# https://docs.pytorch.org/tutorials/unstable/nestedtensor.html: attention over sequences of different lengths
-class Attention(nn.Module):
+# https://docs.pytorch.org/tutorials/unstable/nestedtensor.html: layers over sequences of different lengths
+class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.packed, self.out = nn.Linear(4, 12), nn.Linear(4, 4)
+        self.norm, self.up, self.down = nn.LayerNorm(4), nn.Linear(4, 8), nn.Linear(8, 4)
 
     def forward(self, x):
-        query, key, value = self.packed(x).chunk(3, -1)
-        query, key, value = (each.unflatten(-1, [2, 2]).transpose(1, 2) for each in (query, key, value))
-        mixed = nn.functional.scaled_dot_product_attention(query, key, value)
-        return self.out(mixed.transpose(1, 2).flatten(-2))
+        hidden = nn.functional.gelu(self.up(self.norm(x)))
+        return self.down(hidden)
 
 
-def training(around, steps=20, kind=Attention, select=None):
+def training(around, steps=20, kind=Encoder, select=None):
     model = kind()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     x = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)], layout=torch.jagged)
@@ -57,15 +55,15 @@ def training(around, steps=20, kind=Attention, select=None):
     return seen, loss, {name: p.grad for name, p in model.named_parameters()}
 
 
-def test_attention(ask):
+def test_layers(ask):
     rec = ask.block(training, 1)
     _, grads = ask.bare(training, 1)
     ask.gradients(rec, grads)
-    ask.names(rec, "packed", "out", "return")
+    ask.names(rec, "norm", "up", "down", "return")
     ask.clean(rec)
     last = ask.watched(training)
     ask.rows(last, *grads)
-    ask.works("attention over a jagged batch: every parameter, and `bp.watch`")
+    ask.works("layers over a jagged batch: every parameter, and `bp.watch`")
 
 
 # rows by hand: a bias added to all rows gets the sum over them

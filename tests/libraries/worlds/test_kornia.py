@@ -82,7 +82,7 @@ def test_registration(ask):
 def test_planted_cut(ask):
     rec = ask.block(registration, RegistrationCut, 1, ["**", ":*"])
     ask.cut(rec, RegistrationCut.forward)
-    ask.statuses(rec, {"angle": ("not_connected", "")})
+    ask.statuses(rec, {":angle": "detached"})
 
 
 # https://kornia.readthedocs.io/en/latest/augmentation.html: random, and differentiable
@@ -124,7 +124,7 @@ def test_losses(ask):
     rec = ask.function(losses, lambda: (image.clone().requires_grad_(),))
     at = image.clone().requires_grad_()
     (right,) = torch.autograd.grad(losses(at), at)
-    ask.gradients(rec, {"image": right, "varied": [1.0], "similar": 1.0})
+    ask.gradients(rec, {"image": right, "varied": [[1.0]], "similar": 1.0})
     ask.clean(rec)
 
 

@@ -157,7 +157,7 @@ def vae(around, kind=VAE):
 
 def test_vae(ask):
     rec = ask.block(vae)
-    ask.names(rec, "loss", "/VAE.model:image", "/VAE.guide:location", "x")
+    ask.names(rec, "loss", "/model:image", "/guide:location", "x")
     ask.gradients(rec, {"loss": 1.0})
     ask.statuses(rec, {"x": "frozen"})
     ask.clean(rec)
