@@ -93,7 +93,7 @@ def asked(rank, folder, which):
     ask = Ask()
     try:
         ASKED[which](ask)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # it is told to the process that waits
         ask.wrong.append(f"{type(error).__name__}: {error}")
     finally:
         torch.save((ask.right, ask.wrong), f"{folder}/{which}.{rank}")
