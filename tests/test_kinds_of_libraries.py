@@ -112,6 +112,29 @@ def test_a_birth_in_backward_is_named_with_the_line_inside_of_what_was_not_follo
     assert not torch.is_anomaly_enabled()
 
 
+class Narrow(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.target = nn.Linear(2, 1), nn.Linear(2, 1)
+
+    def named_parameters(self, prefix="", recurse=True):
+        every = super().named_parameters(prefix=prefix, recurse=recurse)
+        return (pair for pair in every if not pair[0].startswith("target"))
+
+    def forward(self, x):
+        return (self.layer(x) - self.target(x).detach()).square().mean()
+
+
+def test_a_model_may_name_its_parameters_by_a_method_of_its_own(tmp_path):
+    model = Narrow()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with bp.watch(model, tmp_path / "run", optimizer=optimizer), bp.probe(model) as rec:
+        model(torch.ones(3, 2)).backward()
+        optimizer.step()
+    assert rec["layer.weight"].grad.shape == (1, 2)
+    assert "layer.weight" in bp.open_run(tmp_path / "run").at(0)
+
+
 @pytest.mark.parametrize("is_trained", [False, True])
 def test_parameters_that_gradients_only_pass_are_not_missed(is_trained):
     """A model on which candidates are moved: no optimizer has its parameters, and one has the candidates."""

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.parameter_updates import variables
-from backprobe.backends.torch.structure import parts
+from backprobe.backends.torch.structure import named, parts
 from backprobe.backends.user_lines import users_frames
 
 
@@ -82,7 +82,7 @@ class TrainedNames:
         """By identity of a parameter: its name and the module that it lies in."""
         found: dict[int, tuple[str, Module]] = {}
         for path, module, _ in self.modules.values():
-            for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            for own, parameter in named(module.named_parameters, recurse=False):
                 found.setdefault(id(parameter), (joined(path, own), module))
         return found
 
