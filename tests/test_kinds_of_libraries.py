@@ -112,6 +112,15 @@ def test_a_birth_in_backward_is_named_with_the_line_inside_of_what_was_not_follo
     assert not torch.is_anomaly_enabled()
 
 
+def test_why_a_program_does_not_run_again_is_said_once(tmp_path):
+    def program(x):
+        (tmp_path / "written").write_text("")
+        return torch.sqrt(x).sum()
+
+    report = bp.explain(bp.probe(program, nonfinite=True)(torch.tensor([1.0, 0.0])))
+    assert len([note for note in report.notes if "not tried" in note]) == 1
+
+
 class Narrow(nn.Module):
     def __init__(self):
         super().__init__()

@@ -124,10 +124,10 @@ def scan_cut(start, xs):
 
 def scan_nan(start, xs):
     def step(carry, x):
-        moved = torch.sqrt(carry * 0)  # <- nan
+        moved = torch.sqrt(carry * 0)
         return moved, moved + x
 
-    last, all = scan(step, start, xs)
+    last, all = scan(step, start, xs)  # <- nan
     return all.sum() + last.sum()
 
 
@@ -138,3 +138,4 @@ def test_planted(ask):
     ask.statuses(rec, {"xs": "not_connected", "all": "not_connected"})
     rec = ask.function(scan_nan, inputs, nonfinite=True)
     ask.nan(rec, scan_nan)
+    ask.refuses("lines inside of the function that `scan` compiles: NaN is found at the call of `scan`")
