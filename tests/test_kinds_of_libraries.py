@@ -51,7 +51,8 @@ class Rows(Mapping):
 
 
 class Registered(Rows):
-    pass
+    def detach(self):
+        return Registered({name: part.detach() for name, part in self.parts.items()})
 
 
 register_pytree_node(
@@ -85,6 +86,16 @@ def test_a_mapping_that_the_framework_takes_apart_is_opened_where_a_local_holds_
 
     rec = bp.probe(program)(torch.ones(2), torch.tensor([2.0, 3.0]))
     assert rec["data.y"].grad.tolist() == [1.0, 1.0]
+
+
+def test_a_method_of_a_container_that_cuts_all_of_it_is_the_cause():
+    def program(x, w):
+        data = Registered({"x": x, "y": x * w})
+        kept = data.detach()
+        return kept["y"].sum() + x.sum()
+
+    report = bp.explain(bp.probe(program)(torch.ones(2), torch.tensor([2.0, 3.0])), "w")
+    assert report.findings[0].source.text == "kept = data.detach()"
 
 
 def test_jagged_tensors_are_looked_through_for_nan():

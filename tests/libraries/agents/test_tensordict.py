@@ -86,10 +86,7 @@ def test_functional_parameters(ask):
 
 
 # a policy
-def policy(around, kind=nn.Linear):
-    module = nn.Sequential(kind(3, 2), nn.Tanh())
-    head = nn.Module()
-
+def policy(around):
     class Split(nn.Module):
         def __init__(self):
             super().__init__()
@@ -125,8 +122,7 @@ def test_policy(ask):
 
 # planted
 def cut(x, w):
-    data = TensorDict({"x": x, "w": w}, batch_size=[])
-    data["y"] = data["x"] * data["w"]
+    data = TensorDict({"x": x, "y": x * w}, batch_size=[])
     kept = data.detach()  # <- cut
     return kept["y"].sum() + x.sum()
 
@@ -143,5 +139,6 @@ def test_planted(ask):
     rec = ask.function(cut, given)
     ask.cut(rec, cut)
     ask.statuses(rec, {"w": "not_connected"})
+    ask.refuses("what is put into a `TensorDict` later has a name, and is not followed through `data.detach()`")
     rec = ask.function(nan, given, nonfinite=True)
     ask.nan(rec, nan)

@@ -69,7 +69,7 @@ def maml(around, steps=20):
     inner = torchopt.MetaSGD(net, lr=0.1)
     outer = torchopt.Adam(net.parameters(), lr=0.01)
     x, y = torch.randn(6, 2), torch.randn(6, 1)
-    with around(net, optimizer=outer) as seen:
+    with around(net) as seen:
         for _ in range(steps):
             outer.zero_grad()
             first = torchopt.extract_state_dict(net, by="reference", detach_buffers=True)
@@ -80,12 +80,14 @@ def maml(around, steps=20):
             torchopt.recover_state_dict(net, first)
             torchopt.recover_state_dict(inner, first_inner)
             outer.step()
+            getattr(seen, "step", lambda: None)()  # of a run: its optimizers are none of PyTorch's
     return seen, loss, [p.detach() for p in net.parameters()]
 
 
 def test_maml(ask):
     ask.block(maml, 1)
     ask.watched(maml)
+    ask.select("`run.step()` after `outer.step()`, as the optimizers of TorchOpt are none of PyTorch's")
     ask.works("an inner loop by `MetaSGD`, in a block and under `bp.watch`: the same numbers")
 
 

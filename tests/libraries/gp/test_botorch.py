@@ -102,7 +102,7 @@ def training(around):
     y = (x * 5).sin().sum(1, keepdim=True)
     model = SingleTaskGP(x, y)
     mll = ExactMarginalLogLikelihood(model.likelihood, model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
     mll.train()
     with around(model, optimizer=optimizer) as seen:
         for _ in range(20):

@@ -268,6 +268,8 @@ def test_planted_nan(ask):
 def test_scripts(ask):
     ask.script(Path(__file__).parent / "scripts" / "gpytorch_regression.py")
     ask.script(Path(__file__).parent / "scripts" / "gpytorch_frozen_mean.py")
+    ask.works("training scripts under `backprobe watch` and `backprobe explain`")
+    ask.refuses("`mean_module.constant.item()` in a forward: the module is said not to be called, without that line")
 
 
 def test_names_before_a_run(ask):

@@ -18,7 +18,7 @@ class Model(gpytorch.models.ExactGP):
         self.covar_module = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=2.5))
 
     def forward(self, x):
-        constant = self.mean_module.constant.item()  # <- here
+        constant = self.mean_module.constant.item()
         mean_x = torch.full_like(x[:, 0], constant)
         return gpytorch.distributions.MultivariateNormal(mean_x, self.covar_module(x))
 
