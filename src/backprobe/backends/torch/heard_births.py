@@ -45,7 +45,7 @@ class HearingBirths(TorchDispatchMode):
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.anomaly.close()
 
     @classmethod
@@ -175,7 +175,8 @@ def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
 def _forward_lines() -> list[tuple[str, int]]:
     # Those that called the operation whose derivative runs, as the anomaly mode has written them down.
     node = torch._C._current_autograd_node()
-    written = "".join(node.metadata.get("traceback_", ())) if node is not None else ""
+    metadata: Any = {} if node is None else node.metadata
+    written = "".join(metadata.get("traceback_", ()))
     return [(file, int(line)) for file, line in reversed(FRAME.findall(written))]
 
 
