@@ -108,6 +108,15 @@ def test_a_relu_below_one_is_not_a_saturated_sigmoid(tmp_path):
         assert kinds(run) == [("saturated", 3, "act")]
 
 
+@pytest.mark.parametrize(("before", "is_said"), [(0.5, False), (0.0, True)])
+def test_spikes_that_pass_gradients_on_are_no_saturated_sigmoid(tmp_path, before, is_said):
+    """They are 0 and 1 alone, where a sigmoid would pass on nothing at all, and their step has another derivative."""
+    keys = [("layer", "value"), ("layer", "grad"), ("spikes", "value"), ("spikes", "grad")]
+    steps = [[(0.3, -0.2), (before, before), (1.0,) * 15 + (0.0,) * 16, (0.1,) * 31]] * 8
+    with written(tmp_path, keys, steps) as run:
+        assert bool(run.alerts.of_kind("saturated")) == is_said
+
+
 def test_a_gate_that_begins_nearly_open_may_open(tmp_path):
     """What saturates is far from where it began: a gate that began at a slope of 0.18 is not."""
     steps = [[(0.955 + at / 1000,) * 9 + (0.94 + at / 1000,)] for at in range(30)]

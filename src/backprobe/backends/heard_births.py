@@ -14,7 +14,7 @@ class HeardBirth:
     """What the framework calls the operation, its operands by name and its result, as NumPy arrays.
 
     ``lines`` are the files and lines that called it, the innermost first. ``is_backward`` says that the framework ran
-    it to compute gradients.
+    it to compute gradients: those of an operation that ``forward_lines`` called, where it tells.
     """
 
     operation: str
@@ -22,6 +22,7 @@ class HeardBirth:
     result: Any
     lines: Sequence[tuple[str, int]]
     is_backward: bool = False
+    forward_lines: Sequence[tuple[str, int]] = ()
 
 
 MOST = 10**7  # numbers of what is looked at

@@ -253,6 +253,8 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
     while node in above:
         child, node = node, above[node]
         left = _left_of_leaf(node, child, steps) if steps else steps
+        if left is None and _cuts_all(node, child, above):
+            steps = left = []
         if left is None:
             return None
         if len(left) < len(steps):
@@ -273,6 +275,13 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
         is_conditional |= _may_pass_by(node, child)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
+
+
+def _cuts_all(node: ast.AST, child: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
+    # Is it a method of the container that cuts, as ``data.detach()`` of a container with methods of tensors?
+    whole = above.get(node)
+    is_method = isinstance(node, ast.Attribute) and isinstance(whole, ast.Call) and whole.func is node
+    return is_method and _kind(node, child) in WITHOUT_HISTORY
 
 
 def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:

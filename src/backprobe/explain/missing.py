@@ -37,7 +37,7 @@ from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
 from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE, Note
-from backprobe.record.source import expression_of
+from backprobe.record.source import Source, expression_of
 from backprobe.record.training import HOOK
 from backprobe.source.sites import names_read
 
@@ -255,6 +255,25 @@ def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
             yield replace(found, chain=flow.chain(after, end) if end != at else ())
 
 
+def _cut_before(flow: Dataflow, at: int, after: After) -> list[Finding]:
+    # The lines that cut it off, where a statement is given the result and no more is recorded of it.
+    after = flow.after(at, to_leaves=False)
+    cuts = [cut for cut in flow.among({*after}) if cut.mention.use.kind and _is_passed_on(flow, cut.target)]
+    return cut_findings(flow, at, cuts)
+
+
+def _is_passed_on(flow: Dataflow, at: int) -> bool:
+    return any(_reading(flow, each) is not None for each in flow.after(at) if not flow.consumers[each])
+
+
+def _reading(flow: Dataflow, at: int) -> Source | None:
+    # The statement that is given a value which was computed, and of which nothing more is recorded.
+    last = flow.entries[at]
+    if last.source is None or last.is_leaf or at in flow.record.outputs or flow.consumers[at]:
+        return None
+    return passed_to(last.source, own_name(last.name).partition(".")[0])
+
+
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     # No recorded value leads on, as far as the selection lets see.
     after = flow.after(at, to_leaves=False)
@@ -275,9 +294,8 @@ def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], 
     if _is_partial(flow, end):
         return about(flow, "unknown.selection", entry, last.source, chain=chain, facts=facts)
     name, is_held, _ = own_name(last.name).partition(".")
-    is_computed = last.source is not None and not last.is_leaf and end not in flow.record.outputs
-    reading = passed_to(last.source, name) if is_computed and last.source is not None else None
-    if reading is None or flow.consumers[end]:
+    reading = _reading(flow, end)
+    if reading is None:
         return about(flow, "unused", entry, last.source, chain=chain, facts=facts)
     cause = "unused.held" if is_held else "unused.passed"
     return about(flow, cause, entry, reading, chain=chain, facts=facts, last=repr(last.name),
@@ -316,5 +334,5 @@ def _last(flow: Dataflow, after: After) -> int:
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
     _cut, _in_graph, _assigned, _differentiated, _not_run, _not_taken, _written_since, _made_again, _out_of_sight,
-    _as_others, _other_call, _left_out, _loaded, _called, _unused,
+    _as_others, _other_call, _left_out, _loaded, _called, _cut_before, _unused,
 )  # fmt: skip

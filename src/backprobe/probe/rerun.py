@@ -183,18 +183,20 @@ class Rerun:
 
     def _cured(self, report: Report, record: Record, limit: Limit) -> Report:
         # The report on NaN and Inf, with what its remedies cure where they are written into the program.
-        from backprobe.explain.nonfinite.second_look import lacking  # these import NumPy
+        from backprobe.explain.nonfinite.second_look import lacking, lacking_inside  # these import NumPy
         from backprobe.remedies.numerics import is_curable, tried_on_births
 
-        if lacking(report) and self.backend.hear_births is not None:
-            report = self._with_trial(report, record, limit, partial(self._looked_at_again, report, limit), runs=1)
+        in_forward = lacking(report)
+        if (in_forward or lacking_inside(report)) and self.backend.hear_births is not None:
+            look = partial(self._looked_at_again, report, limit, not in_forward)
+            report = self._with_trial(report, record, limit, look, runs=1)
         if not any(map(is_curable, report)) or not self.backend.edits:
             return report
         explains = partial(explain, experiments=False)
         trial = partial(tried_on_births, report, record.framework, self.backend, self.again, explains)
         return self._with_trial(report, record, limit, trial)
 
-    def _looked_at_again(self, report: Report, limit: Limit, runs: int) -> Report:
+    def _looked_at_again(self, report: Report, limit: Limit, in_backward: bool, runs: int) -> Report:
         # The report, with the numbers at births inside of what a line calls, as a second run shows them.
         from backprobe.explain.nonfinite.second_look import with_heard
 
@@ -205,6 +207,9 @@ class Rerun:
         if self._effect(replay):
             return report
         hearing = self.backend.hear_births(heard.append)
+        if in_backward:
+            self.again(hearing)
+            return with_heard(report, heard)
         args, kwargs = self._as_tensors()
         with self._running(replay), (self.backend.uncompiled or nullcontext)(), hearing:
             self.request.target(*args, **kwargs)

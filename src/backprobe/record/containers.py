@@ -84,7 +84,7 @@ def is_container(kind: type) -> bool:
 
 
 def by_key(value: Any) -> Any:
-    """A mapping that is no dict as a dict of what it has under its keys; anything else as it is.
+    """A mapping that is no dict, and those in it, as a dict of what it has under its keys; anything else as it is.
 
     >>> from types import MappingProxyType
     >>> by_key(MappingProxyType({"loss": 2.0})), by_key([1])
@@ -93,7 +93,7 @@ def by_key(value: Any) -> Any:
     if issubclass(type(value), dict) or not issubclass(type(value), Mapping):
         return value
     try:
-        return {key: value[key] for key in value}
+        return {key: by_key(value[key]) for key in value.keys()}  # noqa: SIM118  # one may iterate over its rows
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OSError):  # code of its own
         return value
 

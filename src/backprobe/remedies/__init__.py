@@ -158,8 +158,8 @@ def tried(
 
 
 def untried(report: Report, why: str) -> Report:
-    """The report, with a note that says why no remedy was tried."""
-    return replace(report, notes=(*report.notes, f"remedies were not tried: {why}"))
+    """The report, with a note that says why no remedy was tried, once."""
+    return replace(report, notes=tuple(dict.fromkeys([*report.notes, f"remedies were not tried: {why}"])))
 
 
 def _together(findings: Sequence[Finding], cuts: Cuts) -> bool:

@@ -62,6 +62,7 @@ class Units:
         is_lower = (first < FLAT) | ~(slope >= LOWER * first)  # a gate may be meant to be nearly open
         is_flat = (slope < FLAT) & is_lower & _passed(window, table) & (table["count"] >= FEWEST)
         is_flat &= ~of_sigmoid | ((table["mean"] > FLAT) | (table["max"] > 1 - FLAT))  # small ones are on no end of it
+        is_flat &= ~_is_step(window, values, rows, table)
         mask = window.wide(is_flat & ~_is_returned(values, table)) & ~_is_learned(window)
         self.saturated.look(values, rows, lasting(mask, LASTING), slope)
 
@@ -115,6 +116,18 @@ def _slope(table: Table) -> tuple[Matrix, Mask]:
     of_tanh = (low < 0) & (low >= -1) & (high <= 1)
     slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
     return slope, of_sigmoid
+
+
+def _is_step(window: Window, values: Table, rows: Any, table: Table) -> Mask:
+    # Is it a step with a derivative of its own, as spikes are? It gives 0 and 1 alone, where that of a sigmoid is
+    # exactly 0, and gradients come to what ran before it.
+    known = {name: at for at, name in enumerate(window.gradients.names)}
+    squares = window.gradients.column("squares")
+    is_step: Mask = (table["zeros"] > 0) & (table["zeros"] + table["sum"] > (1 - ROUNDED) * table["finite"])
+    for at, row in enumerate(rows):
+        before = [known[name] for name in values.names[:row] if name in known]
+        is_step[at] &= (squares[before] > 0).any(axis=0)
+    return is_step
 
 
 def _is_returned(values: Table, table: Table) -> Mask:

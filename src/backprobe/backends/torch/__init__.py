@@ -26,6 +26,7 @@ from backprobe.backends.torch.memory import TorchMemory
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.second_order import hessian
 from backprobe.backends.torch.state import TorchState
+from backprobe.backends.torch.structure import named
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.transforms import refuse_inside
 from backprobe.backends.torch.trials import TorchTrials
@@ -49,10 +50,10 @@ class TorchModels(Models):
         return [path for path, module in model.named_modules() if vars(module).get("inplace")]
 
     def parameters(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
-        return dict(model.named_parameters(remove_duplicate=False))
+        return dict(named(model.named_parameters))
 
     def buffers(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
-        return dict(model.named_buffers(remove_duplicate=False))
+        return dict(named(model.named_buffers))
 
 
 class TorchBlocks(Blocks):

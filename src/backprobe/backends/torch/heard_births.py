@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Self
 from warnings import catch_warnings, simplefilter
 
 import numpy
@@ -22,16 +23,30 @@ from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
 
 Given = Sequence[tuple[str, Tensor]]
+FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(TorchDispatchMode):
-    """Tells a function of each of them."""
+    """Tells a function of each of them. PyTorch's anomaly mode notes the lines of forward meanwhile."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
+        self.anomaly = ExitStack()
         with self:
             torch.zeros(1) + 1  # PyTorch imports what modes need with the first operation in one
+
+    def __enter__(self) -> Self:
+        self.anomaly.callback(
+            torch.set_anomaly_enabled, torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+        )
+        torch.set_anomaly_enabled(True, False)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch has no type for it
+        self.anomaly.close()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -152,9 +167,17 @@ def _first(result: Any) -> Any:
 
 
 def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
-    lines = lines_above(sys._getframe(2))
+    lines, is_backward = lines_above(sys._getframe(2)), current_pass() != -1
     return HeardBirth(func._schema.name.rpartition("::")[2], [(name, _numbers(one)) for name, one in given],
-                      _numbers(made), lines, current_pass() != -1)  # fmt: skip
+                      _numbers(made), lines, is_backward, _forward_lines() if is_backward else ())  # fmt: skip
+
+
+def _forward_lines() -> list[tuple[str, int]]:
+    # Those that called the operation whose derivative runs, as the anomaly mode has written them down.
+    node = torch._C._current_autograd_node()
+    metadata: Any = {} if node is None else node.metadata
+    written = "".join(metadata.get("traceback_", ()))
+    return [(file, int(line)) for file, line in reversed(FRAME.findall(written))]
 
 
 def _numbers(tensor: Tensor) -> Any:

@@ -6,11 +6,11 @@ have in common, as a model at two times, is known by the names of their modules 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter, call, is_, methodcaller
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ReferenceType, ref
 
 from torch.nn import Module, Parameter
@@ -19,6 +19,7 @@ CHILDREN, PARAMETERS = attrgetter("_modules"), attrgetter("_parameters")
 NAMES, VALUES = methodcaller("keys"), methodcaller("values")
 MOST_SHAPES = 1024
 NONE = type(None)
+T = TypeVar("T")
 
 Names = tuple[tuple[str, ...], ...]
 """Of each module, the names under which it holds others."""
@@ -159,9 +160,17 @@ def _made(paths: Sequence[str], order: Sequence[int], held: Sequence[tuple[int, 
     return Shape(tuple(paths), tuple(order), tuple(held), tuple(dict.fromkeys([at for at, _, _ in held])))
 
 
+def named(ask: Callable[..., Iterable[tuple[str, T]]], **options: Any) -> list[tuple[str, T]]:
+    """What a model names, once for each name: a method of its own may not know that it can be asked for all of them."""
+    try:
+        return [*ask(remove_duplicate=False, **options)]
+    except TypeError:
+        return [*ask(**options)]
+
+
 def _own_structure(model: Module) -> Structure:
-    modules = list(model.named_modules(remove_duplicate=False))
-    given = dict(model.named_parameters(remove_duplicate=False))
+    modules = named(model.named_modules)
+    given = dict(named(model.named_parameters))
     paths = [path for path, _ in modules]
     holders = {path: at for at, path in reversed([*enumerate(paths)])}
     held = [(holders.get(path.rpartition(".")[0], 0), path.rpartition(".")[2], path) for path in given]

@@ -35,7 +35,7 @@ from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.replaced_values import TorchReplaces
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
-from backprobe.backends.torch.tensors import ORDINARY, Geometry, copied, describe, is_floating
+from backprobe.backends.torch.tensors import ORDINARY, Geometry, copied, describe, is_floating, opened
 from backprobe.backends.torch.writes import OTHER_DTYPE, TOGETHER, TorchWrites, is_copy_slices, is_written_past
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
@@ -93,6 +93,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     identity = staticmethod(id)
 
     ordinary = ORDINARY
+    opened = staticmethod(opened)
     disturbed = staticmethod(torch._C._len_torch_function_stack)
 
     def is_tensor(self, value: Any) -> bool:

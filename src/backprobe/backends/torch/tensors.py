@@ -10,13 +10,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import SUPPORTED_NODES
 
 from backprobe.backends.facts import Description
 from backprobe.backends.numpy import check_bounds, nested_text
 from backprobe.backends.summaries import stride
 from backprobe.backends.torch import own_modes
 from backprobe.errors import NotSaved
-from backprobe.record.containers import leaves
+from backprobe.record.containers import by_key, leaves
+
+
+def opened(value: Any) -> Any:
+    """A mapping of a class that PyTorch itself takes apart, as a dict; anything else as it is.
+
+    Other mappings that a program binds are left alone: what they give under a key may be read from a file.
+    """
+    kind = type(value)
+    return by_key(value) if kind in SUPPORTED_NODES and kind is not dict else value
 
 
 def here(tensor: Tensor) -> Tensor:
@@ -85,6 +95,8 @@ def held(tensor: Tensor) -> Tensor:
 def dense(tensor: Tensor) -> Tensor:
     """All of its numbers here."""
     values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    if values.is_nested:
+        return values.values()
     return values if values.layout is torch.strided else values.to_dense()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import ref
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.parameter_updates import variables
-from backprobe.backends.torch.structure import parts
+from backprobe.backends.torch.structure import named, parts
 from backprobe.backends.user_lines import users_frames
 
 
@@ -82,13 +82,24 @@ class TrainedNames:
         """By identity of a parameter: its name and the module that it lies in."""
         found: dict[int, tuple[str, Module]] = {}
         for path, module, _ in self.modules.values():
-            for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            for own, parameter in named(module.named_parameters, recurse=False):
                 found.setdefault(id(parameter), (joined(path, own), module))
         return found
 
     def parameters(self) -> Iterator[Tensor]:
         """Those of the models that ran."""
         return (one for model in self.models for one in model.parameters())
+
+    def only_passed(self, is_reached: Callable[[Iterable[Tensor]], bool]) -> set[int]:
+        """By identity: the parameters of models that no optimizer has, where a variable holds one that has a leaf which
+        backward came to, as the candidates that are moved on a surrogate model.
+        """
+        held = [[*parameters(one)] for _, one in self.variables if isinstance(one, Optimizer)]
+        given = {id(one) for own in held for one in own}
+        if not any(map(is_reached, held)):
+            return set()
+        every = [{id(one) for one in model.parameters()} for model in self.models]
+        return {one for own in every if given.isdisjoint(own) for one in own}
 
     def of(self, parameter: Tensor) -> str:
         """The name of a parameter; of one that no model has, that of a variable or of an item of a dict, that which

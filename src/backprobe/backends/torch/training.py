@@ -301,14 +301,18 @@ class Census:
 
     def found(
         self, judged: Judged, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], compiled: bool
-    ) -> Training:  # fmt: skip
-        """What became of the parameters."""
+    ) -> Training | None:  # fmt: skip
+        """What became of the parameters; None where none was to be trained after all."""
         names, reached = judged.names, judged.reached
         trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
         lacking = [
             one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
         ]  # fmt: skip
+        spared = names.only_passed(reached.any_of) if lacking and not self.stepped else set()
+        trainable, lacking = ([one for one in own if id(one) not in spared] for own in (trainable, lacking))
+        if not trainable and spared:
+            return None
         late = self._cut_short(trainable, names, reached)
         lacking = [*lacking, *(one for one in late.values() if not any(one is other for other in lacking))]
         frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}

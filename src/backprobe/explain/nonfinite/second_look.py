@@ -35,14 +35,22 @@ def lacking_in_backward(report: Report) -> list[Finding]:
     return every if is_unclear else []
 
 
+def lacking_inside(report: Report) -> list[Finding]:
+    """The birth in backward, if it is the only one: the line may call what calls lines of the program again."""
+    every = [one for one in report if one.kind in (*BORN, "born_backward") and not one.cause]
+    return every if len(every) == 1 and every[0].kind == "born_backward" and every[0].source is not None else []
+
+
 def with_heard(report: Report, heard: Sequence[HeardBirth]) -> Report:
     """The report, whose births show the first operation that was heard at their lines to make as much of less.
 
-    In backward no operation has a line but those of the program's own rules: the first that was heard is the birth.
+    In backward the first that was heard is the birth, if no other is in the report.
     """
     wanted = {id(one): fact for one in lacking(report) for fact in _facts(one, heard)[:1]}
     first = [one for one in heard if one.is_backward][:1]
-    wanted |= {id(one): fact for one in lacking_in_backward(report) for fact in _said(one, first)}
+    unclear = lacking_in_backward(report)
+    of_backward = unclear or [one for one in lacking_inside(report) if _is_inside(one, first)]
+    wanted |= {id(one): fact for one in of_backward for fact in _said(one, first)}
     found = [
         one if id(one) not in wanted else replace(one, facts=(wanted[id(one)], *one.facts)) for one in report.findings
     ]
@@ -77,9 +85,18 @@ def _said(finding: Finding, heard: Sequence[HeardBirth]) -> list[str]:
         with numpy.errstate(all="ignore"):
             numbers = operands.of_operation(one.operation, one.operands, one.result)
         if numbers:
-            lines = one.lines if not one.is_backward else [line for line in one.lines[:1] if package(line[0]) is None]
-            found.append(say("heard", op=one.operation, numbers=numbers, line=_inside(finding, lines)))
+            found.append(say("heard", op=one.operation, numbers=numbers, line=_inside(finding, _lines(one))))
     return found
+
+
+def _lines(birth: HeardBirth) -> Sequence[tuple[str, int]]:
+    # In backward those of forward, but for a rule of the program's own.
+    own = [line for line in birth.lines[:1] if package(line[0]) is None]
+    return birth.lines if not birth.is_backward else own or birth.forward_lines
+
+
+def _is_inside(finding: Finding, heard: Sequence[HeardBirth]) -> bool:
+    return any(is_at(finding, _lines(one)) and _inside(finding, _lines(one)) for one in heard)
 
 
 def _inside(finding: Finding, lines: Sequence[tuple[str, int]]) -> str:
