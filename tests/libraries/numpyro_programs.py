@@ -1,0 +1,123 @@
+"""numpyro: log densities of models, variational losses, and what its samplers differentiate."""
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from numpyro import handlers
+from numpyro.contrib.control_flow import scan
+from numpyro.infer import SVI, Trace_ELBO, autoguide
+from numpyro.infer.reparam import LocScaleReparam
+from numpyro.infer.util import log_density, potential_energy
+
+J = 4
+Y = jnp.array([28.0, 8.0, -3.0, 7.0]) / 10
+SIGMA = jnp.array([15.0, 10.0, 16.0, 11.0]) / 10
+
+# https://num.pyro.ai/en/stable/getting_started.html (eight schools)
+
+
+def eight_schools(sigma, y=None):
+    mu = numpyro.sample("mu", dist.Normal(0, 5))
+    tau = numpyro.sample("tau", dist.HalfCauchy(5))
+    with numpyro.plate("J", J):
+        theta = numpyro.sample("theta", dist.Normal(mu, tau))
+        numpyro.sample("obs", dist.Normal(theta, sigma), obs=y)
+
+
+def schools_density(mu, tau, theta):
+    log_joint, trace = log_density(eight_schools, (SIGMA,), {"y": Y}, {"mu": mu, "tau": tau, "theta": theta})
+    return -log_joint
+
+
+def schools_potential(params):
+    energy = potential_energy(eight_schools, (SIGMA,), {"y": Y}, params)
+    return energy
+
+
+# https://num.pyro.ai/en/stable/svi.html
+
+
+def regression(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    intercept = numpyro.sample("intercept", dist.Normal(0.0, 1.0))
+    mean = intercept + slope * x
+    numpyro.sample("y", dist.Normal(mean, 0.5), obs=y)
+
+
+XS = jnp.array([-1.0, 0.0, 1.0, 2.0])
+YS = jnp.array([-1.2, 0.3, 0.9, 2.1])
+
+
+def guide(x, y=None):
+    loc = numpyro.param("loc", jnp.array([0.5, 0.1]))
+    scale = numpyro.param("scale", jnp.array([0.3, 0.4]), constraint=dist.constraints.positive)
+    numpyro.sample("slope", dist.Normal(loc[0], scale[0]))
+    numpyro.sample("intercept", dist.Normal(loc[1], scale[1]))
+
+
+def elbo_loss(params, key):
+    loss = Trace_ELBO(num_particles=2).loss(key, params, regression, guide, XS, YS)
+    return loss
+
+
+# https://num.pyro.ai/en/stable/examples/ar2.html (a time series, scanned)
+
+
+def ar1(y):
+    rho = numpyro.sample("rho", dist.Normal(0, 1))
+
+    def transition(previous, current):
+        mean = rho * previous
+        numpyro.sample("obs", dist.Normal(mean, 0.5), obs=current)
+        return current, mean
+
+    scan(transition, jnp.array(0.0), y)
+
+
+def series_density(rho, y):
+    log_joint, _ = log_density(ar1, (y,), {}, {"rho": rho})
+    return -log_joint
+
+
+# https://num.pyro.ai/en/stable/tutorials/bad_posterior_geometry.html (reparametrised)
+
+centred = handlers.reparam(eight_schools, config={"theta": LocScaleReparam(0.0)})
+
+
+def reparametrised_density(mu, tau, theta_decentered):
+    given = {"mu": mu, "tau": tau, "theta_decentered": theta_decentered}
+    log_joint, _ = log_density(centred, (SIGMA,), {"y": Y}, given)
+    return -log_joint
+
+
+# planted
+
+
+def cut_model(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    mean = jax.lax.stop_gradient(slope * x)  # <- cut
+    numpyro.sample("y", dist.Normal(mean, 0.5), obs=y)
+
+
+def cut(slope, x):
+    log_joint, _ = log_density(cut_model, (x, YS), {}, {"slope": slope})
+    return -log_joint
+
+
+def nan_model(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    scale = jnp.sqrt(slope - 100.0)  # <- nan
+    numpyro.sample("y", dist.Normal(slope * x, scale), obs=y)
+
+
+def nan(slope, x):
+    log_joint, _ = log_density(nan_model, (x, YS), {}, {"slope": slope})
+    return -log_joint
+
+
+# trained, as users do
+
+
+def svi():
+    return SVI(regression, autoguide.AutoNormal(regression), numpyro.optim.Adam(0.05), Trace_ELBO())

@@ -1,0 +1,83 @@
+"""jax.shard_map on four devices of the host: what each device computes, and what they exchange."""
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+MESH = jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+X = jnp.arange(16.0).reshape(8, 2) / 8 - 0.6
+W = jnp.array([[0.5, -0.25, 1.0], [0.75, 0.1, -0.4]])
+
+# https://docs.jax.dev/en/latest/notebooks/shard_map.html (a batch over devices)
+
+
+def data_parallel(w, x):
+    def local_loss(w, x):
+        h = jnp.tanh(x @ w)
+        mean = jax.lax.pmean(jnp.mean(h**2), "i")
+        return mean
+
+    return jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())(w, x)
+
+
+# (a product whose inner dimension is divided)
+
+
+def tensor_parallel(w1, w2, x):
+    def mlp(w1, w2, x):
+        h = jax.nn.relu(x @ w1)
+        part = h @ w2
+        return jax.lax.psum(part, "i")
+
+    out = jax.shard_map(mlp, mesh=MESH, in_specs=(P(None, "i"), P("i", None), P()), out_specs=P())(w1, w2, x)
+    return jnp.sum(out**2)
+
+
+# (neighbours that hand on)
+
+
+def ring(x):
+    def shifted(x):
+        neighbour = jax.lax.ppermute(x, "i", [(j, (j + 1) % 4) for j in range(4)])
+        difference = x - 0.5 * neighbour
+        return difference
+
+    out = jax.shard_map(shifted, mesh=MESH, in_specs=P("i"), out_specs=P("i"))(x)
+    return jnp.sum(out**2)
+
+
+def gathered(x, w):
+    @jax.shard_map(mesh=MESH, in_specs=(P("i"), P()), out_specs=P("i"))
+    def attention(x, w):
+        everything = jax.lax.all_gather(x, "i", tiled=True)
+        scores = (x @ w) @ (everything @ w).T
+        weights = jax.nn.softmax(scores)
+        return weights @ everything
+
+    mixed = attention(x, w)
+    return jnp.sum(mixed**3)
+
+
+def placed():
+    """Arguments as users hold them: the batch is divided over the devices, and the weights are on all."""
+    return jax.device_put(W, NamedSharding(MESH, P())), jax.device_put(X, NamedSharding(MESH, P("i")))
+
+
+# planted
+
+
+def cut(w, x):
+    def local_loss(w, x):
+        h = jax.lax.stop_gradient(jnp.tanh(x @ w))  # <- cut
+        return jax.lax.pmean(jnp.mean(h**2) + jnp.mean(x), "i")
+
+    return jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())(w, x)
+
+
+def nan(w, x):
+    def local_loss(w, x):
+        h = x @ w
+        logs = jnp.log(h - 100.0)  # <- nan
+        return jax.lax.pmean(jnp.mean(logs), "i")
+
+    return jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())(w, x)
