@@ -11,7 +11,8 @@ INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint cons
 
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
-  test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-gpu coverage \
+  test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-libraries test-gpu \
+  coverage \
   contexts page check-project release test-oldest test-newest
 
 demo: $(DEMO)
@@ -229,6 +230,20 @@ test-integrations: $(READY) .venv-integrations/.ready
 	@$(call VENV_IN,.venv-integrations,$(PYTHON))
 	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow pandas polars matplotlib pytest \
 	  tensorboard wandb mlflow-skinny $(LIBRARIES)
+	touch $@
+
+# Libraries that do unusual things with gradients, a row of docs/libraries.md each. A group is a folder of tests/libraries
+# with an environment of its own, so that pins never fight: make test-libraries GROUP="gp graphs"
+GROUP ?= $(patsubst tests/libraries/%/requirements.txt,%,$(wildcard tests/libraries/*/requirements.txt))
+test-libraries: $(GROUP:%=test-library-group-%)
+
+test-library-group-%: .venv-libraries-%/.ready
+	.venv-libraries-$*/bin/pytest -W default tests/libraries/$*
+
+.PRECIOUS: .venv-libraries-%/.ready
+.venv-libraries-%/.ready: tests/libraries/%/requirements.txt pyproject.toml
+	@$(call VENV_IN,.venv-libraries-$*,$(PYTHON))
+	.venv-libraries-$*/$(INSTALL) . pytest --requirement $<
 	touch $@
 
 # the conformance suite on the oldest frameworks that pyproject.toml names, and on the newest there are: without Flax and

@@ -30,7 +30,14 @@ INTRODUCTION = """# What each framework supports
 
 The same functions are probed in PyTorch, TensorFlow and JAX, and give the same names, statuses, values and gradients,
 and the same messages for bad input. Each line stands for tests that ran and passed on that framework; `python
-tests/frameworks/conformance_page.py` makes this page from them.
+tests/frameworks/conformance_page.py` makes this page from them. Of [libraries](libraries.md) that stand on these
+frameworks there is a page of its own.
+
+```{toctree}
+:hidden:
+
+libraries
+```
 """
 ALIKE = """## Alike in all of them
 """

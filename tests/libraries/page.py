@@ -1,0 +1,41 @@
+"""Makes docs/libraries.md of the results of the suite: ``python tests/libraries/page.py`` writes the page."""
+
+import json
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "libraries.md"
+FRAMEWORKS = ("PyTorch", "JAX", "TensorFlow")
+HEAD = ("library", "works", "refused, or said not to be seen", "what to select or write")
+INTRODUCTION = """# Libraries
+
+{programs} programs, as the users of these libraries write them, with these releases. Of each it is asked: does it
+compute the same bit for bit with a probe and with a watch; are gradients those that the library itself or a derivation
+by hand gives; are names those that its user would guess; are statuses and reasons true; is a planted cut and a planted
+NaN explained at its line; has what cannot be seen a note? A row stands where all of these statements, {statements}, are
+right. `make test-libraries` runs them, `make test-libraries GROUP=gp` a group, and `python tests/libraries/page.py`
+makes this page of the results.
+"""
+
+
+def page() -> str:
+    """A table for each framework, with a row for each file of the suite."""
+    rows = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    counts = {key: f"{sum(row[key] for row in rows):,}" for key in ("programs", "statements")}
+    parts = [INTRODUCTION.format(**counts)]
+    for framework in FRAMEWORKS:
+        if lines := [_row(row) for row in rows if row["framework"] == framework]:
+            table = [f"| {' | '.join(HEAD)} |", "|" + "---|" * len(HEAD), *lines]
+            parts.append("\n".join([f"## {framework}", "", *table, ""]))
+    return "\n".join(parts)
+
+
+def _row(row) -> str:
+    libraries = ", ".join(f"{name} {version}" for name, version in row["libraries"].items())
+    cells = [f"{libraries}: {row['programs']} programs, {row['statements']} statements"]
+    cells += ["<br>".join(row[kind]).replace("|", r"\|") or "–" for kind in ("works", "refused", "select")]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
