@@ -3,6 +3,10 @@
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
+import backprobe as bp
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("jax",)
 
 X, Y = jnp.array([1.0, -2.0, 0.5, 3.0]), jnp.array([0.25, 1.5, -1.0, 2.0])
 
@@ -133,3 +137,60 @@ wrong.defvjp(lambda x: (softmax(x), softmax(x)), lambda s, g: (s * g,))
 def wrong_rule(x):
     weights = wrong(x)
     return jnp.sum(weights * Y)
+
+
+# asked
+
+
+def given():
+    return X, Y
+
+
+def test_product(ask):
+    rec = ask.function(product_loss, given)
+    slope = jnp.cos(X * Y)
+    ask.gradients(rec, {"p": slope, "s": jnp.ones(4), "x": slope * Y, "y": slope * X} | by(product_loss, X, Y))
+    ask.notes(rec, "multiply")
+    ask.clean(rec)
+    ask.works("a kernel with a rule of its own: what goes in and comes out")
+    ask.refuses("what a kernel and a rule bind: a note")
+
+
+def test_attention(ask):
+    rec = ask.function(attention_loss, given)
+    weights = jax.nn.softmax(2 * X)
+    ask.values(rec, {"weights": weights})
+    out = jnp.vdot(weights, Y)
+    ask.gradients(rec, {"picked": jnp.full(4, 2 * out), "weights": 2 * out * Y, "scores": 2 * out * weights * (Y - out)})
+    ask.gradients(rec, by(attention_loss, X, Y))
+    ask.names(rec, "q", "v", "scores", "weights", "picked")
+    ask.clean(rec)
+
+
+def test_layers(ask):
+    inputs = jnp.array([[0.1, 0.2], [0.3, -0.4]]), jnp.array([[0.5, 0.6], [0.7, 0.8]]), jnp.array([[1.0, 2.0], [3.0, -1.0]])
+    rec = ask.function(layers_loss, lambda: inputs)
+    ask.gradients(rec, by(layers_loss, *inputs) | {"out": rec["out"].value / 2})
+    ask.clean(rec)
+    last = ask.watched_function(
+        descending(lambda params, x: layers_loss(*params, x), inputs[:2], [(inputs[2],)] * 20)
+    )
+    ask.rows(last, "params.0", "params.1")
+    ask.works("products by tiles of a grid, in a training under `bp.watch_function`")
+
+
+def test_kernel_without_a_rule(ask):
+    ask.refused(lambda: bp.probe(ungridded)(X), ValueError, "reverse-mode")
+    ask.refuses("a kernel without a rule, which JAX itself cannot differentiate in reverse: JAX's own error")
+
+
+def test_planted(ask):
+    ask.cut(ask.function(cut, given), cut)
+    ask.nan(ask.function(nan, given, nonfinite=True), nan)
+
+
+def test_wrong_rule(ask):
+    report = bp.check(wrong_rule)(X)
+    ask.that(not report.ok and "wrong" in str(report), f"the wrong rule is not found:\n{report}")
+    ask.that(bp.check(attention_loss)(X, Y).ok, f"a right rule is blamed:\n{bp.check(attention_loss)(X, Y)}")
+    ask.works("`bp.check` finds a rule that is wrong")

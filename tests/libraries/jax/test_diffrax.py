@@ -5,6 +5,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("diffrax",)
 
 # https://docs.kidger.site/diffrax/usage/getting-started/
 
@@ -172,3 +175,90 @@ def decay_nan_after(rate, y0):
     last = solution.ys[-1]
     entropy = jnp.log(last - 5.0)  # <- nan
     return entropy * rate
+
+
+# asked
+
+
+def given():
+    return jnp.array(0.5), jnp.array(1.0)
+
+
+def test_decay(ask):
+    rec = ask.function(decay, given)
+    rate, y0 = given()
+    last = y0 * jnp.exp(-rate)
+    ask.gradients(rec, {"rate": -2 * (last - 0.3) * last, "y0": 2 * (last - 0.3) * jnp.exp(-rate)}, tolerance=1e-3)
+    ask.gradients(rec, by(decay, rate, y0) | {"loss": 1.0, "ys": jnp.array([0.0, 2 * (last - 0.3)])}, tolerance=1e-3)
+    ask.names(rec, "rate", "y0", "ys", "last", "loss")
+    ask.statuses(rec, {"rate": "ok", "ys": "ok", "last": "ok"})
+    ask.clean(rec)
+    ask.works("`diffeqsolve` with a fixed step, `SaveAt`, and any loss of `solution.ys`")
+
+
+def test_vector_field(ask):
+    rec = ask.function(decay, given)
+    ask.that(any("vector_field" in str(one) for one in [*rec.notes, *rec]), f"no word of vector_field: {rec.notes}")
+    ask.refuses("what a vector field binds, inside of the integration: a note")
+
+
+def test_neural_ode(ask):
+    model = NeuralODE(2, 4, 1, key=jr.key(1))
+    rec = ask.function(neural_loss, lambda: (model, TIMES, SPIRAL))
+    right = eqx.filter_grad(neural_loss)(model, TIMES, SPIRAL)
+    layers = {f"model.func.mlp.layers.{at}.weight": right.func.mlp.layers[at].weight for at in range(2)}
+    ask.gradients(rec, layers | {"model.func.out_scale": right.func.out_scale, "loss": 1.0}, tolerance=1e-4)
+    predicted = jax.vmap(model, in_axes=(None, 0))(TIMES, SPIRAL[:, 0])
+    error = SPIRAL - predicted
+    ask.gradients(rec, {"error": 2 * error / error.size, "y_pred": -2 * error / error.size}, tolerance=1e-4)
+    ask.names(rec, "y_pred", "error", "loss", "yi")
+    ask.clean(rec)
+    ask.works("a neural ODE of Equinox: its parameters by path, with an adaptive step")
+
+
+def test_stochastic(ask):
+    args = {"theta": jnp.array(0.5), "sigma": jnp.array(0.3)}
+    rec = ask.function(ornstein_uhlenbeck, lambda: (args,))
+    right = jax.grad(ornstein_uhlenbeck)(args)
+    ask.gradients(rec, {"args.theta": right["theta"], "args.sigma": right["sigma"], "end": 2 * rec["end"].value})
+    ask.clean(rec)
+    ask.works("stochastic equations, with a `VirtualBrownianTree`")
+
+
+def test_adjoints(ask):
+    for program in (backsolved, forward_mode):
+        rec = ask.function(program, given)
+        ask.gradients(rec, by(program, *given()) | {"final": 2 * rec["final"].value}, tolerance=1e-4)
+        ask.names(rec, "solution.ys", "final")
+        ask.clean(rec)
+    ask.works("`BacksolveAdjoint`, `DirectAdjoint`, and the default adjoint")
+
+
+def test_event(ask):
+    inputs = jnp.array(2.0), jnp.array(9.81)
+    rec = ask.function(time_of_fall, lambda: inputs)
+    fall = jnp.sqrt(2 * inputs[0] / inputs[1])
+    ask.values(rec, {"fall": fall}, tolerance=1e-3)
+    ask.gradients(rec, {"height0": fall / inputs[0] / 2, "gravity": -fall / inputs[1] / 2}, tolerance=1e-3)
+    ask.clean(rec)
+    ask.works("the time of an event")
+
+
+def test_planted(ask):
+    ask.cut(ask.function(decay_cut, given), cut_field)
+    ask.cut(ask.function(decay_cut_after, given), decay_cut_after)
+    ask.nan(ask.function(decay_nan_after, given, nonfinite=True), decay_nan_after)
+
+
+def test_nan_inside(ask):
+    rec = ask.function(decay_nan, given, nonfinite=True)
+    ask.nan(rec, root_field)
+
+
+def test_watch(ask):
+    def loss(params, y0):
+        return decay(params["rate"], y0)
+
+    last = ask.watched_function(descending(loss, {"rate": jnp.array(2.0)}, [(jnp.array(1.0),)] * 20))
+    ask.rows(last, "params.rate")
+    ask.works("`bp.watch_function` over 20 steps of a fit")

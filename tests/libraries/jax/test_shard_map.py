@@ -3,6 +3,9 @@
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec as P
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("jax",)
 
 MESH = jax.make_mesh((4,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
 X = jnp.arange(16.0).reshape(8, 2) / 8 - 0.6
@@ -81,3 +84,57 @@ def nan(w, x):
         return jax.lax.pmean(jnp.mean(logs), "i")
 
     return jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())(w, x)
+
+
+# asked
+
+
+def test_data_parallel(ask):
+    rec = ask.function(data_parallel, placed)
+    h = jnp.tanh(X @ W)
+    back = 2 * h * (1 - h**2) / h.size
+    ask.gradients(rec, {"w": X.T @ back, "x": back @ W.T})
+    ask.gradients(rec, by(data_parallel, *placed()))
+    ask.clean(rec)
+    said = [str(one) for one in [*rec.notes, *rec]]
+    ask.that(any("local_loss" in one for one in said), f"no word of local_loss: {said}")
+    ask.works("`shard_map` over four devices: what goes in and comes out, also with arguments that are divided")
+    ask.refuses("what the function on each device binds: a note")
+
+
+def test_tensor_parallel(ask):
+    inputs = jnp.ones((2, 4)) * 0.3, jnp.ones((4, 2)) * 0.2, X
+    rec = ask.function(tensor_parallel, lambda: inputs)
+    ask.gradients(rec, by(tensor_parallel, *inputs) | {"out": 2 * rec["out"].value})
+    ask.names(rec, "w1", "w2", "x", "out")
+    ask.clean(rec)
+    ask.works("a product whose inner dimension is divided, with `psum`")
+
+
+def test_ring(ask):
+    rec = ask.function(ring, lambda: (X,))
+    out = rec["out"].value
+    ask.gradients(rec, by(ring, X) | {"out": 2 * out, "x": 2 * (out - 0.5 * jnp.roll(out, -2, 0))})
+    ask.clean(rec)
+    ask.works("`ppermute` and `all_gather`")
+
+
+def test_gathered(ask):
+    rec = ask.function(gathered, lambda: (X, W))
+    ask.gradients(rec, by(gathered, X, W) | {"mixed": 3 * rec["mixed"].value ** 2})
+    ask.clean(rec)
+
+
+def test_planted(ask):
+    ask.cut(ask.function(cut, placed), cut)
+    ask.nan(ask.function(nan, placed, nonfinite=True), nan)
+
+
+def test_watch(ask):
+    def loss(params, x):
+        return data_parallel(params["w"], x)
+
+    w, x = placed()
+    last = ask.watched_function(descending(loss, {"w": w}, [(x,)] * 20))
+    ask.rows(last, "params.w")
+    ask.works("`bp.watch_function` over 20 steps")

@@ -3,6 +3,9 @@
 import jax
 import jax.numpy as jnp
 import jraph
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("jraph",)
 
 GRAPH = jraph.batch([
     jraph.GraphsTuple(
@@ -97,3 +100,60 @@ def nan(weight, nodes):
     count = jraph.segment_sum(jnp.ones(5), jnp.array([0, 0, 0, 1, 1]), 3)
     mean = received / count[:, None]  # <- nan
     return jnp.sum(mean**2)
+
+
+# asked
+
+NODES = GRAPH.nodes
+WEIGHT = jnp.array([[0.5, -0.2], [0.1, 0.3]])
+
+
+def given():
+    return WEIGHT, NODES
+
+
+def test_graph_network(ask):
+    rec = ask.function(graph_network_loss, lambda: (PARAMS, NODES))
+    ask.gradients(rec, by(graph_network_loss, PARAMS, NODES) | {"score": 2 * rec["score"].value})
+    ask.names(rec, "params.edge", "nodes", "score", "updated.nodes", "updated.globals")
+    said = [str(one) for one in [*rec.notes, *rec]]
+    ask.that(any("update_edge_fn" in one for one in said), f"no word of update_edge_fn: {said}")
+    ask.clean(rec)
+    ask.works("`GraphNetwork`: what its functions are given and return, of nodes, edges and graphs")
+
+
+def test_convolution(ask):
+    rec = ask.function(convolution_loss, given)
+    ask.gradients(rec, by(convolution_loss, *given()) | {"pooled": 2 * rec["pooled"].value})
+    share = jnp.array([3.0, 3.0, 3.0, 2.0, 2.0])[:, None]
+    ask.gradients(rec, {"hidden": 2 * rec["pooled"].value[jnp.array([0, 0, 0, 1, 1])] / share})
+    ask.clean(rec)
+    ask.works("`GraphConvolution`, segments that are summed and averaged")
+
+
+def test_attention(ask):
+    rec = ask.function(attention_loss, given)
+    ask.gradients(rec, by(attention_loss, *given()) | {"updated.nodes": 2 * rec["updated.nodes"].value})
+    ask.names(rec, "query", "nodes")
+    ask.clean(rec)
+    ask.works("`GAT`")
+
+
+def test_padded(ask):
+    rec = ask.function(padded_loss, given)
+    ask.gradients(rec, by(padded_loss, *given()) | {"error": 2 * rec["error"].value})
+    ask.gradients(rec, {"sent": jnp.where(rec["mask"].value[:, None], 2 * rec["sent"].value, 0.0)})
+    ask.statuses(rec, {"mask": "not_float"})
+    ask.clean(rec)
+    ask.works("padded graphs, whose padding is masked out of the loss")
+
+
+def test_planted(ask):
+    ask.cut(ask.function(cut, given), cut)
+    ask.nan(ask.function(nan, given, nonfinite=True), nan)
+
+
+def test_watch(ask):
+    last = ask.watched_function(descending(graph_network_loss, PARAMS, [(NODES,)] * 20, rate=0.01))
+    ask.rows(last, "params.edge", "params.node", "params.global", "score")
+    ask.works("`bp.watch_function` over 20 steps")

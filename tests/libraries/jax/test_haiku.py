@@ -3,6 +3,9 @@
 import haiku as hk
 import jax
 import jax.numpy as jnp
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("dm-haiku",)
 
 KEY = jax.random.PRNGKey(3)
 X = jnp.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
@@ -132,3 +135,72 @@ nan_network = hk.without_apply_rng(hk.transform(nan_net))
 def nan_loss(params, images):
     logits = nan_network.apply(params, images)
     return jnp.sum(logits**2)
+
+
+# asked
+
+
+def test_quickstart(ask):
+    params = network.init(KEY, X)
+    rec = ask.function(cross_entropy, lambda: (params, X, LABELS))
+    hot = jax.nn.one_hot(LABELS, 3)
+    hidden = jax.nn.relu(X @ params["linear"]["w"] + params["linear"]["b"])
+    logits = hidden @ params["linear_1"]["w"] + params["linear_1"]["b"]
+    back = (jax.nn.softmax(logits) - hot) / 2
+    right = {"params.linear_1.w": hidden.T @ back, "params.linear_1.b": back.sum(0), "logits": back, "likelihood": -0.5}
+    ask.gradients(rec, right | by(cross_entropy, params, X, LABELS))
+    ask.names(rec, "params.linear.w", "images", "logits", "likelihood")
+    ask.statuses(rec, {"labels#0": "not_float"})
+    ask.clean(rec)
+    said = [str(one) for one in [*rec.notes, *rec]]
+    ask.that(any("net_fn" in one for one in said), f"no word of net_fn: {said}")
+    ask.works("`hk.transform`: parameters by module and name, and what the loss binds")
+    ask.refuses("what the transformed function binds: a note")
+
+
+def test_running_statistics(ask):
+    params, state = stateful.init(KEY, X, True)
+    rec = ask.function(batch_norm_loss_alone, lambda: (params, state, X))
+    ask.gradients(rec, by(batch_norm_loss_alone, params, state, X), tolerance=1e-4)
+    rec = ask.function(evaluated, lambda: (params, state, X))
+    ask.gradients(rec, by(evaluated, params, state, X), tolerance=1e-4)
+    ask.names(rec, "params.encoder.scale", "params.encoder/~/inner.w" if "encoder/~/inner" in params else "x")
+    ask.clean(rec)
+    ask.works("`transform_with_state` with batch normalisation")
+
+
+def batch_norm_loss_alone(params, state, x):
+    loss, state = batch_norm_loss(params, state, x)
+    return loss
+
+
+def test_recurrent(ask):
+    seqs = jnp.arange(12.0).reshape(3, 2, 2) / 6
+    params = rnn.init(KEY, seqs)
+    rec = ask.function(sequence_loss, lambda: (params, seqs))
+    error = rec["error"].value
+    ask.gradients(rec, by(sequence_loss, params, seqs) | {"error": 2 * error / error.size})
+    ask.names(rec, "params.lstm/linear.w" if "lstm/linear" in params else "seqs", "preds", "error")
+    ask.clean(rec)
+    ask.works("`hk.LSTM` under `hk.dynamic_unroll`")
+
+
+def test_layer_stack(ask):
+    params = stack.init(KEY, X)
+    rec = ask.function(stack_loss, lambda: (params, KEY, X))
+    ask.gradients(rec, by(stack_loss, params, KEY, X) | {"out": 2 * rec["out"].value})
+    ask.clean(rec)
+    ask.works("`hk.experimental.layer_stack`, `hk.remat`, `hk.dropout`")
+
+
+def test_planted(ask):
+    params = cut_network.init(KEY, X)
+    ask.cut(ask.function(cut_loss, lambda: (params, X)), cut_net)
+    params = nan_network.init(KEY, X)
+    ask.nan(ask.function(nan_loss, lambda: (params, X), nonfinite=True), nan_net)
+
+
+def test_watch(ask):
+    last = ask.watched_function(descending(cross_entropy, network.init(KEY, X), [(X, LABELS)] * 20))
+    ask.rows(last, "params.linear.w", "params.linear_1.b", "logits")
+    ask.works("`bp.watch_function` over 20 steps")

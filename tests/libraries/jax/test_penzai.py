@@ -3,6 +3,9 @@
 import jax
 import jax.numpy as jnp
 from penzai import pz
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("penzai",)
 
 X = pz.nx.wrap(jnp.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])).tag("batch", "features")
 
@@ -79,3 +82,46 @@ def nan(factor, x):
     plain = out.unwrap("batch", "features_out")
     logs = jnp.log(plain - 100.0)  # <- nan
     return jnp.sum(logs)
+
+
+# asked
+
+
+def test_mlp(ask):
+    rec = ask.function(mlp_loss, lambda: (FROZEN, X))
+    right = jax.grad(mlp_loss)(FROZEN, X)
+    ask.gradients(rec, {f"params.{at}.value": one.value.data_array for at, one in enumerate(right)})
+    ask.names(rec, "out", "squares", "loss", "x")
+    ask.clean(rec)
+    ask.works("a model of layers: variables that are bound to it within the loss")
+
+
+def test_attention(ask):
+    inputs = tuple(jax.random.normal(jax.random.key(at), (3, 2)) for at in range(3))
+    rec = ask.function(attention, lambda: inputs)
+    ask.gradients(rec, by(attention, *inputs) | {"out": 2 * rec["out"].value})
+    ask.names(rec, "queries", "out", "weights", "mixed")
+    ask.clean(rec)
+    ask.works("named axes: `nmap`, `contract`, tags")
+
+
+def test_patched(ask):
+    factor = jnp.array(1.5)
+    rec = ask.function(patched_loss, lambda: (factor, X))
+    ask.gradients(rec, {"factor": jax.grad(patched_loss)(factor, X)})
+    ask.names(rec, "factor", "out")
+    ask.clean(rec)
+    ask.works("layers of one's own, put into a model by a selector")
+
+
+def test_planted(ask):
+    factor = jnp.array(1.5)
+    ask.cut(ask.function(cut, lambda: (factor, X)), Stopped.__call__)
+    ask.nan(ask.function(nan, lambda: (factor, X), nonfinite=True), nan)
+
+
+def test_watch(ask):
+    last = ask.watched_function(descending(lambda params, x: patched_loss(params["factor"], x), {"factor": jnp.array(0.5)},
+                                           [(X,)] * 20))  # fmt: skip
+    ask.rows(last, "params.factor")
+    ask.works("`bp.watch_function` over 20 steps")

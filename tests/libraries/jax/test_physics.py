@@ -3,6 +3,10 @@
 import flax.struct
 import jax
 import jax.numpy as jnp
+import backprobe as bp
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("jax", "flax",)
 
 
 @flax.struct.dataclass
@@ -105,3 +109,51 @@ def nan(stiffness, start):
 
     end, _ = jax.lax.scan(body, State(q=start, qd=jnp.zeros(2)), None, length=3)
     return jnp.sum(end.q)
+
+
+# asked
+
+
+def test_trajectory(ask):
+    inputs = jnp.array(1.5), jnp.array([0.1, 0.2])
+    rec = ask.function(trajectory_loss, lambda: inputs)
+    ask.gradients(rec, by(trajectory_loss, *inputs) | {"miss": 2 * rec["miss"].value, "path": 0.2 * rec["path"].value})
+    ask.gradients(rec, {"end.q": 2 * rec["miss"].value})
+    ask.names(rec, "stiffness", "action", "/step:force", "/step:q", "end.q", "path")
+    ask.clean(rec)
+    ask.works("a rollout in `lax.scan` with a state in a dataclass: forces and positions, stacked by step")
+
+
+def test_policy(ask):
+    inputs = PARAMS, jax.random.key(0)
+    rec = bp.probe(analytic_policy_gradient)(*inputs)
+    right = jax.grad(analytic_policy_gradient)(*inputs)
+    ask.gradients(rec, {"params.w1": right["w1"], "params.w2": right["w2"], "rewards": jnp.full(4, -0.25)})
+    ask.names(rec, "/env_step:obs", "/policy:hidden", "/env_step:reward")
+    ask.clean(rec)
+    ask.works("gradients of a policy through `jax.checkpoint` within `scan`")
+
+
+def test_contact(ask):
+    inputs = jnp.array(200.0), jnp.array([0.1, 0.3, 0.5])
+    rec = ask.function(bounce_loss, lambda: inputs)
+    ask.gradients(rec, by(bounce_loss, *inputs) | {"final": 2 * rec["final"].value / 3}, tolerance=1e-4)
+    ask.names(rec, "heights", "final", "/contact_force:depth")
+    ask.clean(rec)
+    ask.works("contacts in `fori_loop` under `vmap`")
+
+
+def test_planted(ask):
+    start = jnp.array([1.0, -0.5])
+    ask.cut(ask.function(cut, lambda: (PARAMS, start)), cut)
+    ask.nan(ask.function(nan, lambda: (jnp.array(1.5), start), nonfinite=True), nan)
+
+
+def test_watch(ask):
+    def loss(params, key):
+        return analytic_policy_gradient(params, key)
+
+    keys = jax.random.split(jax.random.key(0), 20)
+    last = ask.watched_function(descending(loss, PARAMS, [(key,) for key in keys]))
+    ask.rows(last, "params.w1", "params.w2")
+    ask.works("`bp.watch_function` over 20 steps")

@@ -4,6 +4,9 @@ import jax
 import jax.numpy as jnp
 import optax
 import orbax.checkpoint as ocp
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("orbax-checkpoint",)
 
 X = jnp.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 PARAMS = {"hidden": {"kernel": jnp.full((3, 4), 0.3), "bias": jnp.zeros(4)}, "out": {"kernel": jnp.full((4, 1), -0.2)}}
@@ -80,3 +83,44 @@ def nan(params, x):
     hidden = x @ params["hidden"]["kernel"]
     root = jnp.sqrt(hidden)  # <- nan
     return jnp.mean(root @ params["out"]["kernel"])
+
+
+# asked
+
+
+def test_restored(ask, tmp_path):
+    params = restored(tmp_path)
+    rec = ask.function(loss_fn, lambda: (params, X))
+    ask.gradients(rec, by(loss_fn, PARAMS, X))
+    out = predict(PARAMS, X)
+    hidden = jnp.tanh(X @ PARAMS["hidden"]["kernel"])
+    ask.gradients(rec, {"out": out - 1, "params.out.kernel": hidden.T @ (out - 1)})
+    ask.names(rec, "params.hidden.kernel", "params.hidden.bias", "/predict:hidden", "out")
+    ask.statuses(rec, {"params.hidden.kernel": "ok"})
+    ask.clean(rec)
+    ask.works("parameters from `StandardCheckpointer`, as those that were saved")
+
+
+def test_restored_as_numpy(ask, tmp_path):
+    params = restored_numpy(tmp_path)
+    rec = ask.function(transfer_loss, lambda: (params["out"], params["hidden"], X))
+    ask.gradients(rec, by(transfer_loss, PARAMS["out"], PARAMS["hidden"], X))
+    ask.names(rec, "head.kernel", "backbone.kernel", "features", "logits")
+    ask.clean(rec)
+    ask.works("arrays of NumPy, as `PyTreeCheckpointer` gives them")
+
+
+def test_resumed(ask, tmp_path):
+    params, _, latest = resumed(tmp_path, 5)
+    rec = ask.function(loss_fn, lambda: (params, X))
+    ask.that(latest == 4, f"the last step is {latest}")
+    ask.gradients(rec, by(loss_fn, params, X))
+    last = ask.watched_function(descending(loss_fn, params, [(X,)] * 20))
+    ask.rows(last, "params.hidden.kernel", "out", "/predict:hidden")
+    ask.works("a training that goes on from `CheckpointManager`, under `bp.watch_function`")
+
+
+def test_planted(ask, tmp_path):
+    params = restored(tmp_path)
+    ask.cut(ask.function(cut, lambda: (params, X)), cut)
+    ask.nan(ask.function(nan, lambda: (params, -X), nonfinite=True), nan)

@@ -6,9 +6,12 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
-from numpyro.infer import SVI, Trace_ELBO, autoguide
+from numpyro.infer import Trace_ELBO
 from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import log_density, potential_energy
+from in_jax import by, descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("numpyro",)
 
 J = 4
 Y = jnp.array([28.0, 8.0, -3.0, 7.0]) / 10
@@ -107,8 +110,9 @@ def cut(slope, x):
 
 def nan_model(x, y=None):
     slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
-    scale = jnp.sqrt(slope - 100.0)  # <- nan
-    numpyro.sample("y", dist.Normal(slope * x, scale), obs=y)
+    penalty = jnp.sqrt(slope - 100.0)  # <- nan
+    numpyro.factor("penalty", -penalty)
+    numpyro.sample("y", dist.Normal(slope * x, 0.5), obs=y)
 
 
 def nan(slope, x):
@@ -116,8 +120,69 @@ def nan(slope, x):
     return -log_joint
 
 
-# trained, as users do
+# asked
 
 
-def svi():
-    return SVI(regression, autoguide.AutoNormal(regression), numpyro.optim.Adam(0.05), Trace_ELBO())
+def schools():
+    return jnp.array(0.5), jnp.array(1.2), jnp.array([0.1, 0.2, 0.3, 0.4])
+
+
+def test_log_density(ask):
+    rec = ask.function(schools_density, schools)
+    mu, tau, theta = schools()
+    prior, seen = (theta - mu) / tau**2, (theta - Y) / SIGMA**2
+    by_tau = J / tau - jnp.sum((theta - mu) ** 2) / tau**3 + 2 * tau / (25 + tau**2)
+    ask.gradients(rec, {"theta": prior + seen, "mu": mu / 25 - jnp.sum(prior), "tau": by_tau, "log_joint": -1.0})
+    ask.names(rec, "mu", "tau", "theta", "log_joint")
+    ask.statuses(rec, {"mu": "ok", "theta": "ok"})
+    ask.clean(rec)
+    said = [str(one) for one in [*rec.notes, *rec]]
+    ask.that(any("eight_schools" in one for one in said), f"no word of eight_schools: {said}")
+    ask.works("`log_density`: each latent by its name, with plates")
+
+
+def test_potential(ask):
+    params = {"mu": jnp.array(0.5), "tau": jnp.array(0.2), "theta": jnp.array([0.1, 0.2, 0.3, 0.4])}
+    rec = ask.function(schools_potential, lambda: (params,))
+    ask.gradients(rec, by(schools_potential, params) | {"energy": 1.0})
+    ask.clean(rec)
+    ask.works("`potential_energy`, which NUTS differentiates")
+
+
+def test_elbo(ask):
+    params, key = {"loc": jnp.array([0.5, 0.1]), "scale": jnp.array([0.3, 0.4])}, jax.random.PRNGKey(0)
+    rec = ask.function(elbo_loss, lambda: (params, key))
+    ask.gradients(rec, by(elbo_loss, params, key))
+    ask.names(rec, "params.loc", "params.scale", "loss")
+    ask.clean(rec)
+    ask.works("the loss of `Trace_ELBO` with respect to the parameters of a guide")
+
+
+def test_series(ask):
+    inputs = jnp.array(0.5), jnp.array([0.1, 0.4, 0.2])
+    rec = ask.function(series_density, lambda: inputs)
+    before = jnp.array([0.0, 0.1, 0.4])
+    ask.gradients(rec, by(series_density, *inputs) | {"rho": inputs[0] - jnp.sum((inputs[1] - 0.5 * before) * before) / 0.25})
+    ask.clean(rec)
+    ask.works("a model with `scan`")
+
+
+def test_reparametrised(ask):
+    rec = ask.function(reparametrised_density, schools)
+    ask.gradients(rec, by(reparametrised_density, *schools()))
+    ask.clean(rec)
+    ask.works("`LocScaleReparam`")
+
+
+def test_planted(ask):
+    inputs = jnp.array(0.5), XS
+    ask.cut(ask.function(cut, lambda: inputs), cut_model)
+    ask.nan(ask.function(nan, lambda: inputs, nonfinite=True), nan_model)
+
+
+def test_watch(ask):
+    params = {"loc": jnp.array([0.5, 0.1]), "scale": jnp.array([0.3, 0.4])}
+    keys = jax.random.split(jax.random.PRNGKey(0), 20)
+    last = ask.watched_function(descending(elbo_loss, params, [(key,) for key in keys], rate=0.005))
+    ask.rows(last, "params.loc", "params.scale")
+    ask.works("`bp.watch_function` over 20 steps of a variational fit")

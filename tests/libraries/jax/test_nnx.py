@@ -3,6 +3,9 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from in_jax import descending
+
+FRAMEWORK, LIBRARIES = "JAX", ("flax",)
 
 X = jnp.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 
@@ -128,3 +131,63 @@ class Nan(nnx.Module):
         spread = hidden - hidden
         unit = spread / jnp.linalg.norm(spread)  # <- nan
         return jnp.sum(self.second(unit))
+
+
+# asked
+
+
+def asked(ask, model, *names, tolerance=1e-5):
+    """A model that is called as usual; its gradients are those of `nnx.grad`."""
+    graphdef, state = nnx.split(model)
+    rec = ask.function(lambda x: nnx.merge(graphdef, state)(x), lambda: (X,))
+    ask.gradients(rec, {"x": jax.grad(lambda x: nnx.merge(graphdef, state)(x))(X)}, tolerance)
+    import backprobe as bp
+
+    whole = bp.probe(nnx.merge(graphdef, state))(X)
+    right = nnx.to_flat_state(nnx.grad(lambda model: model(X))(nnx.merge(graphdef, state)))
+    ask.gradients(whole, {".".join(map(str, path)): leaf[...] for path, leaf in right}, tolerance)
+    ask.names(whole, *names)
+    ask.clean(whole)
+    return whole
+
+
+def test_scanned(ask):
+    rec = asked(ask, Scanned(3, 2, nnx.Rngs(0)), "head", "head.kernel", "blocks.linear.kernel", "out", "x")
+    ask.gradients(rec, {"out": 2 * rec["out"].value / 2})
+    ask.works("`nnx.scan` over layers that `nnx.vmap` made")
+
+
+def test_remat(ask):
+    rec = asked(ask, Dropped(nnx.Rngs(0)), "first.kernel", "second", "bn.scale", "h", "y")
+    ask.gradients(rec, {"y": 2 * rec["y"].value})
+    ask.works("`nnx.remat`, dropout and batch normalisation")
+
+
+def test_adapted(ask):
+    rec = asked(ask, Adapted(nnx.Rngs(0)), "base.kernel", "lora.lora_a", "lora.lora_b", "adapted")
+    ask.gradients(rec, {"adapted": 2 * rec["adapted"].value})
+    ask.works("`nnx.LoRA`")
+
+
+def test_ensemble(ask):
+    rec = asked(ask, Ensemble(nnx.Rngs(0)), "members.kernel", "votes", "mean")
+    ask.gradients(rec, {"mean": 2 * rec["mean"].value, "votes": jnp.broadcast_to(2 * rec["mean"].value / 3, (3, 2, 2))})
+    ask.works("an ensemble by `nnx.vmap`")
+
+
+def test_functional(ask):
+    rec = ask.function(functional_loss, lambda: (STATE, X))
+    ask.gradients(rec, {"out": 2 * (rec["out"].value - 1) / 6})
+    right = jax.grad(functional_loss)(STATE, X)
+    ask.gradients(rec, {"state.linear.kernel": right["linear"]["kernel"][...], "state.norm.scale": right["norm"]["scale"][...]})
+    ask.clean(rec)
+    last = ask.watched_function(descending(functional_loss, STATE, [(X,)] * 20))
+    ask.rows(last, "out")
+    ask.works("`nnx.split` and `nnx.merge` within a loss, under `bp.watch_function` too")
+
+
+def test_planted(ask):
+    import backprobe as bp
+
+    ask.cut(bp.probe(Cut(nnx.Rngs(0)), ["**", "**:*"])(X), Cut.__call__)
+    ask.nan(bp.probe(Nan(nnx.Rngs(0)), ["**", "**:*"], nonfinite=True)(X), Nan.__call__)
