@@ -15,7 +15,8 @@ def by(function, *args):
 
 
 def _key(key):
-    return str(next(getattr(key, part) for part in ("key", "idx", "name") if hasattr(key, part)))
+    name = str(next(getattr(key, part) for part in ("key", "idx", "name") if hasattr(key, part)))
+    return f"`{name}`" if any(mark in name for mark in ":#/*!.[") else name
 
 
 def descending(loss, params, batches, rate=0.05):

@@ -99,24 +99,24 @@ def reparametrised_density(mu, tau, theta_decentered):
 
 def cut_model(x, y=None):
     slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
-    mean = jax.lax.stop_gradient(slope * x)  # <- cut
+    mean = jax.lax.stop_gradient(x) * slope
     numpyro.sample("y", dist.Normal(mean, 0.5), obs=y)
 
 
 def cut(slope, x):
-    log_joint, _ = log_density(cut_model, (x, YS), {}, {"slope": slope})
+    log_joint, _ = log_density(cut_model, (x, YS), {}, {"slope": slope})  # <- cut
     return -log_joint
 
 
 def nan_model(x, y=None):
     slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
-    penalty = jnp.sqrt(slope - 100.0)  # <- nan
+    penalty = jnp.sqrt(slope - 100.0)
     numpyro.factor("penalty", -penalty)
     numpyro.sample("y", dist.Normal(slope * x, 0.5), obs=y)
 
 
 def nan(slope, x):
-    log_joint, _ = log_density(nan_model, (x, YS), {}, {"slope": slope})
+    log_joint, _ = log_density(nan_model, (x, YS), {}, {"slope": slope})  # <- nan
     return -log_joint
 
 
@@ -176,8 +176,8 @@ def test_reparametrised(ask):
 
 def test_planted(ask):
     inputs = jnp.array(0.5), XS
-    ask.cut(ask.function(cut, lambda: inputs), cut_model)
-    ask.nan(ask.function(nan, lambda: inputs, nonfinite=True), nan_model)
+    ask.cut(ask.function(cut, lambda: inputs), cut)
+    ask.nan(ask.function(nan, lambda: inputs, nonfinite=True), nan, r"in `penalty = jnp.sqrt\(slope - 100.0\)`")
 
 
 def test_watch(ask):

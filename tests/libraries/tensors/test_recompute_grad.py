@@ -62,22 +62,22 @@ def of_variables(around):
 
 # planted
 def cut_inner(h, w):
-    fixed = tf.stop_gradient(tf.matmul(h, w))  # <- cut
+    fixed = tf.stop_gradient(tf.matmul(h, w))
     return tf.tanh(fixed)
 
 
 def cut(x, w1, w2):
-    h = tf.recompute_grad(cut_inner)(x, w1)
+    h = tf.recompute_grad(cut_inner)(x, w1)  # <- cut
     return tf.reduce_sum(tf.matmul(h, w2))
 
 
 def nan_inner(h, w):
-    logs = tf.math.log(tf.matmul(h, w) - 100.0)  # <- nan
+    logs = tf.math.log(tf.matmul(h, w) - 100.0)
     return tf.tanh(logs)
 
 
 def nan(x, w1, w2):
-    h = tf.recompute_grad(nan_inner)(x, w1)
+    h = tf.recompute_grad(nan_inner)(x, w1)  # <- nan
     return tf.reduce_sum(tf.matmul(h, w2))
 
 
@@ -128,5 +128,5 @@ def test_remat_scope(ask):
 
 
 def test_planted(ask):
-    ask.cut(ask.function(cut, given), cut_inner)
-    ask.nan(ask.function(nan, given, nonfinite=True), nan_inner)
+    ask.cut(ask.function(cut, given), cut)
+    ask.nan(ask.function(nan, given, nonfinite=True), nan, "in `logs = tf.math.log")

@@ -155,5 +155,5 @@ def test_planted(ask):
 
 def test_watch(ask):
     last = ask.watched_function(descending(graph_network_loss, PARAMS, [(NODES,)] * 20, rate=0.01))
-    ask.rows(last, "params.edge", "params.node", "params.global", "score")
+    ask.rows(last, "params.edge", "params.node", "params.global", "updated.globals")
     ask.works("`bp.watch_function` over 20 steps")

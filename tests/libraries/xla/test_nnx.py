@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
+import backprobe as bp
 from in_jax import descending
 
 FRAMEWORK, LIBRARIES = "JAX", ("flax",)
@@ -137,13 +138,16 @@ class Nan(nnx.Module):
 
 
 def asked(ask, model, *names, tolerance=1e-5):
-    """A model that is called as usual; its gradients are those of `nnx.grad`."""
+    """A model that is called as usual, and one that is merged within a function; its gradients are those of `nnx.grad`."""
     graphdef, state = nnx.split(model)
-    rec = ask.function(lambda x: nnx.merge(graphdef, state)(x), lambda: (X,))
-    ask.gradients(rec, {"x": jax.grad(lambda x: nnx.merge(graphdef, state)(x))(X)}, tolerance)
-    import backprobe as bp
 
-    whole = bp.probe(nnx.merge(graphdef, state))(X)
+    def merged(state, x):
+        return nnx.merge(graphdef, state)(x)
+
+    rec = ask.function(merged, lambda: (state, X))
+    by_x = jax.grad(merged, (0, 1), allow_int=True)(state, X)[1]
+    ask.gradients(rec, {"x#0" if "x#0" in rec else ":x": by_x}, tolerance)
+    whole = bp.probe(nnx.merge(graphdef, state), ["**", "**:*"])(X)
     right = nnx.to_flat_state(nnx.grad(lambda model: model(X))(nnx.merge(graphdef, state)))
     ask.gradients(whole, {".".join(map(str, path)): leaf[...] for path, leaf in right}, tolerance)
     ask.names(whole, *names)
@@ -187,7 +191,5 @@ def test_functional(ask):
 
 
 def test_planted(ask):
-    import backprobe as bp
-
     ask.cut(bp.probe(Cut(nnx.Rngs(0)), ["**", "**:*"])(X), Cut.__call__)
     ask.nan(bp.probe(Nan(nnx.Rngs(0)), ["**", "**:*"], nonfinite=True)(X), Nan.__call__)

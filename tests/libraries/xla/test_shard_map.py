@@ -71,19 +71,21 @@ def placed():
 
 def cut(w, x):
     def local_loss(w, x):
-        h = jax.lax.stop_gradient(jnp.tanh(x @ w))  # <- cut
+        h = jax.lax.stop_gradient(jnp.tanh(x @ w))
         return jax.lax.pmean(jnp.mean(h**2) + jnp.mean(x), "i")
 
-    return jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())(w, x)
+    mapped = jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())
+    return mapped(w, x)  # <- cut
 
 
 def nan(w, x):
     def local_loss(w, x):
         h = x @ w
-        logs = jnp.log(h - 100.0)  # <- nan
+        logs = jnp.log(h - 100.0)
         return jax.lax.pmean(jnp.mean(logs), "i")
 
-    return jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())(w, x)
+    mapped = jax.shard_map(local_loss, mesh=MESH, in_specs=(P(), P("i")), out_specs=P())
+    return mapped(w, x)  # <- nan
 
 
 # asked

@@ -163,7 +163,7 @@ def test_training(ask):
     last = ask.watched(trained)
     ask.rows(last, "embed.embeddings", "blocks.0.attention", "blocks.1.down.kernel")
     rec = ask.block(fitted)
-    ask.names(rec, "blocks.0.attention.query.kernel", "embed")
+    ask.names(rec, "blocks.0.attention.query.kernel", "embed#1")
     ask.clean(rec)
     ask.works("its training step under `bp.watch`, and `fit` with `run_eagerly=True` in a block")
 

@@ -119,7 +119,7 @@ def test_trajectory(ask):
     rec = ask.function(trajectory_loss, lambda: inputs)
     ask.gradients(rec, by(trajectory_loss, *inputs) | {"miss": 2 * rec["miss"].value, "path": 0.2 * rec["path"].value})
     ask.gradients(rec, {"end.q": 2 * rec["miss"].value})
-    ask.names(rec, "stiffness", "action", "/step:force", "/step:q", "end.q", "path")
+    ask.names(rec, "stiffness", "action", "/body/step:force", "/body/step:q", "end.q", "path")
     ask.clean(rec)
     ask.works("a rollout in `lax.scan` with a state in a dataclass: forces and positions, stacked by step")
 
@@ -129,7 +129,7 @@ def test_policy(ask):
     rec = bp.probe(analytic_policy_gradient)(*inputs)
     right = jax.grad(analytic_policy_gradient)(*inputs)
     ask.gradients(rec, {"params.w1": right["w1"], "params.w2": right["w2"], "rewards": jnp.full(4, -0.25)})
-    ask.names(rec, "/env_step:obs", "/policy:hidden", "/env_step:reward")
+    ask.names(rec, "/env_step:obs", "/env_step/policy:hidden", "/env_step:reward")
     ask.clean(rec)
     ask.works("gradients of a policy through `jax.checkpoint` within `scan`")
 
@@ -138,7 +138,7 @@ def test_contact(ask):
     inputs = jnp.array(200.0), jnp.array([0.1, 0.3, 0.5])
     rec = ask.function(bounce_loss, lambda: inputs)
     ask.gradients(rec, by(bounce_loss, *inputs) | {"final": 2 * rec["final"].value / 3}, tolerance=1e-4)
-    ask.names(rec, "heights", "final", "/contact_force:depth")
+    ask.names(rec, "heights", "final", "/one/body/contact_force:depth")
     ask.clean(rec)
     ask.works("contacts in `fori_loop` under `vmap`")
 

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import backprobe as bp
 from in_jax import by, descending
 
 FRAMEWORK, LIBRARIES = "JAX", ("jax",)
@@ -47,9 +48,17 @@ def foreach(x, w):
 
 
 def cut(x, w):
-    ref = jax.new_ref(jnp.zeros(3))
+    ref = jax.new_ref(x * 2)
     product = x * w
-    ref[...] = jax.lax.stop_gradient(product)  # <- cut
+    for at in range(3):
+        ref[at] += jax.lax.stop_gradient(product[at])  # <- cut
+    total = ref[...]
+    return jnp.sum(total * x)
+
+
+def cut_into_ref(x, w):
+    ref = jax.new_ref(jnp.zeros(3))
+    ref[...] = jax.lax.stop_gradient(x * w)
     total = ref[...]
     return jnp.sum(total * x)
 
@@ -102,6 +111,8 @@ def test_planted(ask):
 
 def test_cut(ask):
     ask.cut(ask.function(cut, given), cut)
+    ask.refused(lambda: bp.probe(cut_into_ref)(*given()), AttributeError, "accum")
+    ask.refuses("a value without history that is written to a whole reference, on which JAX 0.10.2 itself fails")
 
 
 def test_watch(ask):

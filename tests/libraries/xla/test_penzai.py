@@ -74,7 +74,7 @@ class Stopped(pz.nn.Layer):
 def cut(factor, x):
     model = pz.nn.Sequential([Scale(factor), Stopped(), MLP])
     out = model(x)
-    return jnp.sum(out.unwrap("batch", "features_out") ** 2)
+    return jnp.sum(out.unwrap("batch", "features_out") ** 2) * jnp.sum(x.unwrap("batch", "features"))
 
 
 def nan(factor, x):

@@ -138,15 +138,14 @@ def time_of_fall(height0, gravity):
 
 
 def cut_field(t, y, args):
-    fixed = jax.lax.stop_gradient(args)  # <- cut
+    fixed = jax.lax.stop_gradient(args)
     slope = -fixed * y
     return slope
 
 
 def decay_cut(rate, y0):
-    solution = dfx.diffeqsolve(
-        dfx.ODETerm(cut_field), dfx.Euler(), 0.0, 1.0, 0.25, y0, args=rate, max_steps=8
-    )
+    term, saveat = dfx.ODETerm(cut_field), dfx.SaveAt(t1=True)
+    solution = dfx.diffeqsolve(term, dfx.Euler(), 0.0, 1.0, 0.25, y0, args=rate, saveat=saveat, max_steps=8)  # <- cut
     last = solution.ys[-1]
     return (last - 0.3) ** 2
 
@@ -158,14 +157,13 @@ def decay_cut_after(rate, y0):
 
 
 def root_field(t, y, args):
-    root = jnp.sqrt(y - 2 * args)  # <- nan
+    root = jnp.sqrt(y - 2 * args)
     return -root
 
 
 def decay_nan(rate, y0):
-    solution = dfx.diffeqsolve(
-        dfx.ODETerm(root_field), dfx.Euler(), 0.0, 1.0, 0.5, y0, args=rate, max_steps=8, throw=False
-    )
+    term, solver = dfx.ODETerm(root_field), dfx.Euler()
+    solution = dfx.diffeqsolve(term, solver, 0.0, 1.0, 0.5, y0, args=rate, max_steps=8, throw=False)  # <- nan
     last = solution.ys[-1]
     return last * 2
 
@@ -245,14 +243,14 @@ def test_event(ask):
 
 
 def test_planted(ask):
-    ask.cut(ask.function(decay_cut, given), cut_field)
+    ask.cut(ask.function(decay_cut, given), decay_cut, "cut_field, and was not followed")
     ask.cut(ask.function(decay_cut_after, given), decay_cut_after)
     ask.nan(ask.function(decay_nan_after, given, nonfinite=True), decay_nan_after)
 
 
 def test_nan_inside(ask):
     rec = ask.function(decay_nan, given, nonfinite=True)
-    ask.nan(rec, root_field)
+    ask.nan(rec, decay_nan)
 
 
 def test_watch(ask):

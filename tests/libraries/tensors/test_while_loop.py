@@ -117,9 +117,10 @@ def test_planted(ask):
 
 def compiled(around):
     """A block around a loop that stays compiled."""
-    x, w = tf.Variable([1.0, -2.0, 4.0]), tf.Variable(2.0)
+    x, w = tf.constant([1.0, -2.0, 4.0]), tf.constant(2.0)
     with around() as seen:
         with tf.GradientTape() as tape:
+            tape.watch([x, w])
             score = gathered(x, w)
         by_x, by_w = tape.gradient(score, [x, w])
     return seen, score, by_x, by_w

@@ -111,7 +111,7 @@ def stack_loss(params, key, x):
 
 def cut_net(images):
     hidden = hk.Linear(5, name="first")(images)
-    fixed = jax.lax.stop_gradient(hidden)  # <- cut
+    fixed = jax.lax.stop_gradient(hidden)
     return hk.Linear(3, name="second")(fixed)
 
 
@@ -119,13 +119,13 @@ cut_network = hk.without_apply_rng(hk.transform(cut_net))
 
 
 def cut_loss(params, images):
-    logits = cut_network.apply(params, images)
+    logits = cut_network.apply(params, images)  # <- cut
     return jnp.sum(logits**2)
 
 
 def nan_net(images):
     hidden = hk.Linear(5, name="first")(images)
-    logs = jnp.log(hidden - 100.0)  # <- nan
+    logs = jnp.log(hidden - 100.0)
     return hk.Linear(3, name="second")(logs)
 
 
@@ -133,7 +133,7 @@ nan_network = hk.without_apply_rng(hk.transform(nan_net))
 
 
 def nan_loss(params, images):
-    logits = nan_network.apply(params, images)
+    logits = nan_network.apply(params, images)  # <- nan
     return jnp.sum(logits**2)
 
 
@@ -164,8 +164,9 @@ def test_running_statistics(ask):
     ask.gradients(rec, by(batch_norm_loss_alone, params, state, X), tolerance=1e-4)
     rec = ask.function(evaluated, lambda: (params, state, X))
     ask.gradients(rec, by(evaluated, params, state, X), tolerance=1e-4)
-    ask.names(rec, "params.encoder.scale", "params.encoder/~/inner.w" if "encoder/~/inner" in params else "x")
-    ask.clean(rec)
+    ask.names(rec, "params.encoder.scale", "params.`encoder/inner`.w", "state.`encoder/batch_norm/~/mean_ema`.average")
+    ask.clean(ask.function(evaluated, lambda: (params, state, X), wrt="params"))
+    ask.select("names with a slash between back-quotes, as the errors spell them; with a state, `wrt=\"params\"`")
     ask.works("`transform_with_state` with batch normalisation")
 
 
@@ -180,7 +181,7 @@ def test_recurrent(ask):
     rec = ask.function(sequence_loss, lambda: (params, seqs))
     error = rec["error"].value
     ask.gradients(rec, by(sequence_loss, params, seqs) | {"error": 2 * error / error.size})
-    ask.names(rec, "params.lstm/linear.w" if "lstm/linear" in params else "seqs", "preds", "error")
+    ask.names(rec, "params.`lstm/linear`.w", "preds", "error")
     ask.clean(rec)
     ask.works("`hk.LSTM` under `hk.dynamic_unroll`")
 
@@ -195,9 +196,9 @@ def test_layer_stack(ask):
 
 def test_planted(ask):
     params = cut_network.init(KEY, X)
-    ask.cut(ask.function(cut_loss, lambda: (params, X)), cut_net)
+    ask.cut(ask.function(cut_loss, lambda: (params, X)), cut_loss)
     params = nan_network.init(KEY, X)
-    ask.nan(ask.function(nan_loss, lambda: (params, X), nonfinite=True), nan_net)
+    ask.nan(ask.function(nan_loss, lambda: (params, X), nonfinite=True), nan_loss, r"in `logs = jnp.log\(hidden - 100.0\)`")
 
 
 def test_watch(ask):
