@@ -300,15 +300,15 @@ class Dataflow:
         line = target.source
         if line is None or mention.line is not line:
             return True
-        if not line.expression:
-            return not self._is_lost_by_all(mention)
         is_own = source is not None and (source.file, source.line) == (line.file, line.line)
-        return is_own or use.is_conditional or not use.is_argument
+        if is_own or use.is_conditional or not use.is_argument:
+            return True
+        return not line.expression and not self._is_lost_by_all(mention)
 
     def _is_lost_by_all(self, mention: Mention) -> bool:
-        # Does none of the several results of a line lead back to a value that it gives to a call?
-        use = mention.use
-        if use.is_conditional or not use.is_argument:
+        # Does none of the several results of a line lead back to a value that it gives to a call, and that has lost its
+        # gradient?
+        if self.entries[mention.source].status is not GradStatus.NOT_CONNECTED:
             return False
         line = self.entries[mention.target].source
         return not any(self._flows(mention.source, at) for at in self._made_by[id(line)])

@@ -64,7 +64,7 @@ def cut(w):
     total = tf.constant(0.0)
     for row in tf.data.Dataset.from_tensor_slices(scaled):  # <- cut
         total += tf.reduce_sum(row**2)
-    return total + 0.1 * tf.reduce_sum(scaled)
+    return total + 0.1 * tf.reduce_sum(w**2)
 
 
 def nan(w):

@@ -129,7 +129,7 @@ def test_joint(ask):
 def test_flow(ask):
     inputs = tf.constant(0.1), tf.constant(-0.2), tf.constant([0.7, 1.5])
     rec = ask.function(flow, lambda: inputs)
-    ask.gradients(rec, by(flow, *inputs) | {"log_prob": -tf.ones(2)})
+    ask.gradients(rec, by(flow, *map(tf.identity, inputs)) | {"log_prob": -tf.ones(2)})
     ask.clean(rec)
     ask.works("bijectors, and distributions that they transform")
 
