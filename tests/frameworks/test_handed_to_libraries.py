@@ -125,3 +125,16 @@ def test_what_is_lost_inside_of_shard_map_is_lost_at_its_call():
     found = only(bp.probe(program)(jnp.array(2.0), jnp.arange(4.0)))
     assert (found.kind, found.name, found.fields["value"]) == ("inside", "out", "'w'")
     assert found.remedy.startswith("no value of local can be seen inside of that transformation")
+
+
+def test_a_comment_writes_no_nan(library):
+    def root(x):
+        return jnp.sqrt(x - 3.0).sum()
+
+    def program(x):
+        joint, trace = library.density(root, (x,), {})  # nan where x is small
+        return joint
+
+    report = bp.explain(bp.probe(program, nonfinite=True)(jnp.array([0.5, 1.0])))
+    assert "why" not in report.findings[0].fields, str(report)
+    assert "in `return jnp.sqrt(x - 3.0).sum()`" in str(report)

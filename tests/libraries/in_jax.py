@@ -6,7 +6,9 @@ import jax.numpy as jnp
 
 def by(function, *args):
     """The gradients with respect to the arguments that hold floating-point numbers alone, by the names of these."""
-    floating = [at for at, one in enumerate(args) if all(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(one))]
+    floating = [
+        at for at, one in enumerate(args) if all(jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(one))
+    ]
     found = {}
     for at, gradient in zip(floating, jax.grad(function, tuple(floating))(*args), strict=True):
         for path, leaf in jax.tree.leaves_with_path(gradient):

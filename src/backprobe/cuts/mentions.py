@@ -56,10 +56,13 @@ class Mention:
 def mentions_of(target: int, entry: Entry, unseen: Collection[int] = ()) -> list[Mention]:
     """What an entry is computed from according to the program, except where only a shape or the like was used.
 
-    ``unseen`` are what functions returned inside of a transformation that lets no value of theirs be seen: no edge leads
-    into these, so that what they are given counts here.
+    ``unseen`` are what functions returned inside of a transformation that lets none of their values be seen: no edge
+    leads into these, so what they are given counts here.
     """
-    called = [*(read.spelled for read in entry.reads if read.at not in unseen), *(way.through for way in entry.indirect)]
+    called = [
+        *(read.spelled for read in entry.reads if read.at not in unseen),
+        *(way.through for way in entry.indirect),
+    ]
     followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
     found: dict[tuple[int, Source | None], Mention] = {}
     for source, line, known in _said(entry, followed):

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
+from in_jax import by, descending
 from numpyro import handlers
 from numpyro.contrib.control_flow import scan
 from numpyro.infer import Trace_ELBO
 from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import log_density, potential_energy
-from in_jax import by, descending
 
 FRAMEWORK, LIBRARIES = "JAX", ("numpyro",)
 
@@ -162,7 +162,9 @@ def test_series(ask):
     inputs = jnp.array(0.5), jnp.array([0.1, 0.4, 0.2])
     rec = ask.function(series_density, lambda: inputs)
     before = jnp.array([0.0, 0.1, 0.4])
-    ask.gradients(rec, by(series_density, *inputs) | {"rho": inputs[0] - jnp.sum((inputs[1] - 0.5 * before) * before) / 0.25})
+    ask.gradients(
+        rec, by(series_density, *inputs) | {"rho": inputs[0] - jnp.sum((inputs[1] - 0.5 * before) * before) / 0.25}
+    )
     ask.clean(rec)
     ask.works("a model with `scan`")
 

@@ -93,8 +93,8 @@ def score(model, embeddings):
 
 def fitted(around):
     model = decoder()
-    model.compile(optimizer=keras.optimizers.SGD(0.01), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-                  run_eagerly=True)  # fmt: skip
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.SGD(0.01), loss=loss, run_eagerly=True)
     with around(model) as seen:
         model.fit(TOKENS, TOKENS, epochs=2, verbose=0)
     return seen, [one.numpy() for one in model.trainable_variables]
@@ -134,7 +134,9 @@ def test_decoder(ask):
     del by_logits
     names = ["embed.embeddings"]
     for at in range(2):
-        names += [f"blocks.{at}.attention.{part}.{kind}" for part in ("query", "key", "value", "out") for kind in ("kernel",)]
+        names += [
+            f"blocks.{at}.attention.{part}.{kind}" for part in ("query", "key", "value", "out") for kind in ("kernel",)
+        ]
     found = {one.path: gradient for one, gradient in zip(model.trainable_variables, right, strict=True)}
     for name in names:
         path = next(path for path in found if path.replace("block_", "blocks.").replace("/", ".").endswith(name))

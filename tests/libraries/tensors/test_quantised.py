@@ -88,7 +88,7 @@ def test_int8(ask):
     ask.statuses(rec, {"first.kernel": "not_float"})
     ask.names(rec, "first", "second", "first.bias")
     ask.clean(rec)
-    ask.works("`model.quantize(\"int8\")`: layers and inputs, integer kernels as `not_float`")
+    ask.works('`model.quantize("int8")`: layers and inputs, integer kernels as `not_float`')
 
 
 def test_lora(ask):

@@ -85,7 +85,9 @@ def test_sentences(ask):
         tape.watch(inputs)
         result = sentences(*inputs)
     table, query = tape.gradient(result, inputs)
-    ask.gradients(rec, {"table": tf.convert_to_tensor(table), "query": query, "scores": 1 - tf.tanh(rec["scores"].value) ** 2})
+    ask.gradients(
+        rec, {"table": tf.convert_to_tensor(table), "query": query, "scores": 1 - tf.tanh(rec["scores"].value) ** 2}
+    )
     ask.clean(rec)
     ask.works("`tf.gather` with ragged indices")
 

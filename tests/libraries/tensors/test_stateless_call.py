@@ -45,7 +45,10 @@ def training_state(trainable, fixed, x):
 
 
 def stepped(around):
-    trainable, fixed = [tf.identity(one) for one in MODEL.trainable_variables], [one.value for one in MODEL.non_trainable_variables]
+    trainable, fixed = (
+        [tf.identity(one) for one in MODEL.trainable_variables],
+        [one.value for one in MODEL.non_trainable_variables],
+    )
     with around() as seen:
         with tf.GradientTape() as tape:
             for one in trainable:

@@ -84,7 +84,9 @@ def test_summed(ask):
     rec = ask.function(summed, given)
     (w,) = given()
     right = 2 * tf.linalg.matvec(ROWS, tf.linalg.matvec(ROWS, w), transpose_a=True)
-    ask.gradients(rec, {"w": right, "out#0": 2 * tf.linalg.matvec(ROWS[:2], w), "out#1": 2 * tf.linalg.matvec(ROWS[2:], w)})
+    ask.gradients(
+        rec, {"w": right, "out#0": 2 * tf.linalg.matvec(ROWS[:2], w), "out#1": 2 * tf.linalg.matvec(ROWS[2:], w)}
+    )
     ask.gradients(rec, by(summed, w) | {"total#1": 1.0})
     ask.names(rec, "w", "batch#0", "out#1", "total#2")
     ask.clean(rec)

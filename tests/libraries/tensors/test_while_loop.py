@@ -103,7 +103,10 @@ def test_map_fn(ask):
 def test_autograph(ask):
     inputs = tf.constant([1.0, -2.0, 4.0]), tf.constant(2.0)
     rec = ask.function(gathered, lambda: inputs)
-    right = {"x": tf.constant([0.5 * 2 / 2**0.5, 2 * 2.0, 3 * 0.5 * 2 / 8**0.5]), "stacked": tf.constant([1.0, 2.0, 3.0])}
+    right = {
+        "x": tf.constant([0.5 * 2 / 2**0.5, 2 * 2.0, 3 * 0.5 * 2 / 8**0.5]),
+        "stacked": tf.constant([1.0, 2.0, 3.0]),
+    }
     ask.gradients(rec, right)
     ask.names(rec, "x", "w", "step#0", "stacked")
     ask.clean(rec)

@@ -66,7 +66,7 @@ def regression():
     return tf_keras.Sequential([
         tf_keras.layers.Dense(4, activation="tanh", input_shape=(2,), name="hidden"),
         tf_keras.layers.Dense(2, name="out"),
-        tfp.layers.DistributionLambda(lambda t: tfd.Normal(t[..., :1], 1e-3 + tf.math.softplus(t[..., 1:])), name="normal"),
+        tfp.layers.DistributionLambda(lambda t: tfd.Normal(t[..., :1], 1e-3 + tf.math.softplus(t[..., 1:])), name="n"),
     ])  # fmt: skip
 
 
@@ -110,7 +110,12 @@ def test_likelihood(ask):
     rec = ask.function(likelihood, given)
     loc, scale, x = given()
     z = (x - loc) / scale
-    right = {"loc": -tf.reduce_sum(z) / scale, "scale": tf.reduce_sum(1 - z**2) / scale, "x": z / scale, "log_prob": -tf.ones(3)}
+    right = {
+        "loc": -tf.reduce_sum(z) / scale,
+        "scale": tf.reduce_sum(1 - z**2) / scale,
+        "x": z / scale,
+        "log_prob": -tf.ones(3),
+    }
     ask.gradients(rec, right | {"total": -1.0})
     ask.names(rec, "loc", "scale", "x", "log_prob", "total")
     ask.clean(rec)

@@ -166,7 +166,7 @@ def test_running_statistics(ask):
     ask.gradients(rec, by(evaluated, params, state, X), tolerance=1e-4)
     ask.names(rec, "params.encoder.scale", "params.`encoder/inner`.w", "state.`encoder/batch_norm/~/mean_ema`.average")
     ask.clean(ask.function(evaluated, lambda: (params, state, X), wrt="params"))
-    ask.select("names with a slash between back-quotes, as the errors spell them; with a state, `wrt=\"params\"`")
+    ask.select('names with a slash between back-quotes, as the errors spell them; with a state, `wrt="params"`')
     ask.works("`transform_with_state` with batch normalisation")
 
 
@@ -198,7 +198,9 @@ def test_planted(ask):
     params = cut_network.init(KEY, X)
     ask.cut(ask.function(cut_loss, lambda: (params, X)), cut_loss)
     params = nan_network.init(KEY, X)
-    ask.nan(ask.function(nan_loss, lambda: (params, X), nonfinite=True), nan_loss, r"in `logs = jnp.log\(hidden - 100.0\)`")
+    ask.nan(
+        ask.function(nan_loss, lambda: (params, X), nonfinite=True), nan_loss, r"in `logs = jnp.log\(hidden - 100.0\)`"
+    )
 
 
 def test_watch(ask):

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import lineax as lx
-import backprobe as bp
 from in_jax import by, descending
+
+import backprobe as bp
 
 FRAMEWORK, LIBRARIES = "JAX", ("lineax",)
 
@@ -113,7 +114,11 @@ def test_tridiagonal(ask):
 def test_newton_step(ask):
     inputs = jnp.array([1.0, -2.0]), jnp.array(2.0)
     rec = ask.function(newton_step, lambda: inputs)
-    ask.gradients(rec, by(newton_step, *inputs) | {"moved": 2 * rec["moved"].value, "step": -2 * rec["moved"].value}, tolerance=1e-4)
+    ask.gradients(
+        rec,
+        by(newton_step, *inputs) | {"moved": 2 * rec["moved"].value, "step": -2 * rec["moved"].value},
+        tolerance=1e-4,
+    )
     ask.names(rec, "y", "stiffness", "step", "moved")
     ask.clean(rec)
     ask.works("`JacobianLinearOperator` with CG: a step of Newton's method")
@@ -123,7 +128,9 @@ def test_least_squares(ask):
     inputs = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), jnp.array([1.0, 2.0, 4.0])
     rec = ask.function(least_squares, lambda: inputs)
     weights = jnp.linalg.lstsq(*inputs)[0]
-    ask.gradients(rec, {"weights": 2 * weights, "targets": jnp.linalg.pinv(inputs[0]).T @ (2 * weights)}, tolerance=1e-4)
+    ask.gradients(
+        rec, {"weights": 2 * weights, "targets": jnp.linalg.pinv(inputs[0]).T @ (2 * weights)}, tolerance=1e-4
+    )
     ask.gradients(rec, by(least_squares, *inputs), tolerance=1e-4)
     ask.clean(rec)
 

@@ -2,8 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-import backprobe as bp
 from in_jax import by, descending
+
+import backprobe as bp
 
 FRAMEWORK, LIBRARIES = "JAX", ("jax",)
 
@@ -82,7 +83,9 @@ def test_accumulated(ask):
     rec = ask.function(accumulated, given)
     x, w = given()
     total = jnp.sin(x * w)
-    ask.gradients(rec, {"total": 2 * total, "x": 2 * total * jnp.cos(x * w) * w, "w": jnp.sum(2 * total * jnp.cos(x * w) * x)})
+    ask.gradients(
+        rec, {"total": 2 * total, "x": 2 * total * jnp.cos(x * w) * w, "w": jnp.sum(2 * total * jnp.cos(x * w) * x)}
+    )
     ask.gradients(rec, by(accumulated, *given()) | {f"term#{at}": 2 * total[at] for at in range(3)})
     ask.names(rec, "x", "w", "term#0", "total")
     ask.clean(rec)

@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 from flax import nnx
-import backprobe as bp
 from in_jax import descending
+
+import backprobe as bp
 
 FRAMEWORK, LIBRARIES = "JAX", ("flax",)
 
@@ -138,7 +139,7 @@ class Nan(nnx.Module):
 
 
 def asked(ask, model, *names, tolerance=1e-5):
-    """A model that is called as usual, and one that is merged within a function; its gradients are those of `nnx.grad`."""
+    """A model that is called as usual, and merged within a function; its gradients are those of `nnx.grad`."""
     graphdef, state = nnx.split(model)
 
     def merged(state, x):
@@ -183,7 +184,9 @@ def test_functional(ask):
     rec = ask.function(functional_loss, lambda: (STATE, X))
     ask.gradients(rec, {"out": 2 * (rec["out"].value - 1) / 6})
     right = jax.grad(functional_loss)(STATE, X)
-    ask.gradients(rec, {"state.linear.kernel": right["linear"]["kernel"][...], "state.norm.scale": right["norm"]["scale"][...]})
+    ask.gradients(
+        rec, {"state.linear.kernel": right["linear"]["kernel"][...], "state.norm.scale": right["norm"]["scale"][...]}
+    )
     ask.clean(rec)
     last = ask.watched_function(descending(functional_loss, STATE, [(X,)] * 20))
     ask.rows(last, "out")

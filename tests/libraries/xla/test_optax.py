@@ -135,7 +135,9 @@ def test_projected(ask):
     inputs = jnp.array([0.5, 0.2, -0.1]), jnp.array([1.0, 0.0, 0.0])
     rec = ask.function(projected, lambda: inputs)
     simplex, smooth = rec["simplex"].value, rec["smooth"].value
-    ask.gradients(rec, {"simplex": 2 * (simplex - smooth), "smooth": -2 * (simplex - smooth), "labels": -1.8 * (simplex - smooth)})
+    ask.gradients(
+        rec, {"simplex": 2 * (simplex - smooth), "smooth": -2 * (simplex - smooth), "labels": -1.8 * (simplex - smooth)}
+    )
     ask.gradients(rec, by(projected, *inputs))
     ask.clean(rec)
     ask.works("projections, and losses such as `ctc_loss`")
@@ -196,4 +198,4 @@ def test_optimizers(ask):
         ask.that("update.ratio" in last.get("params.w", {}), f"{name}: no update of w: {last}")
         if name == "masked":
             ask.that(last["params.b"]["update.absmax"] == 0, f"b is frozen: {last['params.b']}")
-    ask.works("steps of `MultiSteps`, `multi_transform`, `apply_if_finite`, schedule-free and others under `bp.watch_function`")
+    ask.works("steps of `MultiSteps`, `multi_transform`, `apply_if_finite`, and others under `bp.watch_function`")

@@ -120,7 +120,9 @@ def test_implicit_euler(ask):
     rec = ask.function(implicit_euler, given)
     y1 = rec["y1"].value
     slope = 1 / (1 - DT * (1 - jnp.tanh(y1) ** 2))  # of y1 with respect to y0, by the implicit function theorem
-    ask.gradients(rec, {"y1": 2 * y1, "y0": 2 * y1 * slope, "dt": jnp.sum(2 * y1 * slope * jnp.tanh(y1))}, tolerance=1e-4)
+    ask.gradients(
+        rec, {"y1": 2 * y1, "y0": 2 * y1 * slope, "dt": jnp.sum(2 * y1 * slope * jnp.tanh(y1))}, tolerance=1e-4
+    )
     ask.gradients(rec, by(implicit_euler, *given()), tolerance=1e-4)
     ask.names(rec, "y0", "dt", "y1", "sol.value", "return")
     ask.statuses(rec, {"y0": "ok", "dt": "ok", "y1": "ok"})

@@ -38,7 +38,8 @@ def restored_numpy(folder, params=PARAMS):
     checkpointer = ocp.PyTreeCheckpointer()
     checkpointer.save(folder / "plain", params)
     return checkpointer.restore(
-        folder / "plain", restore_args=jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=__import__("numpy").ndarray), params)
+        folder / "plain",
+        restore_args=jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=__import__("numpy").ndarray), params),
     )
 
 
@@ -54,7 +55,9 @@ def resumed(folder, steps):
             grads = jax.grad(loss_fn)(params, X)
             updates, state = optimizer.update(grads, state)
             params = optax.apply_updates(params, updates)
-            manager.save(step, args=ocp.args.Composite(params=ocp.args.StandardSave(params), state=ocp.args.StandardSave(state)))
+            manager.save(
+                step, args=ocp.args.Composite(params=ocp.args.StandardSave(params), state=ocp.args.StandardSave(state))
+            )
         latest = manager.latest_step()
         back = manager.restore(latest, args=ocp.args.Composite(
             params=ocp.args.StandardRestore(params), state=ocp.args.StandardRestore(state)))  # fmt: skip

@@ -2,9 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
-import backprobe as bp
 from in_jax import by, descending
+from jax.experimental import pallas as pl
+
+import backprobe as bp
 
 FRAMEWORK, LIBRARIES = "JAX", ("jax",)
 
@@ -80,7 +81,8 @@ def tiled(x, w):
     rows, columns = x.shape[0], w.shape[1]
     return pl.pallas_call(
         matmul_kernel, grid=(rows // 2, columns // 2), interpret=True,
-        in_specs=[pl.BlockSpec((2, x.shape[1]), lambda i, j: (i, 0)), pl.BlockSpec((w.shape[0], 2), lambda i, j: (0, j))],
+        in_specs=[pl.BlockSpec((2, x.shape[1]), lambda i, j: (i, 0)),
+                  pl.BlockSpec((w.shape[0], 2), lambda i, j: (0, j))],
         out_specs=pl.BlockSpec((2, 2), lambda i, j: (i, j)), out_shape=jax.ShapeDtypeStruct((rows, columns), x.dtype),
     )(x, w)  # fmt: skip
 
@@ -161,20 +163,24 @@ def test_attention(ask):
     weights = jax.nn.softmax(2 * X)
     ask.values(rec, {"weights": weights})
     out = jnp.vdot(weights, Y)
-    ask.gradients(rec, {"picked": jnp.full(4, 2 * out), "weights": 2 * out * Y, "scores": 2 * out * weights * (Y - out)})
+    ask.gradients(
+        rec, {"picked": jnp.full(4, 2 * out), "weights": 2 * out * Y, "scores": 2 * out * weights * (Y - out)}
+    )
     ask.gradients(rec, by(attention_loss, X, Y))
     ask.names(rec, "q", "v", "scores", "weights", "picked")
     ask.clean(rec)
 
 
 def test_layers(ask):
-    inputs = jnp.array([[0.1, 0.2], [0.3, -0.4]]), jnp.array([[0.5, 0.6], [0.7, 0.8]]), jnp.array([[1.0, 2.0], [3.0, -1.0]])
+    inputs = (
+        jnp.array([[0.1, 0.2], [0.3, -0.4]]),
+        jnp.array([[0.5, 0.6], [0.7, 0.8]]),
+        jnp.array([[1.0, 2.0], [3.0, -1.0]]),
+    )
     rec = ask.function(layers_loss, lambda: inputs)
     ask.gradients(rec, by(layers_loss, *inputs) | {"out": rec["out"].value / 2})
     ask.clean(rec)
-    last = ask.watched_function(
-        descending(lambda params, x: layers_loss(*params, x), inputs[:2], [(inputs[2],)] * 20)
-    )
+    last = ask.watched_function(descending(lambda params, x: layers_loss(*params, x), inputs[:2], [(inputs[2],)] * 20))
     ask.rows(last, "params.0", "params.1")
     ask.works("products by tiles of a grid, in a training under `bp.watch_function`")
 

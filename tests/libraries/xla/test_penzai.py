@@ -2,8 +2,8 @@
 
 import jax
 import jax.numpy as jnp
-from penzai import pz
 from in_jax import by, descending
+from penzai import pz
 
 FRAMEWORK, LIBRARIES = "JAX", ("penzai",)
 
@@ -67,13 +67,13 @@ def patched_loss(factor, x):
 @pz.pytree_dataclass
 class Stopped(pz.nn.Layer):
     def __call__(self, argument, /, **_):
-        fixed = pz.nx.nmap(jax.lax.stop_gradient)(argument)  # <- cut
+        fixed = pz.nx.nmap(jax.lax.stop_gradient)(argument)
         return fixed
 
 
 def cut(factor, x):
     model = pz.nn.Sequential([Scale(factor), Stopped(), MLP])
-    out = model(x)
+    out = model(x)  # <- cut
     return jnp.sum(out.unwrap("batch", "features_out") ** 2) * jnp.sum(x.unwrap("batch", "features"))
 
 
@@ -116,12 +116,14 @@ def test_patched(ask):
 
 def test_planted(ask):
     factor = jnp.array(1.5)
-    ask.cut(ask.function(cut, lambda: (factor, X)), Stopped.__call__)
+    ask.cut(ask.function(cut, lambda: (factor, X)), cut)
     ask.nan(ask.function(nan, lambda: (factor, X), nonfinite=True), nan)
 
 
 def test_watch(ask):
-    last = ask.watched_function(descending(lambda params, x: patched_loss(params["factor"], x), {"factor": jnp.array(0.5)},
-                                           [(X,)] * 20))  # fmt: skip
+    def loss(params, x):
+        return patched_loss(params["factor"], x)
+
+    last = ask.watched_function(descending(loss, {"factor": jnp.array(0.5)}, [(X,)] * 20))
     ask.rows(last, "params.factor")
     ask.works("`bp.watch_function` over 20 steps")

@@ -1,12 +1,19 @@
-"""Rollouts as brax and MJX have them: a state in a dataclass, stepped within `lax.scan`, and a policy that is trained."""
+"""Rollouts as brax and MJX have them: a state in a dataclass, stepped within `lax.scan`, and a policy."""
 
 import flax.struct
 import jax
 import jax.numpy as jnp
-import backprobe as bp
 from in_jax import by, descending
 
-FRAMEWORK, LIBRARIES = "JAX", ("jax", "flax",)
+import backprobe as bp
+
+FRAMEWORK, LIBRARIES = (
+    "JAX",
+    (
+        "jax",
+        "flax",
+    ),
+)
 
 
 @flax.struct.dataclass

@@ -2,8 +2,9 @@
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding, PartitionSpec as P
 from in_jax import by, descending
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 FRAMEWORK, LIBRARIES = "JAX", ("jax",)
 
