@@ -290,8 +290,8 @@ class Dataflow:
         #
         # So it is under a condition, with an index that is computed, where one of several results is not known from
         # another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
-        # it is, or in a tuple, is used there; if a line has several results, where none leads back to it. A part that cuts
-        # in any case does not count, nor does a result without history.
+        # it is, or in a tuple, is used there; if a line has several results, where none leads back to it. A part that
+        # cuts in any case does not count, nor does a result without history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
             return True  # a count beside the state of an optimizer, say

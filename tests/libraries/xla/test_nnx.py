@@ -138,18 +138,21 @@ class Nan(nnx.Module):
 # asked
 
 
-def asked(ask, model, *names, tolerance=1e-5):
-    """A model that is called as usual, and merged within a function; its gradients are those of `nnx.grad`."""
-    graphdef, state = nnx.split(model)
+def asked(ask, make, *names, tolerance=1e-5):
+    """A model that is called as usual, and merged within a function; its gradients are those of `nnx.grad`.
+
+    Each is made anew, since a call draws random numbers and writes running statistics.
+    """
+    graphdef = nnx.graphdef(make())
 
     def merged(state, x):
         return nnx.merge(graphdef, state)(x)
 
-    rec = ask.function(merged, lambda: (state, X))
-    by_x = jax.grad(merged, (0, 1), allow_int=True)(state, X)[1]
+    rec = ask.function(merged, lambda: (nnx.state(make()), X))
+    by_x = jax.grad(merged, (0, 1), allow_int=True)(nnx.state(make()), X)[1]
     ask.gradients(rec, {"x#0" if "x#0" in rec else ":x": by_x}, tolerance)
-    whole = bp.probe(nnx.merge(graphdef, state), ["**", "**:*"])(X)
-    right = nnx.to_flat_state(nnx.grad(lambda model: model(X))(nnx.merge(graphdef, state)))
+    whole = bp.probe(make(), ["**", "**:*"])(X)
+    right = nnx.to_flat_state(nnx.grad(lambda model: model(X))(make()))
     ask.gradients(whole, {".".join(map(str, path)): leaf[...] for path, leaf in right}, tolerance)
     ask.names(whole, *names)
     ask.clean(whole)
@@ -157,25 +160,25 @@ def asked(ask, model, *names, tolerance=1e-5):
 
 
 def test_scanned(ask):
-    rec = asked(ask, Scanned(3, 2, nnx.Rngs(0)), "head", "head.kernel", "blocks.linear.kernel", "out", "x")
+    rec = asked(ask, lambda: Scanned(3, 2, nnx.Rngs(0)), "head", "head.kernel", "blocks.linear.kernel", "out", "x#0")
     ask.gradients(rec, {"out": 2 * rec["out"].value / 2})
     ask.works("`nnx.scan` over layers that `nnx.vmap` made")
 
 
 def test_remat(ask):
-    rec = asked(ask, Dropped(nnx.Rngs(0)), "first.kernel", "second", "bn.scale", "h", "y")
+    rec = asked(ask, lambda: Dropped(nnx.Rngs(0)), "first.kernel", "second", "bn.scale", "h#1", "y")
     ask.gradients(rec, {"y": 2 * rec["y"].value})
     ask.works("`nnx.remat`, dropout and batch normalisation")
 
 
 def test_adapted(ask):
-    rec = asked(ask, Adapted(nnx.Rngs(0)), "base.kernel", "lora.lora_a", "lora.lora_b", "adapted")
+    rec = asked(ask, lambda: Adapted(nnx.Rngs(0)), "base.kernel", "lora.lora_a", "lora.lora_b", "adapted")
     ask.gradients(rec, {"adapted": 2 * rec["adapted"].value})
     ask.works("`nnx.LoRA`")
 
 
 def test_ensemble(ask):
-    rec = asked(ask, Ensemble(nnx.Rngs(0)), "members.kernel", "votes", "mean")
+    rec = asked(ask, lambda: Ensemble(nnx.Rngs(0)), "members.kernel", "votes", "mean")
     ask.gradients(rec, {"mean": 2 * rec["mean"].value, "votes": jnp.broadcast_to(2 * rec["mean"].value / 3, (3, 2, 2))})
     ask.works("an ensemble by `nnx.vmap`")
 
