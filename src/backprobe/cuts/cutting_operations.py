@@ -36,7 +36,7 @@ from backprobe.cuts.operation_names import (
     WITHOUT_DERIVATIVE,
     WITHOUT_HISTORY,
 )
-from backprobe.source.syntax_nodes import parents
+from backprobe.source.syntax_nodes import is_given, parents
 
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 
@@ -59,8 +59,6 @@ class Use:
     is_conditional: bool = False
     flat: str = ""
 
-
-DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.keyword, ast.Starred)
 
 CUTTING = re.compile(rf"\b(?:{'|'.join([*CUTTERS, *ASSIGNING, *NUMPY])})\b")
 
@@ -251,7 +249,7 @@ def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
 
 def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
     value, call, flat, is_conditional, steps = node, "", "", False, leaf.split(".") if leaf else []
-    is_argument = _is_given(node, above)
+    is_argument = is_given(node, above)
     while node in above:
         child, node = node, above[node]
         left = _left_of_leaf(node, child, steps) if steps else steps
@@ -275,14 +273,6 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             return _cut_by(node, Use(kind, "", call, is_argument, is_conditional), above, followed)
         is_conditional |= _may_pass_by(node, child)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
-
-
-def _is_given(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
-    # Is a value given to a call, as it is or in a container that is written out there?
-    node = above.get(node, node)
-    while isinstance(node, DISPLAYS) and node in above:
-        node = above[node]
-    return isinstance(node, ast.Call)
 
 
 def _may_pass_by(node: ast.AST, child: ast.AST) -> bool:
