@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,16 @@ class Ask:
             self.that(len(run.steps) == steps, f"the run has {len(run.steps)} steps, not {steps}")
             found = sorted({finding.kind for finding in run.alerts})
             self.that(found == sorted(alerts), f"alerts {found}, not {sorted(alerts)}:\n{run.alerts}")
+            last = run.at(steps - 1)
+            return {name: dict(last[name]) for name in last}
+
+    def watched_function(self, program: Program, *args: Any, steps: int = 20, **options: Any) -> Any:
+        """The last step of a training in JAX under ``bp.watch_function``, as ``watched`` has it for models."""
+        with tempfile.TemporaryDirectory() as folder:
+            watch = partial(bp.watch_function, folder=f"{folder}/run", **options)
+            self._beside(program, args, watch, "bp.watch_function")
+            run = bp.open_run(f"{folder}/run")
+            self.that(len(run.steps) == steps, f"the run has {len(run.steps)} steps, not {steps}")
             last = run.at(steps - 1)
             return {name: dict(last[name]) for name in last}
 

@@ -24,9 +24,15 @@ BACKENDS = {name: f"backprobe.backends.{name}" for name in get_args(BackendName)
 
 BACKEND = Option("backend", str, None, '"torch"', says="a name")
 IMPORT = "IMPORT_NAME"
+FILE = "__file__"  # asked for in place where a probe passes, since a call costs more
 
 ALONE = {"numpy": "backprobe.backends.numpy"}
 """Arrays without a framework that a recording can be loaded into; each module has ``ARRAYS``."""
+
+
+def is_imported(name: str) -> bool:
+    """Has the program imported a framework? A folder of that name, such as one of scripts for it, is no framework."""
+    return getattr(sys.modules.get(name), FILE, None) is not None
 
 
 def load_arrays(name: str) -> Arrays:
@@ -39,7 +45,7 @@ def load_arrays(name: str) -> Arrays:
 
 def arrays_of(value: Any) -> Arrays | None:
     """Those of a tensor's framework, or NumPy's; None for what is no tensor."""
-    known = [load_backend(name).arrays for name in BACKENDS if name in sys.modules]
+    known = [load_backend(name).arrays for name in BACKENDS if getattr(sys.modules.get(name), FILE, None)]
     if "numpy" in sys.modules:
         known.append(load_arrays("numpy"))
     return next((arrays for arrays in known if arrays.is_tensor(value)), None)
@@ -66,13 +72,13 @@ def load_backend(name: str) -> Backend:
 
 def imported_backends() -> list[Backend]:
     """Those of the frameworks that the program has imported."""
-    return [load_backend(known) for known in BACKENDS if known in sys.modules]
+    return [load_backend(known) for known in BACKENDS if getattr(sys.modules.get(known), FILE, None)]
 
 
 def find_program(name: str | None, target: Any, session: Any) -> Program | None:
     """What runs a target that is a graph of an imported framework already; None for a target that is none."""
     for known in BACKENDS if name is None else (name,):
-        graphs = load_backend(known).graphs if known in sys.modules else None
+        graphs = load_backend(known).graphs if getattr(sys.modules.get(known), FILE, None) else None
         program = None if graphs is None else graphs(target, session)
         if program is not None:
             return program
@@ -81,7 +87,8 @@ def find_program(name: str | None, target: Any, session: Any) -> Program | None:
 
 def is_tensor(value: Any) -> bool:
     """Is it a tensor of a framework that is imported?"""
-    return any(load_backend(known).arrays.is_tensor(value) for known in BACKENDS if known in sys.modules)
+    imported = (known for known in BACKENDS if getattr(sys.modules.get(known), FILE, None))
+    return any(load_backend(known).arrays.is_tensor(value) for known in imported)
 
 
 def is_model(backend: Backend, value: Any) -> bool:
@@ -125,7 +132,7 @@ def find_backend(
         return known[0]
     if len(imported) == 1:
         return imported[0]
-    there = [name for name in BACKENDS if find_spec(name) is not None] if not imported else []
+    there = [name for name in BACKENDS if _is_installed(name)] if not imported else []
     if not imported and not there:
         raise NoBackend(
             f"none of {', '.join(BACKENDS)} is installed", why="gradients are computed by one of these frameworks",
@@ -161,7 +168,12 @@ def _about_to_import(values: Sequence[Any]) -> set[str]:
     named = {
         one.argval.partition(".")[0] for code in codes for one in dis.get_instructions(code) if one.opname == IMPORT
     }
-    return {name for name in named & BACKENDS.keys() if find_spec(name) is not None}
+    return {name for name in named & BACKENDS.keys() if _is_installed(name)}
+
+
+def _is_installed(name: str) -> bool:
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None  # a folder of that name has none
 
 
 def _code_and_globals(value: Any) -> tuple[CodeType, dict[str, Any]] | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprobe.backends.discover import BACKENDS, is_model, load_arrays, load_backend
+from backprobe.backends.discover import BACKENDS, is_imported, is_model, load_arrays, load_backend
 from backprobe.backends.tensors import Arrays
 from backprobe.cli.arguments import arguments, floated
 
@@ -48,7 +47,7 @@ def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Pa
 
 def _arrays_of_model(target: Any) -> Arrays | None:
     # The tensors of a model's framework; None for what is not a model.
-    imported = (load_backend(name) for name in BACKENDS if name in sys.modules)
+    imported = (load_backend(name) for name in BACKENDS if is_imported(name))
     return next((backend.arrays for backend in imported if is_model(backend, target)), None)
 
 

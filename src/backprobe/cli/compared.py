@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import backprobe as bp
-from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.backends.discover import BACKENDS, is_imported, load_backend
 from backprobe.backends.replay import Replay
 from backprobe.cli import program as programs
 from backprobe.errors import BadOption
@@ -45,7 +44,7 @@ def compared(
 def _same_numbers() -> Iterator[None]:
     # After this context random numbers come as if none had been drawn in it, in all frameworks that are imported.
     with ExitStack() as stack:
-        for backend in [load_backend(name) for name in BACKENDS if name in sys.modules]:
+        for backend in [load_backend(name) for name in BACKENDS if is_imported(name)]:
             stack.enter_context(Replay(backend, None).run())
         yield
 

@@ -36,7 +36,7 @@ from backprobe.cuts.operation_names import (
     WITHOUT_DERIVATIVE,
     WITHOUT_HISTORY,
 )
-from backprobe.source.syntax_nodes import parents
+from backprobe.source.syntax_nodes import is_given, parents
 
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 
@@ -249,7 +249,7 @@ def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
 
 def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
     value, call, flat, is_conditional, steps = node, "", "", False, leaf.split(".") if leaf else []
-    is_argument = isinstance(above.get(node), ast.Call)
+    is_argument = is_given(node, above)
     while node in above:
         child, node = node, above[node]
         left = _left_of_leaf(node, child, steps) if steps else steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from backprobe.cuts.cutting_operations import Use, as_called, uses
@@ -53,9 +53,16 @@ class Mention:
         return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
 
 
-def mentions_of(target: int, entry: Entry) -> list[Mention]:
-    """What an entry is computed from according to the program, except where only a shape or the like was used."""
-    called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.indirect)]
+def mentions_of(target: int, entry: Entry, unseen: Collection[int] = ()) -> list[Mention]:
+    """What an entry is computed from according to the program, except where only a shape or the like was used.
+
+    ``unseen`` are what functions returned inside of a transformation that lets none of their values be seen: no edge
+    leads into these, so what they are given counts here.
+    """
+    called = [
+        *(read.spelled for read in entry.reads if read.at not in unseen),
+        *(way.through for way in entry.indirect),
+    ]
     followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
     found: dict[tuple[int, Source | None], Mention] = {}
     for source, line, known in _said(entry, followed):

@@ -58,7 +58,8 @@ class Dataflow:
         self.has_run = has_run  # did backward run to its end, so that what has a gradient leads to the output?
         self.record, self.entries, self.graph = record, record.entries, Graph.of(record)
         self.position, self.edges = self.graph.positions, self.graph.inputs
-        self.mentions = [mentions_of(at, entry) for at, entry in enumerate(record.entries)]
+        unseen = {at for at, entry in enumerate(record.entries) if entry.is_because("unseen_transform")}
+        self.mentions = [mentions_of(at, entry, unseen) for at, entry in enumerate(record.entries)]
         for one in record.passes:
             if MATERIALIZED in one.asked:
                 self._leave_out(one)
@@ -289,17 +290,37 @@ class Dataflow:
         #
         # So it is under a condition, with an index that is computed, where one of several results is not known from
         # another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
-        # it is, is used there. A part that cuts in any case does not count, nor does a result without history.
+        # it is, or in a tuple, is used there; if a line has several results, where none leads back to it. A part that
+        # cuts in any case does not count, nor does a result without history.
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
             return True  # a count beside the state of an optimizer, say
         if use.kind or (use.flat and not use.is_conditional) or target.status not in HISTORY:
             return False
         line = target.source
-        if line is None or not line.expression or mention.line is not line:
+        if line is None or mention.line is not line:
             return True
         is_own = source is not None and (source.file, source.line) == (line.file, line.line)
-        return is_own or use.is_conditional or not use.is_argument
+        if is_own or use.is_conditional or not use.is_argument:
+            return True
+        return not line.expression and not self._is_lost_by_all(mention)
+
+    def _is_lost_by_all(self, mention: Mention) -> bool:
+        # Does none of the several results of a line lead back to a value that it gives to a call, and that has lost its
+        # gradient?
+        if self.entries[mention.source].status is not GradStatus.NOT_CONNECTED:
+            return False
+        line = self.entries[mention.target].source
+        return not any(self._flows(mention.source, at) for at in self._made_by[id(line)])
+
+    @cached_property
+    def _made_by(self) -> dict[int, list[int]]:
+        # By the identity of a line, what it has made with a history.
+        made: dict[int, list[int]] = {}
+        for at, entry in enumerate(self.entries):
+            if entry.status in HISTORY:
+                made.setdefault(id(entry.source), []).append(at)
+        return made
 
     def _flows(self, source: int, target: int) -> bool:
         # Do edges lead from one value into another? Most that do are near: the nearest are looked at first.

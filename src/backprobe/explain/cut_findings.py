@@ -84,7 +84,11 @@ def _converted(kind: str, text: str) -> str:
 
 
 def _inside(flow: Dataflow, call: str, function: str, target: Entry) -> tuple[str, str]:
-    # Which function a value is lost in: one whose lines are recorded, a partial, one of a library, or another.
+    # Which function a value is lost in: one inside of a transformation, one whose lines are recorded, a partial, one of
+    # a library, or another.
+    unseen = [read.spelled for read in target.reads if flow.entries[read.at].is_because("unseen_transform")]
+    if unseen:
+        return "inside.unseen", unseen[0].removesuffix("()")
     if recorded := _followed(flow, call):
         return RECORDED[f"{recorded}(" not in call], recorded
     if _is_partial(target):

@@ -126,6 +126,9 @@ CAUSES = {
     "inside.library_next": "{function} is in a library, whose lines are not recorded;\n"
                            "its documentation says what is differentiated;\n"
                            "or compute the same with operations that are",
+    "inside.unseen": INSIDE,
+    "inside.unseen_next": "no value of {function} can be seen inside of that transformation:\n"
+                          "look in its lines for what lets no gradient through, or compute the same without it",
     "inside.partial": INSIDE,
     "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
                            "is a library's,\nits documentation says what is differentiated; or compute the same with "

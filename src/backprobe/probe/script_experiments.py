@@ -24,7 +24,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.bridging import Bridges
-from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.backends.discover import BACKENDS, is_imported, load_backend
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
@@ -62,7 +62,7 @@ class Beginning:
 
     def __init__(self) -> None:
         self.modules = {*sys.modules}
-        self.known = [name for name in BACKENDS if name in sys.modules]
+        self.known = [name for name in BACKENDS if is_imported(name)]
         self.states = [(write, read()) for read, write in random_states(self.known)]
 
     def again(self, backend: Backend, bridges: Bridges) -> None:
@@ -160,7 +160,7 @@ class ScriptExperiments:
         from backprobe.backends.random_states import put_back
 
         folder, environment, path = os.getcwd(), dict(os.environ), [*sys.path]
-        with put_back(random_states([name for name in BACKENDS if name in sys.modules])), main_kept():
+        with put_back(random_states([name for name in BACKENDS if is_imported(name)])), main_kept():
             try:
                 yield
             finally:

@@ -21,7 +21,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator, Recompute
-from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.backends.discover import BACKENDS, is_imported, load_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.user_lines import callers
 from backprobe.errors import NoSource, NothingToDifferentiate
@@ -168,7 +168,7 @@ class TrainingLoop:
 
     def open(self, frame: FrameType) -> bool:
         """Begin a block where a frame stands, if the framework is loaded and the frame's source can be read."""
-        framework = next((one for one in self.frameworks if one in sys.modules), None)
+        framework = next((one for one in self.frameworks if is_imported(one)), None)
         if framework is None or not _can_hold(frame.f_code):
             return False
         backend = load_backend(framework)

@@ -1,4 +1,4 @@
-"""Nodes of syntax trees that are put among those of a program: their places and contexts."""
+"""Nodes of syntax trees: where they lie, and the places and contexts of those that are put among a program's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,21 @@ UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 """Functions and classes inside keep their text: they are rewritten themselves when they are called."""
 
 
+DISPLAYS = (ast.Tuple, ast.List, ast.Dict, ast.keyword, ast.Starred)
+"""Where an argument of a call may lie, between it and the call."""
+
+
 def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
     """The node around each node of a tree."""
     return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def is_given(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
+    """Is a value given to a call, as it is or in a container that is written out there? ``above`` are all parents."""
+    node = above.get(node, node)
+    while isinstance(node, DISPLAYS) and node in above:
+        node = above[node]
+    return isinstance(node, ast.Call)
 
 
 def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:

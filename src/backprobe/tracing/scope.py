@@ -322,7 +322,7 @@ class Scope(CodeListener):
             self._know(function, key, origin, effect)
         self._say(CALLED, origin)
         watched = self._watched(function, effect)
-        if self.kind.follows and called is None and not is_builtin and watched is function:
+        if self.kind.follows and not is_builtin and watched is function:
             watched = recorder.following.handing(function, lambda: recorder.known_calls.pop(key, None))
         may_be_module = not is_builtin and not recorder.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched

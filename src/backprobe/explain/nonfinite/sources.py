@@ -16,6 +16,7 @@ from backprobe.cuts import cutting_operations
 from backprobe.cuts.mentions import mentions_of
 from backprobe.cuts.operation_names import MODULES
 from backprobe.explain.nonfinite.statements import computed, is_dotted, parts_of
+from backprobe.findings.phrasing import uncommented
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
 from backprobe.record.names import split, strip
@@ -204,7 +205,7 @@ def reads_gradients(source: Source) -> bool:
 
 def writes_nonfinite(source: Source) -> bool:
     """Does a line write NaN or Inf itself?"""
-    return NONFINITE.search(source.expression or source.text) is not None
+    return NONFINITE.search(source.expression or uncommented(source)) is not None
 
 
 # down to the parts that have entries
