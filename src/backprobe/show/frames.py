@@ -51,7 +51,7 @@ def _kind(arrow: Any, name: str, column: Any) -> Any:
     # The type of a list that may be empty, or hold None alone; arrays have theirs.
     if not isinstance(column, list):
         return None
-    texts = ("name", "status", "reason", "shape", "dtype", "device", "op", "file", "code")
+    texts = ("name", "status", "reason", "shape", "dtype", "device", "op", "file", "code", "source", "target")
     return arrow.string() if name in texts else (
         arrow.int64() if name == "line" or name.startswith("axis_") else arrow.float64()
     )  # fmt: skip
