@@ -41,11 +41,13 @@ class HearingBirths(TorchDispatchMode):
             torch.set_anomaly_enabled, torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         )
         torch.set_anomaly_enabled(True, False)
-        super().__enter__()
+        mode: Any = super()  # PyTorch has no types for it
+        mode.__enter__()
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch has no type for it
+        mode: Any = super()
+        mode.__exit__(*raised)
         self.anomaly.close()
 
     @classmethod
