@@ -1,6 +1,7 @@
 """The cell magic, in a real IPython shell: a probed cell does what the cell does, and shows its gradients."""
 
 import gc
+import json
 import linecache
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from IPython.utils.capture import capture_output
 from traitlets.config import Config
 
 import backprobe as bp
+from circuit_pages import recorded
 
 TOY = """\
 x = torch.tensor(3.0, requires_grad=True)
@@ -133,7 +135,8 @@ def test_places_are_cells_by_their_numbers(book):
     at = f"In[{book.shell.execution_count - 1}]:2"
     (finding,) = bp.explain(rec, "d").findings
     assert str(rec["d"].source) == f"{at}: d = x.detach()" and repr(rec["d"].source) == f"<Source {at}: d = x.detach()>"
-    for shown in (str(finding), repr(finding), finding._repr_html_(), str(rec), str(rec["d"]), bp.draw(rec).page):
+    drawn = json.dumps(recorded(bp.draw(rec).page))
+    for shown in (str(finding), repr(finding), finding._repr_html_(), str(rec), str(rec["d"]), drawn):
         assert at in shown and rec["d"].source.file not in shown
 
 

@@ -75,8 +75,9 @@ def page_of(chromium, tmp_path):
 
 
 def ready(page):
-    """When the tracks are drawn."""
+    """When the tracks are drawn, and alerts are there, above which they move down."""
     page.wait_for_selector("#legend")
+    expect(page.locator("nav")).not_to_contain_text("being checked")
     page.wait_for_function("document.querySelectorAll('.row').length > 0")
     page.wait_for_timeout(150)
     return page

@@ -19,7 +19,7 @@ HALF = numpy.uint32(0x400)
 def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> bytes:
     """The head, and by name arrays of whole numbers or of floating-point ones.
 
-    >>> packed({"a": math.nan}, {"b": numpy.array([1])})[4:-4].rstrip()
+    >>> packed({"a": float("nan")}, {"b": numpy.array([1])})[4:-4].rstrip()
     b'{"a":"NaN","arrays":[["b","u4",1]]}'
     """
     made = {name: _narrow(numpy.asarray(one), is_rounded) for name, one in (arrays or {}).items()}

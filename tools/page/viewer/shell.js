@@ -220,7 +220,7 @@ function endsOf(grid, state) {
 function marksIn({ stretches, rest }) {
   const names = new Set(stretches.map(([name]) => name)).size;
   const steps = stretches.reduce((sum, one) => sum + one[4], 0);
-  return stretches.length ? `${rest === null ? "" : "more than "}${steps.toLocaleString("en")} times, ${plural(names, "name")}` : "";
+  return stretches.length ? `${rest === null ? "" : "more than "}${plural(steps, "time")}, ${plural(names, "name")}` : "";
 }
 
 function nearestStep(grid, step) {
