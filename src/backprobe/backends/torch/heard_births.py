@@ -41,11 +41,11 @@ class HearingBirths(TorchDispatchMode):
             torch.set_anomaly_enabled, torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
         )
         torch.set_anomaly_enabled(True, False)
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]  # likewise
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # PyTorch has no type for it
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]  # likewise
         self.anomaly.close()
 
     @classmethod
