@@ -20,7 +20,8 @@ makes this page of the results.
 
 def page() -> str:
     """A table for each framework, with a row for each file of the suite."""
-    rows = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    found = sorted((HERE / "results").glob("*.json"))
+    rows = [json.loads(path.read_text()) | {"file": path.stem.replace("_", " ")} for path in found]
     counts = {key: f"{sum(row[key] for row in rows):,}" for key in ("programs", "statements")}
     parts = [INTRODUCTION.format(**counts)]
     for framework in FRAMEWORKS:
@@ -32,7 +33,8 @@ def page() -> str:
 
 def _row(row) -> str:
     libraries = ", ".join(f"{name} {version}" for name, version in row["libraries"].items())
-    cells = [f"{libraries}: {row['programs']} programs, {row['statements']} statements"]
+    own = f" ({row['file']})" if libraries.startswith("torch ") else ""  # of the framework itself, a part in each file
+    cells = [f"{libraries}{own}: {row['programs']} programs, {row['statements']} statements"]
     cells += ["<br>".join(row[kind]).replace("|", r"\|") or "–" for kind in ("works", "refused", "select")]
     return f"| {' | '.join(cells)} |"
 

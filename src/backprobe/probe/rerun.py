@@ -187,7 +187,8 @@ class Rerun:
         from backprobe.remedies.numerics import is_curable, tried_on_births
 
         in_forward = lacking(report)
-        if (in_forward or lacking_inside(report)) and self.backend.hear_births is not None:
+        in_backward = limit.runs > 2 and lacking_inside(report)  # two are left for a remedy
+        if (in_forward or in_backward) and self.backend.hear_births is not None:
             look = partial(self._looked_at_again, report, limit, not in_forward)
             report = self._with_trial(report, record, limit, look, runs=1)
         if not any(map(is_curable, report)) or not self.backend.edits:
