@@ -12,7 +12,7 @@ INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint cons
 .PHONY: demo test lint types contract complexity unit unit-torch unit-frameworks bench bench-torch bench-peers docs clean \
   golden sweeps-torch sweeps-frameworks test-pythons test-jax-versions test-schemas test-operators test-sweeps test-site \
   test-planted-numbers test-long long-torch long-frameworks seconds test-browser test-integrations test-libraries test-gpu \
-  coverage contexts page check-project release test-oldest test-newest test-engines
+  coverage contexts page check-project release test-oldest test-newest test-engines bench-engines
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -140,6 +140,7 @@ bench: $(READY)
 	$(BIN)/python bench/watch_jax.py
 	$(BIN)/python bench/watch_long.py
 	$(BIN)/python bench/runs.py
+	$(BIN)/python bench/ranks.py
 	$(BIN)/python bench/viewing.py
 	$(BIN)/python bench/alerts.py
 	$(BIN)/python bench/draw.py
@@ -236,6 +237,10 @@ test-integrations: $(READY) .venv-integrations/.ready
 # engines that read runs and run experiments: DuckDB, Spark (which needs Java 17), Dask, Ray, submitit
 test-engines: .venv-engines/.ready
 	.venv-engines/bin/pytest -W default --confcutdir=tests/engines tests/engines
+
+bench-engines: .venv-engines/.ready
+	.venv-engines/bin/python bench/sql.py
+	.venv-engines/bin/python bench/executors.py
 
 .venv-engines/.ready: pyproject.toml constraints.txt
 	@$(call VENV_IN,.venv-engines,$(PYTHON))

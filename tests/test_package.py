@@ -152,6 +152,9 @@ def test_an_optional_package_that_is_missing(missing, call, tmp_path):
          "tensorboard"),
         ("from backprobe.integrations.wandb import WandbSink; WandbSink()", "wandb", "wandb"),
         ("from backprobe.integrations.mlflow import MLflowSink; MLflowSink()", "mlflow", "mlflow-skinny"),
+        ("bp.executors.ray(2)", "ray", "ray"),
+        ("bp.executors.submitit(None)", "submitit", "submitit"),
+        ("bp.open_run('memory://nowhere')", "pyarrow", "pyarrow"),
     ],
 )  # fmt: skip
 def test_a_library_that_is_integrated_and_missing(code, missing, packages):

@@ -92,3 +92,24 @@ def test_the_sick_one_may_be_the_only_one_in_a_step(tmp_path):
             one.append(StepData(step, numpy.array([numbers(rank, step, bad=bad)]).T, backwards=1))
         one.close()
     assert nonfinite(bp.open_run(tmp_path / "run")).ranks == ()  # nobody else could have it
+
+
+def test_what_a_process_writes_late_is_judged(tmp_path):
+    writers = [writer(tmp_path / "run", rank, every=1) for rank in range(2)]
+    for one in writers:
+        one.add_rows(rows(["h.0"], ("grad",)))
+    for step in range(30):
+        writers[0].append(StepData(step, numpy.array([numbers(0, step)]).T, backwards=1))
+        if step < 10:
+            writers[1].append(StepData(step, numpy.array([numbers(1, step)]).T, backwards=1))
+    for one in writers:
+        one.commit()
+    run = bp.open_run(tmp_path / "run")
+    assert [one for one in run.alerts.findings if one.kind == "nonfinite"] == []
+    for step in range(10, 20):  # which the first has had for long
+        bad = (math.nan,) if step == 15 else ()
+        writers[1].append(StepData(step, numpy.array([numbers(1, step, bad=bad)]).T, backwards=1))
+    writers[1].commit()
+    assert (nonfinite(run).step, nonfinite(run).ranks) == (15, (1,))
+    for one in writers:
+        one.close()

@@ -90,6 +90,9 @@ class Judge:
         self.known: Any = None
         self.rows: Rows
         self.state: State
+        self.ahead: tuple[int, int, list[Any], State] | None = (
+            None  # of steps that not every process has, and from what
+        )
 
     def use(self, reader: RunReader) -> None:
         """The run was opened again."""
@@ -112,9 +115,23 @@ class Judge:
         last = len(info) if until is None else int(numpy.searchsorted(info["step"], until, side="right"))
         if last <= end:
             return self.state
-        ahead = copy.deepcopy(self.state)  # not every process has written these
-        self._judge(ahead, info, last)
-        return ahead
+        if not self._is_ahead(end, last):
+            indices, ahead = self._indices(), copy.deepcopy(self.state)  # not every process has written these
+            self._judge(ahead, info, last)
+            self.ahead = end, last, indices, ahead
+        assert self.ahead is not None
+        return self.ahead[3]
+
+    def _indices(self) -> list[Any]:
+        # What each file holds now: another object after a change.
+        return [rank.index() for rank in self.reader.ranks.values()]
+
+    def _is_ahead(self, end: int, last: int) -> bool:
+        # Were these steps judged, from the same files?
+        if self.ahead is None or self.ahead[:2] != (end, last):
+            return False
+        before, now = self.ahead[2], self._indices()
+        return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
 
     def _goes_on(self, info: NDArray[Any]) -> bool:
         # Are the steps that were judged as they were?

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from backprobe.record.statistics import columns_for, statistic
+from backprobe.record.statistics import COLUMNS, columns_for, statistic
 from backprobe.rules.alert import Seen
 from backprobe.storage.runs.merged import LOGGED, RunReader
 
@@ -59,8 +59,11 @@ class Part:
     def column(self, name: str) -> Matrix:
         """Of all rows, the logged ones last: rows × steps, or rows × 1 where no step differs from another."""
         if name not in self.held:
-            rows, keys = self.rows.all, self.rows.keys
-            self.held[name] = self.rows.reader.narrow(rows, keys, name, self.low, self.high)
+            rows, keys, reader = self.rows.all, self.rows.keys, self.rows.reader
+            if reader.is_of_many:  # whose files are opened once for all columns
+                self.held.update(reader.narrow_of_all(rows, keys, COLUMNS, self.low, self.high))
+            else:
+                self.held[name] = reader.narrow(rows, keys, name, self.low, self.high)
         return self.held[name]
 
     def of(self, places: Any, name: str) -> Matrix:

@@ -82,6 +82,11 @@ class RunReader:
         return any(is_written(one.path.with_name(LOCK.format(rank))) for rank, one in self.ranks.items())
 
     @property
+    def is_of_many(self) -> bool:
+        """Are there so many files that they cannot stay open?"""
+        return len(self.ranks) > MOST_OPEN
+
+    @property
     def how(self) -> str:
         """How the files are read; see ``opening``."""
         return ", ".join(dict.fromkeys(rank.how for rank in self.ranks.values()))
@@ -162,21 +167,26 @@ class RunReader:
         if len(self.ranks) == 1:
             (only,) = self.ranks.values()
             return only.narrow(keys, column, low, high)
+        return self.narrow_of_all(rows, keys, [column], low, high)[column]
+
+    def narrow_of_all(
+        self, rows: Sequence[RowKey], keys: Sequence[Key], columns: Sequence[str], low: int, high: int
+    ) -> dict[str, Matrix]:
+        """Several columns of all processes: where these are very many, each file is opened once for all of them."""
         steps = self.info()["step"][low:high]
         is_once = numpy.array([row.merge == "once" for row in rows], bool)
-        wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [column]))
+        wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [*columns]))
         total = {one: nothing((len(rows), len(steps)), one) for one in wanted}
         for rank in self.ranks.values():
-            own = rank.index().info["step"]
-            first = int(numpy.searchsorted(own, steps[0]))
-            last = int(numpy.searchsorted(own, steps[-1], side="right"))
-            at = numpy.searchsorted(steps, own[first:last])
-            part = {
-                one: numpy.broadcast_to(rank.narrow(keys, one, first, last), (len(rows), last - first))
-                for one in wanted
-            }  # fmt: skip
+            with rank.held():
+                own = rank.index().info["step"]
+                first = int(numpy.searchsorted(own, steps[0]))
+                last = int(numpy.searchsorted(own, steps[-1], side="right"))
+                at = numpy.searchsorted(steps, own[first:last])
+                shape = len(rows), last - first
+                part = {one: numpy.broadcast_to(rank.narrow(keys, one, first, last), shape) for one in wanted}
             _add(total, part, at, is_once)
-        return total[column]
+        return total
 
     def by_rank(self, key: Key, columns: Sequence[str], first: int, last: int) -> dict[int, dict[str, Matrix]]:
         """Columns of one row of each process, in the steps from one to another, both included: those that it has."""
@@ -185,11 +195,11 @@ class RunReader:
             steps = rank.index().info["step"]
             low, high = (int(numpy.searchsorted(steps, *one)) for one in ((first, "left"), (last, "right")))
             if low < high:
-                keys = [key]
-                shape = high - low
-                found[number] = {
-                    one: numpy.broadcast_to(rank.narrow(keys, one, low, high), (1, shape))[0] for one in columns
-                }  # fmt: skip
+                keys, shape = [key], (1, high - low)
+                with rank.held():
+                    found[number] = {
+                        one: numpy.broadcast_to(rank.narrow(keys, one, low, high), shape)[0] for one in columns
+                    }  # fmt: skip
         return found
 
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.gaps import GapCode
 from backprobe.record.source import Source
 from backprobe.record.statistics import COLUMNS, merge_columns
+from backprobe.storage.runs.chosen_rows import Rows
 from backprobe.storage.runs.layout import (
     INFO,
     Attempt,
@@ -102,7 +102,7 @@ class RankFile:
 
     def __init__(self, path: Path, asked: str, kept_open: bool = True, named: Named | None = None) -> None:
         self.path, self.asked, self.kept_open, self.named = path, asked, kept_open, named or Named()
-        self.how = ""
+        self.how, self._is_held = "", False
         self._index = Index()
         self._asked_last: tuple[Any, dict[int, tuple[Any, Rows]]] = (None, {})
         self._newest: dict[tuple[int, int], Matrix] = {}  # by attempt and number: a step never changes
@@ -131,7 +131,8 @@ class RankFile:
 
         What is raised in it is raised: what reads in it is ``_sound``.
         """
-        if not self.kept_open:
+        opens = not self.kept_open and not self._is_held
+        if opens:
             self._open()
         elif self._closing is None or not self._closing.alive:
             raise closed(self.path, self.asked)
@@ -142,6 +143,19 @@ class RankFile:
             if self.connection.in_transaction:
                 with suppress(sqlite3.DatabaseError):  # of a damaged file, which what was read of it has said
                     self.connection.execute("COMMIT")
+            if opens:
+                self.close()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Within this context it stays open, also where it is one of very many."""
+        if not self.kept_open:
+            self._open()
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
             if not self.kept_open:
                 self.close()
 
@@ -437,44 +451,11 @@ class RankFile:
         return numpy.stack([column[:, within if column.shape[1] > 1 else 0] for column in columns])
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Which rows of the result come from which places of an attempt; names that it has not are left out."""
-
-    to: NDArray[numpy.int64]
-    places: NDArray[numpy.int64]
-
-    @classmethod
-    def of(cls, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int]) -> Rows:
-        known = [(to, places[key]) for to, key in enumerate(keys) if key in places]
-        return cls(*numpy.array(known, numpy.int64).reshape(-1, 2).T)
-
-    def below(self, height: int) -> Rows:
-        """Those that steps of so many rows have."""
-        if not len(self.places) or self.places.max() < height:
-            return self
-        there = self.places < height
-        return Rows(self.to[there], self.places[there])
-
-    @cached_property
-    def regular(self) -> tuple[Any, Any]:
-        """Both as slices where they can be: nothing need be copied to take these."""
-        return _regular(self.to), _regular(self.places)
-
-
 def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
     # The numbers of rows of a chunk. Raises ValueError where they are those of other steps.
     if numbers.shape[-1] not in (1, len(stored.info)):
         raise ValueError(f"it has the numbers of {numbers.shape[-1]} steps, and {len(stored.info)} steps")
     return numbers
-
-
-def _regular(numbers: NDArray[numpy.int64]) -> Any:
-    # Numbers as a slice, where each is as much more than the one before.
-    step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
-    if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
-        return numbers
-    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
 
 
 def _choose(index: Index) -> None:

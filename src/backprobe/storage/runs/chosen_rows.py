@@ -1,0 +1,44 @@
+"""Rows that are asked of a file: which of them it has, and at which places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of the result come from which places of an attempt; names that it has not are left out."""
+
+    to: NDArray[numpy.int64]
+    places: NDArray[numpy.int64]
+
+    @classmethod
+    def of(cls, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int]) -> Rows:
+        known = [(to, places[key]) for to, key in enumerate(keys) if key in places]
+        return cls(*numpy.array(known, numpy.int64).reshape(-1, 2).T)
+
+    def below(self, height: int) -> Rows:
+        """Those that steps of so many rows have."""
+        if not len(self.places) or self.places.max() < height:
+            return self
+        there = self.places < height
+        return Rows(self.to[there], self.places[there])
+
+    @cached_property
+    def regular(self) -> tuple[Any, Any]:
+        """Both as slices where they can be: nothing need be copied to take these."""
+        return _regular(self.to), _regular(self.places)
+
+
+def _regular(numbers: NDArray[numpy.int64]) -> Any:
+    # Numbers as a slice, where each is as much more than the one before.
+    step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
+    if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
+        return numbers
+    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
