@@ -138,7 +138,7 @@ class Codes(Contents):
                 return ()
             found = flat_leaves(value)
             return [(leaf, item) for leaf, item in found if type(item) not in TEXTS] if kinds & TEXTS else found
-        if self.tape.opened is not None:
+        if inside is None and self.tape.opened is not None:
             value = self.tape.opened(value)
         if not holds(value, is_tensor):
             is_known = not (type(value) is not kind or is_container(kind) or issubclass(kind, self.tape.partly_tensors))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from backprobe.backends import capabilities
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import by_key, exchanged
+from backprobe.record.containers import CONTAINERS, by_key, exchanged
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
@@ -441,7 +441,9 @@ class Trace:
             result, marks = self.replaced.result(result, self.root, of_module=of_module)
         if self.tap is not None:
             result = exchanged(result, self.tap, [])
-        code = self.code(self.root, "return", NO_SITE_AT, by_key(result) if of_module else result)
+        is_open = type(result) in self.ordinary or issubclass(type(result), CONTAINERS)
+        held = by_key(result) if of_module and not is_open else result
+        code = self.code(self.root, "return", NO_SITE_AT, held)
         self.events += (0, RESULT, (of_module, code, self.root.kind.wanted[OF_FORWARD]))
         if marks:
             self._say(0, REPLACED, marks)

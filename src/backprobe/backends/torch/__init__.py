@@ -21,7 +21,7 @@ from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.edits import EDITS
 from backprobe.backends.torch.graph_facts import facts
 from backprobe.backends.torch.guarding import TorchGuards
-from backprobe.backends.torch.heard_births import HearingBirths
+from backprobe.backends.torch.heard_births import hearing_births
 from backprobe.backends.torch.memory import TorchMemory
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.second_order import hessian
@@ -83,7 +83,7 @@ class TorchBackend(Backend):
     recheck = TorchRecheck
     state = TorchState
     trials = TorchTrials
-    hear_births = HearingBirths
+    hear_births = staticmethod(hearing_births)
     variations = TorchVariations
     vectorized = TorchVectorized()
     memory = TorchMemory

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy
@@ -27,28 +27,13 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+), in ', re.MULTILINE)
 
 
 class HearingBirths(TorchDispatchMode):
-    """Tells a function of each of them. PyTorch's anomaly mode notes the lines of forward meanwhile."""
+    """Tells a function of each of them."""
 
     def __init__(self, heard: Callable[[HeardBirth], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
         self.heard = heard
-        self.anomaly = ExitStack()
         with self:
             torch.zeros(1) + 1  # PyTorch imports what modes need with the first operation in one
-
-    def __enter__(self) -> Self:
-        self.anomaly.callback(
-            torch.set_anomaly_enabled, torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
-        )
-        torch.set_anomaly_enabled(True, False)
-        mode: Any = super()  # PyTorch has no types for it
-        mode.__enter__()
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        mode: Any = super()
-        mode.__exit__(*raised)
-        self.anomaly.close()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -68,6 +53,18 @@ class HearingBirths(TorchDispatchMode):
         if is_worse and (func._schema.is_mutable or _unwarned(partial(_is_written, func, args, words, made))):
             self.heard(_birth(func, given, made))
         return result
+
+
+@contextmanager
+def hearing_births(heard: Callable[[HeardBirth], None]) -> Iterator[None]:
+    """Within this context a function is told of each. PyTorch's anomaly mode notes the lines of forward meanwhile."""
+    before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
+    torch.set_anomaly_enabled(True, False)
+    try:
+        with HearingBirths(heard):
+            yield
+    finally:
+        torch.set_anomaly_enabled(*before)
 
 
 class _Within(Function):
