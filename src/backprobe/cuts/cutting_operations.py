@@ -212,9 +212,11 @@ def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
     whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
     runs = whole.value if isinstance(whole, ast.Expr) else whole
     inside = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node is not runs
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Lambda) and node is not runs
         for part in ast.walk(node.body)
-    }  # fmt: skip
+    }
     parts = parts_of(tree, text)
     return [part for part in parts if id(part) not in inside] or parts
 
@@ -231,10 +233,11 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if last_name(node.func) == function]
     users = [
-        node for node in calls
+        node
+        for node in calls
         if (last_name(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, ""))
         or isinstance(node.func, ast.Call)  # a module that is made in that place: nn.Dense(3)(x)
-    ]  # fmt: skip
+    ]
     return named or (users if len(users) == 1 else [])
 
 
@@ -252,9 +255,8 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
     is_argument = is_given(node, above)
     while node in above:
         child, node = node, above[node]
-        left = _left_of_leaf(node, child, steps) if steps else steps
-        if left is None and _cuts_all(node, child, above):
-            steps = left = []
+        steps = [] if _cuts_all(node, child, above) else steps
+        left = _left_of_leaf(node, child, steps)
         if left is None:
             return None
         if len(left) < len(steps):
@@ -300,6 +302,8 @@ def _cut_by(node: ast.AST, use: Use, above: dict[ast.AST, ast.AST], followed: Co
 def _left_of_leaf(node: ast.AST, child: ast.AST, steps: list[str]) -> list[str] | None:
     # The steps of a leaf's name that are left behind a part of an expression; None where that goes to another leaf, or
     # is a method, whose lines are its own.
+    if not steps:
+        return steps
     if isinstance(node, ast.Subscript) and child is node.value:
         is_it = not isinstance(node.slice, ast.Constant) or str(node.slice.value) == steps[0]
     elif isinstance(node, ast.Attribute) and node.attr not in OF_CONTAINERS | SHAPES:
