@@ -210,12 +210,15 @@ _HOMES = {  # the same for Python: where each name is imported from when it is f
     "sweep": "Sweep sweep",
     "view": "Viewer view",
     "watch": "Pace Watch watch watch_function",
-}  # fmt: skip
+}
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names.split()}
 _REMOVED = {  # since version 0.1, each with the one to use
-    "Check": "CheckReport", "DiffRuns": "DiffReport", "NoiseRuns": "NoiseFloor", "Provoke": "Provocations",
+    "Check": "CheckReport",
+    "DiffRuns": "DiffReport",
+    "NoiseRuns": "NoiseFloor",
+    "Provoke": "Provocations",
     "SweepRuns": "Sweep",
-}  # fmt: skip
+}
 
 
 def __dir__() -> list[str]:
@@ -238,9 +241,11 @@ if not typing.TYPE_CHECKING:  # else every name would have a type
         # an AttributeError in ``from backprobe import`` would be replaced by a message of Python's own
         is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
         raise (RemovedName if is_import else UnknownAttribute)(
-            f"bp.{name} is no longer public", asked=f"bp.{name}", why="it only waits for a call",
+            f"bp.{name} is no longer public",
+            asked=f"bp.{name}",
+            why="it only waits for a call",
             next=f"bp.{_REMOVED[name]}, which the call returns",
-        )  # fmt: skip
+        )
 
 
 class _Package(types.ModuleType):

@@ -55,8 +55,10 @@ def run(into: Path) -> list[str]:
         return drawn
     attention = "transformer.h.0.attn"
     patterns = [
-        "transformer.h.*.attn", f"{attention}:query_states", f"{attention}/eager_attention_forward:attn_weights"
-    ]  # fmt: skip
+        "transformer.h.*.attn",
+        f"{attention}:query_states",
+        f"{attention}/eager_attention_forward:attn_weights",
+    ]
     echo("bp.probe(model, [" + ",\n                 ".join(map(repr, patterns)) + "],")
     echo("         of='loss')(tokens, labels=tokens)\n")
     echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
@@ -70,9 +72,11 @@ def _draw(rec: bp.Recording, path: Path, **options: Any) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise bp.BadOption(
-            f"the folder {path.parent} cannot be made", asked=f"--folder {path.parent}", found=str(error),
+            f"the folder {path.parent} cannot be made",
+            asked=f"--folder {path.parent}",
+            found=str(error),
             next="--folder with another folder",
-        ) from error  # fmt: skip
+        ) from error
     try:
         bp.draw(rec, path, **options)
     except bp.NotInstalled as error:
@@ -90,10 +94,20 @@ def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:
     torch.manual_seed(0)
     configured: Any = transformers.GPT2Config  # its keyword arguments are open, which its annotations do not say
     config = configured(
-        n_embd=width, n_layer=layers, n_head=4, vocab_size=1000, n_positions=128, bos_token_id=0, eos_token_id=0,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, attn_implementation="eager",
+        n_embd=width,
+        n_layer=layers,
+        n_head=4,
+        vocab_size=1000,
+        n_positions=128,
+        bos_token_id=0,
+        eos_token_id=0,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
+        attn_implementation="eager",
         loss_type="ForCausalLM",
-    )  # fmt: skip
+    )
     return transformers.GPT2LMHeadModel(config), torch.randint(0, 1000, (2, 16))
 
 

@@ -56,9 +56,11 @@ def jacobian(
             entry, output = recording[name], recording.outputs[0]
         if entry is output:
             raise BadOption(
-                f"{name!r} is the output itself", asked=f"bp.jacobian(f, {name!r})", found="the identity",
+                f"{name!r} is the output itself",
+                asked=f"bp.jacobian(f, {name!r})",
+                found="the identity",
                 next="the name of a value that the output is computed from",
-            )  # fmt: skip
+            )
         _ = entry.grad  # raises where there is none, with the reason
         block = output.partials.get(entry.name)
         if block is None:
@@ -76,15 +78,18 @@ def _check_name(name: Any, asked: str) -> None:
 def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
     if any(note.code == "block_too_large" for note in recording.record.notes):
         raise BadOption(
-            "the Jacobian is too large", asked=f"an output of shape {output.shape}, a value of shape {entry.shape}",
-            found=" ".join(recording.notes), next="bp.probe(f, cotangent=...), one vector-Jacobian product at a time",
-        )  # fmt: skip
+            "the Jacobian is too large",
+            asked=f"an output of shape {output.shape}, a value of shape {entry.shape}",
+            found=" ".join(recording.notes),
+            next="bp.probe(f, cotangent=...), one vector-Jacobian product at a time",
+        )
     raise Unsupported(
-        f"there is no Jacobian with respect to {entry.name!r}", asked=f"bp.jacobian(f, {entry.name!r})",
+        f"there is no Jacobian with respect to {entry.name!r}",
+        asked=f"bp.jacobian(f, {entry.name!r})",
         found=f"an output of dtype {output.dtype}, a value of dtype {entry.dtype}",
         why="a complex output, or a view that was written in place, has only vector-Jacobian products",
         next="bp.probe(f, cotangent=...)",
-    )  # fmt: skip
+    )
 
 
 def hvp(

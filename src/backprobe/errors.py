@@ -183,9 +183,11 @@ def installed(name: str, *, asked: str, packages: str = "") -> Any:
     except ImportError as error:
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
         raise NotInstalled(
-            f"{asked} needs {name}, which {'is not installed' if is_missing else 'cannot be imported'}", asked=asked,
-            found=str(error), next=f"pip install {packages or name.partition('.')[0]}",
-        ) from error  # fmt: skip
+            f"{asked} needs {name}, which {'is not installed' if is_missing else 'cannot be imported'}",
+            asked=asked,
+            found=str(error),
+            next=f"pip install {packages or name.partition('.')[0]}",
+        ) from error
 
 
 class StrategyRefused(BackprobeError, RuntimeError):

@@ -81,9 +81,14 @@ def _probe(shell: Any, line: str, text: str) -> Any:
         output, receiver = _roles(options.names, cell)
         before = cell.value(receiver, ABSENT) if receiver else None
         recording = probe_cell(
-            cell, options.select, of=output, cotangent=_compiled(options.cotangent), values=options.values,
-            partials=not options.no_partials, backend=options.backend,
-        )  # fmt: skip
+            cell,
+            options.select,
+            of=output,
+            cotangent=_compiled(options.cotangent),
+            values=options.values,
+            partials=not options.no_partials,
+            backend=options.backend,
+        )
         if receiver:
             _give(receiver, recording, cell, before)
         _show(recording)
@@ -121,15 +126,19 @@ def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
     for name in names:
         if not name.isidentifier() or iskeyword(name):
             raise BadOption(
-                f"{name!r} is not a name", asked=_asked(names), why="the output is a variable of the cell",
+                f"{name!r} is not a name",
+                asked=_asked(names),
+                why="the output is a variable of the cell",
                 next=f"add the line loss = {name} to the cell, and write %%probe loss",
-            )  # fmt: skip
+            )
         if name in cell.names.stored:
             if output is not None:
                 raise BadOption(
-                    f"the cell assigns both {output!r} and {name!r}", asked=_asked(names),
-                    why="only one output can be differentiated", next=f"%%probe {output}",
-                )  # fmt: skip
+                    f"the cell assigns both {output!r} and {name!r}",
+                    asked=_asked(names),
+                    why="only one output can be differentiated",
+                    next=f"%%probe {output}",
+                )
             output = name
         else:
             _check_receiver(name, receiver, names, cell)
@@ -152,11 +161,12 @@ def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) 
     else:
         return
     raise BadOption(
-        f"the cell does not assign {name!r}", asked=_asked(names),
+        f"the cell does not assign {name!r}",
+        asked=_asked(names),
         found=found,
         why="a name that the cell assigns is differentiated; a new name receives the recording",
         next=f"%%probe {(close or [*cell.names.stored][-1:] or ['a'])[0]}, or another name for the recording",
-    )  # fmt: skip
+    )
 
 
 def _alike(one: str, other: str) -> float:
@@ -178,20 +188,23 @@ def _compiled(expression: str | None) -> CodeType | None:
         return compile(expression, "<--cotangent>", "eval")
     except SyntaxError as error:
         raise BadOption(
-            "the cotangent is not an expression", asked=f"--cotangent {expression}", found=str(error.msg),
+            "the cotangent is not an expression",
+            asked=f"--cotangent {expression}",
+            found=str(error.msg),
             next='--cotangent "torch.ones_like(a)"',
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _give(receiver: str, recording: Recording, cell: Cell, before: Any) -> None:
     # Assign the recording to its name, unless the cell has assigned that name out of sight. Raises BadOption.
     if cell.value(receiver, ABSENT) is not before:
         raise BadOption(
-            f"the cell has assigned {receiver!r} itself", asked=f"%%probe {receiver}",
+            f"the cell has assigned {receiver!r} itself",
+            asked=f"%%probe {receiver}",
             found="an assignment out of sight, such as by exec or %time",
             why="the recording would replace it",
             next=f"add the line {receiver} = {receiver} to the cell to differentiate it, or choose another name",
-        )  # fmt: skip
+        )
     cell.locals[receiver] = recording
 
 

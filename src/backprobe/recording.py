@@ -85,11 +85,12 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         """What the function or model returned. Saved with a recording only if it consists of tensors and numbers."""
         if self._result is NOT_KEPT:
             raise NotSaved(
-                "the result of this recording was not saved", asked="rec.result",
+                "the result of this recording was not saved",
+                asked="rec.result",
                 found="a recording loaded from disk",
                 why="only tensors, numbers, strings, and tuples, lists and dicts of these are saved",
                 next="rec.outputs, for what was differentiated",
-            )  # fmt: skip
+            )
         result: R = self._result
         return result
 
@@ -233,9 +234,11 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         record, asked = self.record, "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
             raise BadOption(
-                "the recording is of one output already", asked=asked, found=repr(self),
+                "the recording is of one output already",
+                asked=asked,
+                found=repr(self),
                 next="bp.probe(f, of=['ce', 'kl']), for several outputs",
-            )  # fmt: skip
+            )
         found = weights_of(weights, record.by_output)
         _refuse_batched(record, found, asked, "have no sum with others")
         return Recording(summed(record, found), self._result)
@@ -251,9 +254,11 @@ class Recording(Mapping[str, Entry[T]], Generic[R, T]):
         asked = "rec.conflicts()" if patterns is None else f"rec.conflicts({written(patterns)})"
         if len(self.output_keys) < 2:
             raise BadOption(
-                "conflicts are between the gradients of several outputs", asked=asked,
-                found="a recording of one output", next="bp.probe(f, of=['ce', 'kl'])(x).conflicts()",
-            )  # fmt: skip
+                "conflicts are between the gradients of several outputs",
+                asked=asked,
+                found="a recording of one output",
+                next="bp.probe(f, of=['ce', 'kl'])(x).conflicts()",
+            )
         _refuse_batched(self.record, self.output_keys, asked, "point in no one direction")
         try:
             return conflicts(self.record, dict(self.items()) if patterns is None else self.select(patterns))
@@ -380,9 +385,12 @@ class BlockRecording(Recording[NoReturn, T]):
     def result(self) -> NoReturn:
         """A block returns nothing. Raises NotSaved."""
         raise NotSaved(
-            "a block returns nothing", asked="rec.result", found="the recording of a block",
-            why="its values are variables of your own", next="rec.outputs, for what backward() was called on",
-        )  # fmt: skip
+            "a block returns nothing",
+            asked="rec.result",
+            found="the recording of a block",
+            why="its values are variables of your own",
+            next="rec.outputs, for what backward() was called on",
+        )
 
 
 def refuse_several(recording: Recording, asked: str, instead: str) -> None:
@@ -390,11 +398,12 @@ def refuse_several(recording: Recording, asked: str, instead: str) -> None:
     keys = recording.output_keys
     if recording.record.is_of_several:
         raise BadOption(
-            f"the recording is of several outputs: {listed(keys)}", asked=asked,
+            f"the recording is of several outputs: {listed(keys)}",
+            asked=asked,
             why="each of them has gradients of its own",
-            next=instead.format(repr(keys[0])) + ("" if "rec.of" not in instead else
-            f", or {instead.replace('rec.of({})', 'rec.total()')} for their sum"),
-        )  # fmt: skip
+            next=instead.format(repr(keys[0]))
+            + ("" if "rec.of" not in instead else f", or {instead.replace('rec.of({})', 'rec.total()')} for their sum"),
+        )
 
 
 def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str) -> None:
@@ -402,9 +411,10 @@ def _refuse_batched(record: Record, keys: Collection[str], asked: str, why: str)
     for key in keys:
         if any(note.code == "grads_batched" for note in record.by_output[key].notes):
             raise BadOption(
-                f"the gradients of {key} are of many cotangents at once, and {why}", asked=asked,
+                f"the gradients of {key} are of many cotangents at once, and {why}",
+                asked=asked,
                 next=f"rec.of({key!r}), for these alone",
-            )  # fmt: skip
+            )
 
 
 def _selecting(pattern: str | None) -> str:
@@ -451,11 +461,12 @@ def entry_of(recording: Recording[Any, T], name: str, asked: str = "rec[{}]") ->
         _refuse_unknown(recording, name, asked)
     choices = list(dict.fromkeys(record.printed[full] for found in readings for full in found))
     raise AmbiguousName(
-        f"{name!r} means several values", asked=_filled(asked, repr(name)),
+        f"{name!r} means several values",
+        asked=_filled(asked, repr(name)),
         found=listed(choices, 12),
         why="the name was bound more than once, holds several tensors, or has several readings",
         next=_filled(asked, repr(choices[-1])),
-    )  # fmt: skip
+    )
 
 
 def unknown_attribute(recording: Recording, name: str) -> UnknownAttribute:
@@ -469,9 +480,12 @@ def unknown_attribute(recording: Recording, name: str) -> UnknownAttribute:
     else:
         instead = " or ".join([f"rec.{one}" for one in nearest(name, methods)[:1]] + [f"rec[{known!r}]"])
     return UnknownAttribute(
-        f"a recording has no attribute {name!r}", asked=f"rec.{name}", found=repr(recording),
-        why="names are looked up in brackets", next=instead,
-    )  # fmt: skip
+        f"a recording has no attribute {name!r}",
+        asked=f"rec.{name}",
+        found=repr(recording),
+        why="names are looked up in brackets",
+        next=instead,
+    )
 
 
 def _refuse_unknown(recording: Recording, name: str, asked: str) -> NoReturn:
@@ -482,12 +496,16 @@ def _refuse_unknown(recording: Recording, name: str, asked: str) -> NoReturn:
     local = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
     unseen = [text for text in recording.record.unseen if strip(text).lstrip(":") in local]
     raise UnknownName(
-        f"no value is named {cut(name)!r}", asked=_filled(asked, repr(cut(name))),
+        f"no value is named {cut(name)!r}",
+        asked=_filled(asked, repr(cut(name))),
         found=f"{_entries(recording)}, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
         why="the program has this value, but the probe did not select it" if unseen else "",
-        next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen
-        else _filled(asked, repr(close[0])) if close else "print(rec), for every name",
-    )  # fmt: skip
+        next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])"
+        if unseen
+        else _filled(asked, repr(close[0]))
+        if close
+        else "print(rec), for every name",
+    )
 
 
 def _entries(recording: Recording) -> str:

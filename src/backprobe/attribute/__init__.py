@@ -84,7 +84,10 @@ class _Waiting(Asked):
 
         with spelled_as(CALLED, r"\1("), spelled_as(PROBED, r"bp.attribute(\1, clean, corrupt, "):
             given = (*self.clean_args[0], *self.corrupt_args[0])
-            named = {f"{at} {name}": one for at, (_, own) in enumerate((self.clean_args, self.corrupt_args))
-                     for name, one in own.items()}  # fmt: skip
+            named = {
+                f"{at} {name}": one
+                for at, (_, own) in enumerate((self.clean_args, self.corrupt_args))
+                for name, one in own.items()
+            }
             found = self._found(given, named, "attributed", "its values were fixed when it was made")
             return Runs(self, found).run()

@@ -22,10 +22,15 @@ OPTIONS = (
     Option("steps", int, 1, "10", or_none=True),
     Option("chunk", int, 1, "16", or_none=True),
     Option("edges"),
-    Option("axis", int | list | tuple,
-           lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
-           "1", or_none=True, says="the number of an axis, or several"),
-)  # fmt: skip
+    Option(
+        "axis",
+        int | list | tuple,
+        lambda given: all(type(one) is int for one in (given if isinstance(given, list | tuple) else [given])),
+        "1",
+        or_none=True,
+        says="the number of an axis, or several",
+    ),
+)
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -55,17 +60,20 @@ class Asked(Waiting[[], Attribution]):
             self._check_arguments(which)
         if self.select is None:
             raise BadOption(
-                "an attribution is of named values", asked="bp.attribute(..., None)",
+                "an attribution is of named values",
+                asked="bp.attribute(..., None)",
                 next="bp.attribute(model, clean, corrupt, 'h.*', of=...)",
-            )  # fmt: skip
+            )
         for selected in filter(lambda one: one is not None, (self.select, self.along)):
             probe(self.target, selected, of=self.of, backend=self.backend)  # which refuses its own options
         check_options(vars(self), OPTIONS)
         if self.along is not None and self.steps is None:
             raise BadOption(
                 "along= says what moves from the corrupt run to the clean one, in steps",
-                asked=f"along={written(self.along)}", found="no steps=", next=f"along={written(self.along)}, steps=10",
-            )  # fmt: skip
+                asked=f"along={written(self.along)}",
+                found="no steps=",
+                next=f"along={written(self.along)}, steps=10",
+            )
 
     def _check_arguments(self, which: str) -> None:
         given = getattr(self, which)
@@ -74,10 +82,12 @@ class Asked(Waiting[[], Attribution]):
             wrong = not all(isinstance(name, str) for name in given)
         if wrong or given is None:
             raise BadOption(
-                f"{which} has the arguments of a run", asked=f"{which}={written(given)}", found=kind(given),
+                f"{which} has the arguments of a run",
+                asked=f"{which}={written(given)}",
+                found=kind(given),
                 why="a tuple holds positional arguments, a dict those by name, and anything else is the one argument",
                 next="bp.attribute(model, clean_ids, corrupt_ids, 'h.*', of=...), or (x, w), or {'input_ids': ids}",
-            )  # fmt: skip
+            )
 
     @cached_property
     def clean_args(self) -> Arguments:

@@ -19,13 +19,18 @@ def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
     """What is drawn of these edges. Raises BadOption where there are none."""
     if not edges:
         raise BadOption(
-            "there are no edges to draw", asked="result.draw()", found=repr(result),
+            "there are no edges to draw",
+            asked="result.draw()",
+            found=repr(result),
             why="either edges=False was asked for, or no selected value flows into another or the output",
             next="bp.attribute(..., edges=True), with more of the values selected",
-        )  # fmt: skip
+        )
     record = _of_edges(result.record, edges)
-    shades = {at: _shade(result.numbers[entry.name], result) for at, entry in enumerate(record.entries)
-              if entry.name in result.numbers}  # fmt: skip
+    shades = {
+        at: _shade(result.numbers[entry.name], result)
+        for at, entry in enumerate(record.entries)
+        if entry.name in result.numbers
+    }
     changes = Shade((f"changes by {result.change:.3g}",), ("", f"changes by {result.change:.3g}"))
     shades |= {at: changes for at in record.outputs if at not in shades}
     heading = f"{text.heading(result)}; the {len(edges)} largest of {len(result.edges)} edges"
@@ -50,9 +55,19 @@ def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
     names = {full: new[at] for full, at in record.names.items() if at in new}
     outputs = tuple([new[at] for at in record.outputs if at in new])
     return replace(
-        record, entries=tuple(entries), names=names, printed={full: record.printed[full] for full in names},
-        backward=(), outputs=outputs, notes=(), used_at=(), none_given=(), none_reads=(), updates=(), training=None,
-    )  # fmt: skip
+        record,
+        entries=tuple(entries),
+        names=names,
+        printed={full: record.printed[full] for full in names},
+        backward=(),
+        outputs=outputs,
+        notes=(),
+        used_at=(),
+        none_given=(),
+        none_reads=(),
+        updates=(),
+        training=None,
+    )
 
 
 def _shade(number: float, result: Any) -> Shade:

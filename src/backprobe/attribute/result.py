@@ -79,10 +79,12 @@ class Attribution(Printed):
             entry = entry_of(Recording(self.record), name, "result[{}]")
         if entry.name not in self.numbers:
             raise NoGradient(
-                f"{entry.name!r} has no attribution", asked=f"result[{name!r}]",
+                f"{entry.name!r} has no attribution",
+                asked=f"result[{name!r}]",
                 found=self.missing.get(entry.name, "the output itself"),
-                why="an attribution is the change of a value times its gradient", next="result.numbers, for all",
-            )  # fmt: skip
+                why="an attribution is the change of a value times its gradient",
+                next="result.numbers, for all",
+            )
         return self.numbers[entry.name]
 
     def __iter__(self) -> Iterator[str]:
@@ -146,10 +148,12 @@ class Attribution(Printed):
         largest = self.top(k)
         if self.runs is None:
             raise NotSaved(
-                "this attribution was copied without its program", asked=f"result.exact({k})",
-                found="numbers alone", why="each value is replaced in a run of its own",
+                "this attribution was copied without its program",
+                asked=f"result.exact({k})",
+                found="numbers alone",
+                why="each value is replaced in a run of its own",
                 next="bp.attribute(...).exact() where the model is, or bp.sweep(model, names, replace=clean)",
-            )  # fmt: skip
+            )
         asked = self.runs.asked
         keys = [key for name, key in self.runs.keys.items() if name in largest]
         recorded = self.runs.recorded(asked.clean_args, keys)
@@ -162,15 +166,21 @@ class Attribution(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain data for ``json.dumps``; one that is not finite is a text, such as ``"NaN"``."""
-        edges = [{"source": source, "target": target, "attribution": text.plain(number)}
-                 for (source, target), number in self.edges.items()]  # fmt: skip
+        edges = [
+            {"source": source, "target": target, "attribution": text.plain(number)}
+            for (source, target), number in self.edges.items()
+        ]
         known = {"clean": self.clean, "corrupt": self.corrupt, "change": self.change, "sum": self.sum}
         return {
-            "target": self.target, "of": self.of, **{name: text.plain(number) for name, number in known.items()},
-            "steps": self.steps, "first": [*self.first],
-            "attributions": {name: text.plain(number) for name, number in self.numbers.items()}, "edges": edges,
+            "target": self.target,
+            "of": self.of,
+            **{name: text.plain(number) for name, number in known.items()},
+            "steps": self.steps,
+            "first": [*self.first],
+            "attributions": {name: text.plain(number) for name, number in self.numbers.items()},
+            "edges": edges,
             "notes": [*self.notes],
-        }  # fmt: skip
+        }
 
     def to_dataframe(self, *, edges: bool = False) -> Any:
         """A data frame of pandas, or of Polars where only that is installed: a row for each value, or for each edge.

@@ -66,10 +66,20 @@ class Runs:
         of = self.asked.of if isinstance(self.asked.of, str) else record.entries[record.outputs[0]].name
         nodes, axes = self.sums.nodes, self.asked.axes
         return Attribution(
-            name_of(self.asked.target), of, *outputs, {name: float(number.sum()) for name, number in nodes.items()},
-            self.sums.edges, nodes if axes else {}, axes, tuple([one.name for one in first if one.name in nodes]),
-            self.asked.steps, tuple(self.notes), record, missing, self,
-        )  # fmt: skip
+            name_of(self.asked.target),
+            of,
+            *outputs,
+            {name: float(number.sum()) for name, number in nodes.items()},
+            self.sums.edges,
+            nodes if axes else {},
+            axes,
+            tuple([one.name for one in first if one.name in nodes]),
+            self.asked.steps,
+            tuple(self.notes),
+            record,
+            missing,
+            self,
+        )
 
     def _of(self, first: Recording) -> Any:
         # The output by its path, where it was the only one that depends on what is differentiated.
@@ -79,17 +89,27 @@ class Runs:
     # one run
 
     def recorded(
-        self, given: Arguments, select: Any, *, replaced: Mapping[str, Any] | None = None, backward: bool = False,
+        self,
+        given: Arguments,
+        select: Any,
+        *,
+        replaced: Mapping[str, Any] | None = None,
+        backward: bool = False,
         flow: Callable[[str, Any], Any] | None = None,
-    ) -> Recording:  # fmt: skip
+    ) -> Recording:
         """One run of the program, which begins like each of them."""
         options = Options(backward=backward, partials=flow is not None, flow=flow)
         weigh = one_number(self.arrays, self.asked.of, "an attribution", "an attribution is a change of that number")
         with self.replay.run():
             return Probe(
-                self.asked.target, select, of=self.of, cotangent=Weighing(weigh, is_used=backward),
-                replace=replaced or None, options=options, backend=self.asked.backend,
-            )(*given[0], **given[1])  # fmt: skip
+                self.asked.target,
+                select,
+                of=self.of,
+                cotangent=Weighing(weigh, is_used=backward),
+                replace=replaced or None,
+                options=options,
+                backend=self.asked.backend,
+            )(*given[0], **given[1])
 
     def _side(self, recording: Recording, select: Any) -> Side:
         # Raises NothingMatched.
@@ -147,9 +167,12 @@ class Runs:
         # for, since the direct way from one to another leads through no third.
         with_edges = self.asked.edges
         recording = self.recorded(
-            self.asked.corrupt_args, self.asked.select if with_edges else [value.key for value in chunk],
-            replaced=replaced, backward=True, flow=self.sums.flow(changes) if with_edges else None,
-        )  # fmt: skip
+            self.asked.corrupt_args,
+            self.asked.select if with_edges else [value.key for value in chunk],
+            replaced=replaced,
+            backward=True,
+            flow=self.sums.flow(changes) if with_edges else None,
+        )
         if with_edges:
             self.sums.add_edges(recording.record, weight)
         missing = {}
@@ -166,9 +189,12 @@ class Runs:
     def _no_gradient(self, name: str, error: NoGradient) -> NoGradient:
         call = f"bp.probe({name_of(self.asked.target)})"
         return NoGradient(
-            f"{name!r} has no gradient in the corrupt run, and so no attribution", asked=self.asked.call,
-            found=error.found, why=error.why, next=f"bp.explain({call}(...), {name!r}), or a selection without it",
-        )  # fmt: skip
+            f"{name!r} has no gradient in the corrupt run, and so no attribution",
+            asked=self.asked.call,
+            found=error.found,
+            why=error.why,
+            next=f"bp.explain({call}(...), {name!r}), or a selection without it",
+        )
 
 
 class _Towards:

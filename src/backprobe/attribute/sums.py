@@ -68,8 +68,10 @@ class Sums:
         axes = [axis + len(shape) * (axis < 0) for axis in self.axes]
         if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
             raise BadOption(
-                f"{name!r} does not have these axes", asked=f"axis={written(self.asked)}",
-                found=f"shape {shape}", why="each index along an axis has an attribution of its own",
+                f"{name!r} does not have these axes",
+                asked=f"axis={written(self.asked)}",
+                found=f"shape {shape}",
+                why="each index along an axis has an attribution of its own",
                 next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
-            )  # fmt: skip
+            )
         return axes

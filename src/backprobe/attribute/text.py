@@ -23,8 +23,10 @@ def heading(result: Any) -> str:
 def rows(result: Any, most: int) -> list[Sequence[str]]:
     """The largest values, and below them the largest edges; the first row has the titles."""
     names = [(printable(name), *_cells(result, number)) for name, number in result.top(most).items()]
-    edges = [(f"{printable(source)} → {printable(target)}", *_cells(result, number))
-             for (source, target), number in result.top_edges(most).items()]  # fmt: skip
+    edges = [
+        (f"{printable(source)} → {printable(target)}", *_cells(result, number))
+        for (source, target), number in result.top_edges(most).items()
+    ]
     titles = [("edge", "attribution", "share")] if edges else []
     return [("name", "attribution", "share"), *names, *titles, *edges]
 
@@ -41,9 +43,10 @@ def _sums(result: Any) -> list[str]:
         return []
     one = len(result.first) == 1
     said = (
-        f"the first value, {result.first[0]}, has {result.sum:.6g}" if one
+        f"the first value, {result.first[0]}, has {result.sum:.6g}"
+        if one
         else f"the first values, {listed([*result.first], 4)}, sum to {result.sum:.6g}"
-    )  # fmt: skip
+    )
     lines = [f"{said}, and the output changes by {result.change:.6g}"]
     if abs(result.error) > OFF:
         more = "steps=10 takes the mean gradient" if result.steps is None else "more steps, or along= of other values"

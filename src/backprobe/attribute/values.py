@@ -55,11 +55,13 @@ def selected(asked: Asked, in_function: bool, recording: Recording, select: Any)
         found.append(Value(entry.name, full, key, at, entry, any(one.matches(full) for one in named)))
     if not found:
         raise NothingMatched(
-            f"{written(select)} matches nothing in {name_of(asked.target)} that can be attributed", asked=asked.call,
+            f"{written(select)} matches nothing in {name_of(asked.target)} that can be attributed",
+            asked=asked.call,
             found=quoted([record.printed[full] for full in matched.values()]) if matched else "nothing",
             why="attributed are floating-point values; parameters are the same in both runs, and the output is what "
-            "they are attributed to", next=f"print(bp.probe({name_of(asked.target)})), for every name",
-        )  # fmt: skip
+            "they are attributed to",
+            next=f"print(bp.probe({name_of(asked.target)})), for every name",
+        )
     return found
 
 
@@ -70,21 +72,23 @@ def compared(asked: Asked, corrupt: Sequence[Value], clean: Sequence[Value]) -> 
         alone = [one.name for full, one in sides[which].items() if full not in sides[other]]
         if alone:
             raise BadOption(
-                f"{listed(alone, 4)} {'is' if len(alone) == 1 else 'are'} in the {which} run alone", asked=asked.call,
+                f"{listed(alone, 4)} {'is' if len(alone) == 1 else 'are'} in the {which} run alone",
+                asked=asked.call,
                 why="a value is compared with that of the same name in the other run, which took another way",
                 next="a pattern of values that both runs have, or arguments with which both go the same way",
-            )  # fmt: skip
+            )
     for full, one in sides["corrupt"].items():
         partner = sides["clean"][full].entry
         for part in ("shape", "dtype"):
             own, its = getattr(one.entry, part), getattr(partner, part)
             if own != its:
                 raise BadOption(
-                    f"{one.name!r} has another {part} in the clean run", asked=asked.call,
+                    f"{one.name!r} has another {part} in the clean run",
+                    asked=asked.call,
                     found=f"{part} {its} in the clean run, {own} in the corrupt run",
                     why="the difference of both is taken element by element",
                     next="arguments of the same shapes and dtypes for both runs, such as texts of as many tokens",
-                )  # fmt: skip
+                )
 
 
 def without_tensors(entry: Entry) -> Entry:

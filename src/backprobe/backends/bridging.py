@@ -82,7 +82,7 @@ class Bridges(Protocol):
     @abstractmethod
     def passes(
         self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]
-    ) -> AbstractContextManager[None]:  # fmt: skip
+    ) -> AbstractContextManager[None]:
         """Within this context ``heard`` is told of each backward pass, and the program gets what it gives without
         bridges. ``watched`` gives tensors that no bridge leads to, and of which it is to be told as well, by the frame
         that runs the pass.

@@ -47,9 +47,12 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
     own = code.co_varnames[0] if code.co_argcount else ""
     tree, above = (known.tree, known.above) if known is not None else (ast.Module([], []), {})
     nodes = (
-        node for function in ast.walk(tree) if _is_of(function, code)
-        for node in ast.walk(function) if isinstance(node, ast.Attribute)
-    )  # fmt: skip
+        node
+        for function in ast.walk(tree)
+        if _is_of(function, code)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+    )
     for node in nodes:
         statement = _statement(node, above) if ast.unparse(node) == f"{own}.{attribute}" else None
         if statement is not None:
@@ -139,8 +142,12 @@ def assigned_once(site: Site, name: str) -> ast.expr | None:
     around: ast.AST = site.statement
     while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         around = site.above[around]
-    stored = [node for node in ast.walk(around) if isinstance(node, ast.Name | ast.arg)
-              and name == (node.arg if isinstance(node, ast.arg) else node.id if _is_stored(node) else "")]  # fmt: skip
+    stored = [
+        node
+        for node in ast.walk(around)
+        if isinstance(node, ast.Name | ast.arg)
+        and name == (node.arg if isinstance(node, ast.arg) else node.id if _is_stored(node) else "")
+    ]
     statement = site.above.get(stored[0]) if len(stored) == 1 else None
     return statement.value if isinstance(statement, ast.Assign) else None
 

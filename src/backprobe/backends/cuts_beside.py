@@ -85,9 +85,12 @@ def _own(function: ast.AST) -> Iterator[ast.stmt]:
 def _leading_to_backward(statements: Sequence[ast.stmt]) -> list[ast.stmt]:
     # Those that compute what a ``backward()`` among them is called on.
     calls = [
-        node.func.value for one in statements if isinstance(one, ast.Expr) for node in ast.walk(one)
+        node.func.value
+        for one in statements
+        if isinstance(one, ast.Expr)
+        for node in ast.walk(one)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward"
-    ]  # fmt: skip
+    ]
     wanted = {name for call in calls for name in names_in(ast.unparse(call))}
     found: dict[int, ast.stmt] = {}
     changed = bool(wanted)

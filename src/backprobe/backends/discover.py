@@ -55,9 +55,11 @@ def load_backend(name: str) -> Backend:
     """The backend of this name. Raises NoBackend."""
     if name not in BACKENDS:
         raise NoBackend(
-            f"there is no backend {name!r}", asked=f"backend={name!r}", found=f"backends: {', '.join(BACKENDS)}",
+            f"there is no backend {name!r}",
+            asked=f"backend={name!r}",
+            found=f"backends: {', '.join(BACKENDS)}",
             next=f"backend={next(iter(BACKENDS))!r}",
-        )  # fmt: skip
+        )
     try:
         backend: Backend = import_module(BACKENDS[name]).BACKEND
         return backend
@@ -65,9 +67,11 @@ def load_backend(name: str) -> Backend:
         if (error.name or "").split(".")[0] != name:
             raise
         raise NoBackend(
-            f"the framework {name} is not installed", asked=f"backend={name!r}", found=str(error),
+            f"the framework {name} is not installed",
+            asked=f"backend={name!r}",
+            found=str(error),
             next=f"pip install {name}",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def imported_backends() -> list[Backend]:
@@ -135,9 +139,10 @@ def find_backend(
     there = [name for name in BACKENDS if _is_installed(name)] if not imported else []
     if not imported and not there:
         raise NoBackend(
-            f"none of {', '.join(BACKENDS)} is installed", why="gradients are computed by one of these frameworks",
+            f"none of {', '.join(BACKENDS)} is installed",
+            why="gradients are computed by one of these frameworks",
             next=f"pip install {next(iter(BACKENDS))}, or another of these instead",
-        )  # fmt: skip
+        )
     raise NoBackend(
         "cannot infer the framework from the arguments",
         found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",

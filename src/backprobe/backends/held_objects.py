@@ -25,7 +25,7 @@ from types import (
     MethodType,
     ModuleType,
     WrapperDescriptorType,
-)  # fmt: skip
+)
 from typing import Any
 
 import numpy

@@ -53,8 +53,9 @@ def path_sums(outcomes: Sequence[Outcome], output: int | None, uncounted: Collec
     there = {at: gradient for at, gradient in enumerate(gradients) if gradient is not None}
     sums = (
         GradientSum(at, gradient, flowing.get(at, ()), coarsest[at], residue[at], smallest_normal(gradient.dtype))
-        for at, gradient in there.items() if at not in uncounted
-    )  # fmt: skip
+        for at, gradient in there.items()
+        if at not in uncounted
+    )
     return compared(sums, [at for at in there if at in uncounted])
 
 

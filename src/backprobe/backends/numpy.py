@@ -86,10 +86,13 @@ class HostArrays(Arrays):
             seen[id(whole)] = f"storage{len(blobs)}"
             blobs[seen[id(whole)]] = Memory(whole)
         return {
-            "layout": "strided", "dtype": str(array.dtype), "shape": list(array.shape),
+            "layout": "strided",
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
             "stride": [step // array.itemsize for step in array.strides],
-            "offset": (_address(array) - _address(whole)) // array.itemsize, "storage": seen[id(whole)],
-        }  # fmt: skip
+            "offset": (_address(array) - _address(whole)) // array.itemsize,
+            "storage": seen[id(whole)],
+        }
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
         return self.from_host(_decoded(layout, blobs), layout["dtype"])
@@ -148,9 +151,11 @@ def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
     # The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense.
     if layout["dtype"] not in DTYPES:
         raise BadRecording(
-            f"NumPy has nothing like {layout['dtype']}", asked='bp.load(path, to="numpy")',
-            found=f"a tensor of dtype {layout['dtype']}", next='bp.load(path, to="torch")',
-        )  # fmt: skip
+            f"NumPy has nothing like {layout['dtype']}",
+            asked='bp.load(path, to="numpy")',
+            found=f"a tensor of dtype {layout['dtype']}",
+            next='bp.load(path, to="torch")',
+        )
     if layout["layout"] != "strided":
         parts = {key: _decoded(part, blobs) for key, part in layout["parts"].items()}
         return _coo(layout["shape"], parts) if layout["layout"] == "coo" else _compressed(layout, parts)

@@ -42,9 +42,14 @@ class Outcomes(Sequence[Outcome]):
             return self.unusual[at]
         inputs = tuple([Edge(source) for source in self.inputs[at]])
         return Outcome(
-            GradStatus.OK, None, self.values[at], self.grads[at], inputs,
-            is_leaf=self.is_leaf[at], version=self.versions[at],
-        )  # fmt: skip
+            GradStatus.OK,
+            None,
+            self.values[at],
+            self.grads[at],
+            inputs,
+            is_leaf=self.is_leaf[at],
+            version=self.versions[at],
+        )
 
     def __iter__(self) -> Iterator[Outcome]:
         return map(self.__getitem__, range(len(self)))

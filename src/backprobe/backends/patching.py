@@ -94,9 +94,7 @@ Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
 
 
 @contextmanager
-def patched(
-    functions: Patches, *, replaces: bool = False, aside: Callable[[], bool] | None = None
-) -> Iterator[None]:  # fmt: skip
+def patched(functions: Patches, *, replaces: bool = False, aside: Callable[[], bool] | None = None) -> Iterator[None]:
     """Within this context this thread's calls of each ``owner.name`` go to what its ``Wrap`` makes of it.
 
     Or, where it ``replaces`` the function, to what is given itself. While ``aside`` says so, as of a compiler that

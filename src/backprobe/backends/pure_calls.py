@@ -92,9 +92,7 @@ def why_not_python(function: Any) -> Reason | None:
     return NOT_FOLLOWED if is_users(function) else None
 
 
-def why_not_given(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]
-) -> Reason | None:  # fmt: skip
+def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]) -> Reason | None:
     """Why a call is not made again with these arguments: one is an object that it might change. None where none is.
 
     ``is_copied`` says what else each repetition gets a copy of, or can't change. Lists and dicts are copied by whoever

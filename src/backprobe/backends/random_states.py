@@ -15,8 +15,9 @@ GENERATORS = (numpy.random.Generator, numpy.random.RandomState, random.Random)
 RandomState = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 OF_PYTHON: tuple[RandomState, ...] = (
-    (random.getstate, random.setstate), (numpy.random.get_state, numpy.random.set_state)
-)  # fmt: skip
+    (random.getstate, random.setstate),
+    (numpy.random.get_state, numpy.random.set_state),
+)
 
 
 def generators_of_numpy(held: Iterable[Any]) -> list[RandomState]:
@@ -47,9 +48,11 @@ def _state(generator: Any) -> RandomState:
     if isinstance(generator, numpy.random.Generator):
         held = generator.bit_generator
         return lambda: held.state, lambda state: setattr(held, "state", state)
-    return (generator.getstate, generator.setstate) if isinstance(generator, random.Random) else (
-        generator.get_state, generator.set_state
-    )  # fmt: skip
+    return (
+        (generator.getstate, generator.setstate)
+        if isinstance(generator, random.Random)
+        else (generator.get_state, generator.set_state)
+    )
 
 
 class RandomNumbers:

@@ -80,7 +80,7 @@ class Recheck(Callables):
 
     def differentiated_by(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:  # fmt: skip
+    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
         """The function of which a function computes derivatives, and what it is given; None where it computes none."""
         return None
 
@@ -111,9 +111,7 @@ class Recheck(Callables):
             return Reason("held")  # of what it differentiates nothing is an argument
         return reason or self.recorded(self, function, pure, given)
 
-    def record_inside(
-        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> RecordedCall | Reason:  # fmt: skip
+    def record_inside(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason:
         """The same of a function that is given to a transform, which may call it more than once in any case."""
         pure, held = self.split(function)
         return why_not_given(args, kwargs, self.is_copied) or self.recorded(self, function, pure, (held, args, kwargs))
@@ -285,9 +283,7 @@ class RecordedCall(ABC):
         """Make it once, on the inputs as they were: the outputs, and the rounding of the coarsest cast inside."""
 
     @abstractmethod
-    def pull_twice(
-        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
-    ) -> list[Any]:  # fmt: skip
+    def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
         """The vector-Jacobian product of ``pull``, with respect to each input and then each cotangent."""
 
     @abstractmethod

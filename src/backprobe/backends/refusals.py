@@ -77,28 +77,35 @@ def refuse(backend: Backend, capability: str, asked: str, calls: Sequence[Deriva
     headline, why, next = MISSING[capability]
     found = f"line {calls[0].line}: {calls[0].text}" if calls else backend.title
     raise Unsupported(
-        headline.format(backend.title), asked=asked, found=found, why=why.format(backend.title),
+        headline.format(backend.title),
+        asked=asked,
+        found=found,
+        why=why.format(backend.title),
         next=backend.instead.get(capability, f"rec = {calls[0].probed}" if calls else next),
-    )  # fmt: skip
+    )
 
 
 def refuse_cotangent(cotangent: Any, instead: str, error: Exception) -> NoReturn:
     raise BadOutput(
-        "the cotangent is not a tensor", asked=f"cotangent={written(cotangent)}",
-        found=f"{kind(cotangent)}, and not numbers in rows of one length" if isinstance(cotangent, list | tuple)
+        "the cotangent is not a tensor",
+        asked=f"cotangent={written(cotangent)}",
+        found=f"{kind(cotangent)}, and not numbers in rows of one length"
+        if isinstance(cotangent, list | tuple)
         else kind(cotangent),
         next=f"cotangent={instead}",
-    ) from error  # fmt: skip
+    ) from error
 
 
 def refuse_options(backend: Backend, options: Options) -> None:
     """Raise StrategyRefused or Unsupported for options that this framework does not have."""
     if options.strategy not in backend.strategies:
         raise StrategyRefused(
-            f"the strategy {options.strategy!r} is PyTorch's", asked=f"strategy={options.strategy!r}",
-            found=backend.title, why=f"{backend.title} returns all gradients in one way, and keeps none on tensors",
+            f"the strategy {options.strategy!r} is PyTorch's",
+            asked=f"strategy={options.strategy!r}",
+            found=backend.title,
+            why=f"{backend.title} returns all gradients in one way, and keeps none on tensors",
             next='strategy="edges"',
-        )  # fmt: skip
+        )
     if options.partials and not backend.partials:
         refuse(backend, "partials", f"partials={options.partials!r}")
     if options.create_graph and backend.second_order is None:

@@ -142,9 +142,16 @@ class Replay:
     """
 
     def __init__(
-        self, backend: HasState, target: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None,
-        *, seed: int | None = None, draws_anew: bool = True, taken: dict[int, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        backend: HasState,
+        target: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        seed: int | None = None,
+        draws_anew: bool = True,
+        taken: dict[int, Any] | None = None,
+    ) -> None:
         """``taken`` is that of another program whose runs come before: both may take from the same iterator."""
         self.state = backend.state(target, (tuple(args), tuple((kwargs or {}).values())), draws_anew=draws_anew)
         self.seed = seed

@@ -70,10 +70,14 @@ def dropping(code: CodeType) -> frozenset[int]:
     if package(code.co_filename) is not None:
         return frozenset()
     pairs = pairwise(dis.get_instructions(code))
-    return frozenset({
-        offset for one, after in pairs if after.opname == "POP_TOP"
-        for offset in range(one.offset, after.offset, 2)  # while a function of Python runs, a call is at its end
-    })  # fmt: skip
+    return frozenset(
+        {
+            offset
+            for one, after in pairs
+            if after.opname == "POP_TOP"
+            for offset in range(one.offset, after.offset, 2)  # while a function of Python runs, a call is at its end
+        }
+    )
 
 
 def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:
@@ -140,7 +144,7 @@ class _Ways:
 
 def _ends(
     file: str, statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST], most: int
-) -> list[ModuleCall] | None:  # fmt: skip
+) -> list[ModuleCall] | None:
     # What a statement that reads a name ends; None where it may pass the value on.
     source, around = source_of(file, statement), _switched(file, statement, above)
     if around is not None:
@@ -193,8 +197,9 @@ def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Se
                 found.append(statements[statements.index(child) + 1 :])
     is_shared = any(
         name in one.names if isinstance(one, ast.Global | ast.Nonlocal) else _is_read_inside(one, name)
-        for one in ast.walk(node) if one is not node and isinstance(one, (ast.Global, ast.Nonlocal, *FUNCTIONS))
-    )  # fmt: skip
+        for one in ast.walk(node)
+        if one is not node and isinstance(one, (ast.Global, ast.Nonlocal, *FUNCTIONS))
+    )
     return None if is_shared else found
 
 

@@ -16,8 +16,13 @@ RELEASED = 1 << 6
 """Chunks of a file that are read before the memory that they were read into is given back."""
 
 BFLOAT16 = "bfloat16"
-WIDE = {"float16": numpy.float32, "float32": numpy.float32, BFLOAT16: numpy.float32, "complex64": numpy.complex64,
-        "complex128": numpy.complex128}  # fmt: skip
+WIDE = {
+    "float16": numpy.float32,
+    "float32": numpy.float32,
+    BFLOAT16: numpy.float32,
+    "complex64": numpy.complex64,
+    "complex128": numpy.complex128,
+}
 """By dtype: the one in which NumPy computes with its numbers. All others become float64."""
 
 
@@ -78,9 +83,11 @@ class Rows:
 
     def at(self, index: tuple[int, ...]) -> Any:
         """One number, as Python has it."""
-        return self.numbers(self.stored[index].reshape(1))[0].item() if self.dtype == BFLOAT16 else (
-            self.stored[index].item()
-        )  # fmt: skip
+        return (
+            self.numbers(self.stored[index].reshape(1))[0].item()
+            if self.dtype == BFLOAT16
+            else (self.stored[index].item())
+        )
 
     def numbers(self, chunk: Any) -> Any:
         """What NumPy computes with, for a part of what is stored."""

@@ -32,10 +32,14 @@ def refuse_vector(vector: Any, shape: tuple[int, ...], found: tuple[int, ...] | 
     """Raise BadOption for a vector that has another shape than its value, or (None) is no tensor."""
     if found is None:
         raise BadOption(
-            "the vector is neither a tensor nor numbers", asked=f"bp.hvp(f, name, {written(vector)})",
-            found=kind(vector), next=f"a vector of shape {shape}",
-        )  # fmt: skip
+            "the vector is neither a tensor nor numbers",
+            asked=f"bp.hvp(f, name, {written(vector)})",
+            found=kind(vector),
+            next=f"a vector of shape {shape}",
+        )
     raise BadOption(
-        "the vector has another shape than the value", asked=f"a vector of shape {found}",
-        found=f"a value of shape {shape}", next=f"a vector of shape {shape}",
-    )  # fmt: skip
+        "the vector has another shape than the value",
+        asked=f"a vector of shape {found}",
+        found=f"a value of shape {shape}",
+        next=f"a vector of shape {shape}",
+    )

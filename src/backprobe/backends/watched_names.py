@@ -31,20 +31,24 @@ class WatchedSelection:
             is_called = pattern.scope is not None and "/" in pattern.scope
             if is_called or not (has_locals or is_return or pattern.local is None):
                 raise Unsupported(
-                    "functions that forwards call cannot be watched" if is_called
-                    else "local variables of forwards cannot be watched here", asked=asked,
+                    "functions that forwards call cannot be watched"
+                    if is_called
+                    else "local variables of forwards cannot be watched here",
+                    asked=asked,
                     found=f"the pattern {pattern.text!r}",
                     why="bp.watch hears modules alone, and their parameters",
                     next=f"with bp.probe(model, {pattern.text!r}) as rec: around one step",
-                )  # fmt: skip
+                )
 
     def _refuse_counts(self, text: str) -> None:
         read = outside(text)
         if not text.startswith("re:") and any(read[found.start()] for found in COUNT.finditer(text)):
             raise BadName(
-                f"{text!r} asks for one of several calls", asked=self.asked,
-                why="a watched name means all its calls in a step, merged", next=f"select={COUNT.sub('', text)!r}",
-            )  # fmt: skip
+                f"{text!r} asks for one of several calls",
+                asked=self.asked,
+                why="a watched name means all its calls in a step, merged",
+                next=f"select={COUNT.sub('', text)!r}",
+            )
 
     def wants_module(self, path: str) -> bool:
         """Might something that a module returns be selected?"""
@@ -62,9 +66,15 @@ class WatchedSelection:
         return [name for name in names if _wants_local(self.selection, f"{quote_path(path)}:{name}")]
 
     def check(
-        self, modules: Sequence[str], parameters: Sequence[str], model: str, *, locals: Sequence[str] = (),
-        every_local: Callable[[], Sequence[str]] = tuple, unread: Iterable[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        modules: Sequence[str],
+        parameters: Sequence[str],
+        model: str,
+        *,
+        locals: Sequence[str] = (),
+        every_local: Callable[[], Sequence[str]] = tuple,
+        unread: Iterable[str] = (),
+    ) -> None:
         """Raises NothingMatched for a pattern that matches neither a module nor a parameter, nor one of ``locals``.
 
         ``every_local`` gives the names of all locals there are, and ``unread`` says why there are no more.
@@ -79,10 +89,12 @@ class WatchedSelection:
                 is_local = alone.wants_locals("") or split(text)[1] is not None
                 names = [*(module or "return" for module in modules), *parameters, *(every_local() if is_local else ())]
                 refuse_unmatched(
-                    text, names, f"{model}'s modules and parameters" + ", and locals of its forwards" * is_local,
+                    text,
+                    names,
+                    f"{model}'s modules and parameters" + ", and locals of its forwards" * is_local,
                     lambda other: f"bp.watch(model, folder{'' if other is None else f', select={other!r}'})",
                     "; ".join(unread) if is_local else "",
-                )  # fmt: skip
+                )
 
 
 def _wants_local(patterns: Selection, name: str) -> bool:

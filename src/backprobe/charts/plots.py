@@ -31,10 +31,13 @@ def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
     axes.set_facecolor("white" if is_signed else "0.85")  # where nothing is there
     edges = numpy.append(steps, steps[-1] + 1 if len(steps) else 1) - 0.5
     drawn = axes.pcolormesh(
-        edges, numpy.arange(len(names) + 1) - 0.5, numpy.ma.masked_invalid(grid),
-        norm=_norm(colors, grid, field), cmap="coolwarm" if is_signed else "viridis",
+        edges,
+        numpy.arange(len(names) + 1) - 0.5,
+        numpy.ma.masked_invalid(grid),
+        norm=_norm(colors, grid, field),
+        cmap="coolwarm" if is_signed else "viridis",
         rasterized=True,
-    )  # fmt: skip
+    )
     label(axes.yaxis, names)
     axes.invert_yaxis()
     axes.set(xlabel="step", title=field)

@@ -24,7 +24,9 @@ def plot(tensor: Any, heading: str, asked: str) -> Any:
     numbers = None if arrays is None else arrays.numbers(tensor)
     if numbers is None:
         raise BadOption(
-            f"{heading} has no numbers that can be drawn", asked=asked, found=brief(tensor),
+            f"{heading} has no numbers that can be drawn",
+            asked=asked,
+            found=brief(tensor),
             next="rec.show(), for every value",
-        )  # fmt: skip
+        )
     return tensors.plot(numbers, heading, asked)

@@ -48,9 +48,14 @@ def plot(numbers: Matrix, heading: str, asked: str) -> Any:
         if count := int(found.sum()):
             at = numpy.flatnonzero(found) if is_line else numpy.empty(0)
             axes.plot(
-                at, numpy.full(at.size, HEIGHTS[name]), "x" if is_line else "s", color=ILL[name],
-                clip_on=not is_line, label=f"{count:,} {name}", transform=axes.get_xaxis_transform(),
-            )  # fmt: skip
+                at,
+                numpy.full(at.size, HEIGHTS[name]),
+                "x" if is_line else "s",
+                color=ILL[name],
+                clip_on=not is_line,
+                label=f"{count:,} {name}",
+                transform=axes.get_xaxis_transform(),
+            )
     if not finite.all():
         figure.legend(loc="outside lower center", ncols=len(ILL))
     about = [shape, f"in units of {unit:.3g}" * (unit != 1.0), "" if numbers.size else "empty"]
@@ -70,9 +75,13 @@ def _heat_map(figure: Any, axes: Any, colors: Any, numbers: Matrix, where: Any) 
     most = max(-low, high)
     norm = colors.Normalize(-most if is_signed else 0.0, most or 1.0)
     drawn = axes.imshow(
-        grid, cmap="RdBu_r" if is_signed else "viridis", norm=norm, aspect="auto", interpolation="nearest",
+        grid,
+        cmap="RdBu_r" if is_signed else "viridis",
+        norm=norm,
+        aspect="auto",
+        interpolation="nearest",
         interpolation_stage="rgba",
-    )  # fmt: skip
+    )
     ill = numpy.zeros((*grid.shape, 4))
     for name, found in where.items():
         ill[found.reshape(grid.shape)] = colors.to_rgba(ILL[name])

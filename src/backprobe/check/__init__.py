@@ -14,10 +14,21 @@ from backprobe.probe.waiting import Waiting
 from backprobe.record.options import Option
 from backprobe.record.typed import P
 
-SKIP = Option("skip", list | tuple, None, "[Round], with class Round(torch.autograd.Function)",
-              says="a list of functions and classes")  # fmt: skip
-ORDER = Option("order", int, lambda given: type(given) is int and given in (1, 2), "2", says="1 or 2",
-               why="differences of second derivatives lose too many digits to judge a third")  # fmt: skip
+SKIP = Option(
+    "skip",
+    list | tuple,
+    None,
+    "[Round], with class Round(torch.autograd.Function)",
+    says="a list of functions and classes",
+)
+ORDER = Option(
+    "order",
+    int,
+    lambda given: type(given) is int and given in (1, 2),
+    "2",
+    says="1 or 2",
+    why="differences of second derivatives lose too many digits to judge a third",
+)
 
 __all__ = ["CheckReport", "WrongDerivative", "check"]
 

@@ -157,8 +157,9 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             result.close()
             raise NothingToDifferentiate(
                 f"{name_of(target)} returns a {type(result).__name__}, which has computed nothing yet",
-                asked=f"bp.check({name_of(target)})", next="check a function that runs it to its end",
-            )  # fmt: skip
+                asked=f"bp.check({name_of(target)})",
+                next="check a function that runs it to its end",
+            )
         return result
 
     # calls
@@ -184,7 +185,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
 
     def _check_inside(
         self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> None:  # fmt: skip
+    ) -> None:
         # Check what a transform such as ``torch.func.grad`` differentiates, at the values that it is given.
         while (inside := self.calls.differentiated_by(function, args, kwargs)) is not None:
             function, args, kwargs = inside
@@ -200,7 +201,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
 
     def _checked(
         self, scope: ScopeId, site: CallSite, made: RecordedCall | Reason | None, result: Any, since: int
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         if isinstance(made, RecordedCall):
             made = made.returned(result)
         elif self.calls.now() == since:
@@ -224,7 +225,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
 
     def differentiate(
         self, scope: ScopeId, site: CallSite, depth: int, function: Any, followed: Any, /, *args: Any, **kwargs: Any
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Call what computes derivatives: right if the calls that it makes meanwhile have right second derivatives.
 
         What it does after the last of the program's functions is over is its backward pass.

@@ -74,9 +74,17 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
     summed = _of_sum(call, at, cotangent, off[:SHOWN])
     shown = summed or tuple(off[:SHOWN])
     return Wrong(
-        call.inputs[at], error, looks, shown, len(off), len(elements), value.size, like, outputs,
+        call.inputs[at],
+        error,
+        looks,
+        shown,
+        len(off),
+        len(elements),
+        value.size,
+        like,
+        outputs,
         is_of_sum=bool(summed),
-    )  # fmt: skip
+    )
 
 
 def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:

@@ -77,9 +77,15 @@ class CheckResults:
         self.notes[Note(code, fields)] = None
 
     def add(
-        self, scope: ScopeId, site: CallSite, made: RecordedCall | Reason, since: int, until: int, *,
+        self,
+        scope: ScopeId,
+        site: CallSite,
+        made: RecordedCall | Reason,
+        since: int,
+        until: int,
+        *,
         is_twice: bool | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Check a call that was made, unless there is a reason why it can't be.
 
         ``is_twice`` says whether its gradient is differentiated, None where that is not known yet: it was made between
@@ -174,9 +180,15 @@ class CheckResults:
         ]
         checked, codes = self.checked.total(), Counter(reason.code for _, reason in self.remarks.elements())
         heading = text.heading(
-            of, wrong=len(findings), checked=checked, unchecked=self.unchecked.total(), own=codes["not_derivative"],
-            error=self.error, is_partial=bool(unjudged or codes.keys() & PARTIAL), unjudged=places,
-        )  # fmt: skip
+            of,
+            wrong=len(findings),
+            checked=checked,
+            unchecked=self.unchecked.total(),
+            own=codes["not_derivative"],
+            error=self.error,
+            is_partial=bool(unjudged or codes.keys() & PARTIAL),
+            unjudged=places,
+        )
         if not checked and not notes:
             nothing = "no call computed anything that depends on a differentiated value"
             notes = (f"{nothing}; {remedy}" if remedy else nothing,)
@@ -195,11 +207,15 @@ class CheckResults:
         if scope.counts.get(site.local, 0) > 1:
             local = f"{local}#{found[0].count}"
         return WrongDerivative(
-            "wrong_derivative", f"{within}:{local}" if within else local,
+            "wrong_derivative",
+            f"{within}:{local}" if within else local,
             text.wrong_derivative(_expression(site), of, wrong.error, is_second=is_second),
-            Source(scope.file, site.line, site.text) if site.line else None, tuple(facts),
-            remedy=text.INTENDED.format(_skipped(site)), input=of, error=wrong.error,
-        )  # fmt: skip
+            Source(scope.file, site.line, site.text) if site.line else None,
+            tuple(facts),
+            remedy=text.INTENDED.format(_skipped(site)),
+            input=of,
+            error=wrong.error,
+        )
 
 
 def _where(scope: ScopeId, site: CallSite) -> str:

@@ -23,9 +23,14 @@ from backprobe.source.user_code import innermost
 
 
 def run_check(
-    target: Any, backend: Backend, skip: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *,
+    target: Any,
+    backend: Backend,
+    skip: Sequence[Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
     order: int = 1,
-) -> CheckReport:  # fmt: skip
+) -> CheckReport:
     """Run a target once with these arguments, and check each call that it makes, up to derivatives of this order."""
     name = name_of(target)
     calls = (backend.recheck or refuse(backend, "recheck", f"bp.check({name})"))()
@@ -60,10 +65,12 @@ def run_check(
     unused = [name_of(one) for one, count in zip(skip, program.skips, strict=True) if not count]
     if unused:
         raise BadOption(
-            f"{', '.join(unused)} in skip is never called", asked=f"bp.check({name}, skip=...)",
-            found="no call of it in the program", why="a misspelled name in skip would otherwise go unnoticed",
+            f"{', '.join(unused)} in skip is never called",
+            asked=f"bp.check({name}, skip=...)",
+            found="no call of it in the program",
+            why="a misspelled name in skip would otherwise go unnoticed",
             next="the function as the program calls it, or the class of an autograd.Function",
-        )  # fmt: skip
+        )
     results.add_unseen(calls)
     for one, count in zip(skip, program.skips, strict=True):
         results.remarks[name_of(one), Reason("skipped", {"calls": plural(count, "call")})] += 1

@@ -126,9 +126,16 @@ def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
 
 
 def heading(
-    of: str, *, wrong: int, checked: int, unchecked: int, own: int, error: float, is_partial: bool,
+    of: str,
+    *,
+    wrong: int,
+    checked: int,
+    unchecked: int,
+    own: int,
+    error: float,
+    is_partial: bool,
     unjudged: Sequence[str],
-) -> str:  # fmt: skip
+) -> str:
     """What a check found, in a sentence. ``own`` counts the framework's calls whose gradient is another; ``unjudged``
     are the places of what was not judged, or not in every respect.
     """

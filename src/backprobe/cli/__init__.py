@@ -60,16 +60,28 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
         declared("values", '"copy" copies every value at once; the default is "alias".', metavar="HOW"),
         declared("strategy", "How gradients are caught: {}; the default is edges.", metavar="NAME"),
         declared("partials", '"true" adds local partials, "full" their whole matrices.', metavar="WHICH"),
-        click.option("--cotangent", metavar="VALUE", help="The vector of the vector-Jacobian product, if the output "
-                     "is not a scalar."),
-        click.option("--wrt", metavar="NAME", multiple=True, help="Differentiate with respect to this argument only; "
-                     "may be repeated."),
-        click.option("--of", metavar="PATH", multiple=True, help="What to differentiate: a path in the return value or "
-                     "the name of a value; repeated, each has a backward pass of its own. Of a script or a recording: "
-                     "the output that is meant."),
+        click.option(
+            "--cotangent",
+            metavar="VALUE",
+            help="The vector of the vector-Jacobian product, if the output is not a scalar.",
+        ),
+        click.option(
+            "--wrt",
+            metavar="NAME",
+            multiple=True,
+            help="Differentiate with respect to this argument only; may be repeated.",
+        ),
+        click.option(
+            "--of",
+            metavar="PATH",
+            multiple=True,
+            help="What to differentiate: a path in the return value or "
+            "the name of a value; repeated, each has a backward pass of its own. Of a script or a recording: "
+            "the output that is meant.",
+        ),
         SELECT,
         WORDS,
-    ]:  # fmt: skip
+    ]:
         command = option(command)
     return command
 
@@ -108,14 +120,21 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
 @click.argument("program", metavar="PROGRAM")
 @to_sarif
 @probing
-@declared("steps", "Of a script: look at N iterations (2 by default), up to the first with something missing or an "
-          "error.", metavar="N")  # fmt: skip
-@click.option("--patch", type=click.Path(dir_okay=False), metavar="FILE", help="Write the remedies that were tried, "
-              "and let gradients arrive, as a patch for git apply.")  # fmt: skip
+@declared(
+    "steps",
+    "Of a script: look at N iterations (2 by default), up to the first with something missing or an error.",
+    metavar="N",
+)
+@click.option(
+    "--patch",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the remedies that were tried, and let gradients arrive, as a patch for git apply.",
+)
 @click.option("--no-experiments", is_flag=True, help="Do not run the program again to try what is found.")
 def explain(
     program: str, words: tuple[str, ...], steps: int | None, patch: str | None, no_experiments: bool, **options: Any
-) -> NoReturn:  # fmt: skip
+) -> NoReturn:
     """Say why a gradient is missing, or where NaN was born.
 
     \b
@@ -148,25 +167,29 @@ def _refuse_steps(program: str, steps: int | None) -> None:
     if steps is not None:
         raise BadOption(
             f"--steps is for scripts, and {program} is recorded once",
-            asked=programs.asked(program, "--steps", str(steps)), next=programs.asked(program),
-        )  # fmt: skip
+            asked=programs.asked(program, "--steps", str(steps)),
+            next=programs.asked(program),
+        )
 
 
 def _explained(program: str, words: tuple[str, ...], experiments: bool, **options: Any) -> bp.Report:
     named, words = _first_name(words)
     if named and options["nonfinite"]:
         raise BadOption(
-            "--nonfinite is about all values", asked=programs.asked(program, *named, "--nonfinite"),
+            "--nonfinite is about all values",
+            asked=programs.asked(program, *named, "--nonfinite"),
             next=programs.asked(program, "--nonfinite"),
-        )  # fmt: skip
+        )
     try:
         recording = recorded(program, words, **options)
     except NothingToDifferentiate as error:
         if error.recording is not None:
             return bp.explain(error.recording, *named, experiments=experiments)
         if not words:
-            error.add_note(f"If the function calls backward() itself, run its file as a script: "
-                           f"{programs.asked(program.rpartition(':')[0])}")  # fmt: skip
+            error.add_note(
+                f"If the function calls backward() itself, run its file as a script: "
+                f"{programs.asked(program.rpartition(':')[0])}"
+            )
         raise
     return bp.explain(recording, *named, experiments=experiments)
 
@@ -174,8 +197,9 @@ def _explained(program: str, words: tuple[str, ...], experiments: bool, **option
 @main.command()
 @click.argument("program", metavar="FILE:FUNCTION")
 @WORDS
-@click.option("--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; "
-              "may be repeated.")  # fmt: skip
+@click.option(
+    "--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; may be repeated."
+)
 @declared("order", "1, or 2 for second derivatives as well.", default=1, show_default=True)
 @BACKEND
 @to_sarif
@@ -196,8 +220,12 @@ def check(
 @main.command()
 @click.argument("program", metavar="FILE:FUNCTION")
 @WORDS
-@click.option("--bounds", multiple=True, metavar="NAME=RANGE", help="The range of an argument, as x='(-1, 1)', or "
-              "x=None to leave it as it is; may be repeated.")  # fmt: skip
+@click.option(
+    "--bounds",
+    multiple=True,
+    metavar="NAME=RANGE",
+    help="The range of an argument, as x='(-1, 1)', or x=None to leave it as it is; may be repeated.",
+)
 @declared("seed", "What random numbers begin from in each run.", default=0, show_default=True)
 @declared("tries", "How many inputs are tried for an operand.", default=100, show_default=True)
 @BACKEND
@@ -238,12 +266,18 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
 @declared("depth", "Collapse modules and functions N deep; 1 is the outermost.", metavar="N")
-@click.option("--open", multiple=True, metavar="NAME", help="Open this module or function all the same; may be "
-              "repeated.")  # fmt: skip
+@click.option(
+    "--open", multiple=True, metavar="NAME", help="Open this module or function all the same; may be repeated."
+)
 @click.option("--roll", is_flag=True, help="Draw repeated modules, and bindings of a loop, as one.")
 @click.option("--contributions", is_flag=True, help="Write upstream × local = contribution on the edges.")
-@declared("apart", "Name a value that flows into N others beside each of them instead.", metavar="N", default=12,
-          show_default=True)  # fmt: skip
+@declared(
+    "apart",
+    "Name a value that flows into N others beside each of them instead.",
+    metavar="N",
+    default=12,
+    show_default=True,
+)
 @declared("direction", "{}: the way in which values flow.", metavar="WAY")
 def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> None:
     """Draw the circuit into PATH: .svg, .pdf, .png or .html.
@@ -257,9 +291,10 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
     """
     if "=" in path and not Path(path).suffix:
         raise BadOption(
-            "no file to draw into", asked=programs.asked(program, path, *words),
+            "no file to draw into",
+            asked=programs.asked(program, path, *words),
             next=programs.asked(program, "toy.svg", path, *words),
-        )  # fmt: skip
+        )
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
     recording = of_one(program, words, path, by_default=True, **options)
@@ -288,9 +323,10 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     """
     if name.partition("=")[0].isidentifier() and "=" in name:
         raise BadOption(
-            "no value to differentiate with respect to", asked=programs.asked(program, name, *words),
+            "no value to differentiate with respect to",
+            asked=programs.asked(program, name, *words),
             next=programs.asked(program, name.partition("=")[0], name, *words),
-        )  # fmt: skip
+        )
     of, words = ((), words) if programs.is_script(program) else _first_name(words)
     recording = of_one(program, words, name, *of, by_default=True, **options)
     programs.refuse_without_partials(program, recording)
@@ -303,12 +339,24 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @probing
-@click.option("--rename", multiple=True, metavar="A=B", help="A pattern of A's names and the one of B's, as in "
-              "'h.*=layers.*'; may be repeated.")  # fmt: skip
-@click.option("--layout", multiple=True, metavar="NAME=AXES", help="How B's array lies: T or the order of its axes, "
-              "as in '**.kernel=T'; may be repeated.")  # fmt: skip
-@click.option("--noise", multiple=True, metavar="FOLDER", help="Another recording of A that is as right, to measure "
-              "what rounding does; may be repeated.")  # fmt: skip
+@click.option(
+    "--rename",
+    multiple=True,
+    metavar="A=B",
+    help="A pattern of A's names and the one of B's, as in 'h.*=layers.*'; may be repeated.",
+)
+@click.option(
+    "--layout",
+    multiple=True,
+    metavar="NAME=AXES",
+    help="How B's array lies: T or the order of its axes, as in '**.kernel=T'; may be repeated.",
+)
+@click.option(
+    "--noise",
+    multiple=True,
+    metavar="FOLDER",
+    help="Another recording of A that is as right, to measure what rounding does; may be repeated.",
+)
 @declared("convention", "How B's parameters lie: {}; by default their names tell.", metavar="NAME")
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
 def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **options: Any) -> NoReturn:
@@ -331,8 +379,12 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
 @declared("every", "Measure each N-th step.", default=1, show_default=True, metavar="N")
 @SELECT
-@declared("what", "{}; may be repeated. The default is all but update, which keeps a copy of the parameters.",
-          multiple=True, metavar="KIND")  # fmt: skip
+@declared(
+    "what",
+    "{}; may be repeated. The default is all but update, which keeps a copy of the parameters.",
+    multiple=True,
+    metavar="KIND",
+)
 @declared("histogram", "Count magnitudes in each N-th step.", default=0, metavar="N")
 @click.option("--capture", metavar="STEP", help="Stop at the first NaN or Inf, and write that step to this folder.")
 @click.option("--view", is_flag=True, help="Show the runs in a browser while they are written, and until Ctrl-C.")
@@ -377,8 +429,12 @@ def memory(script: str, words: tuple[str, ...], steps: int) -> NoReturn:
 @click.argument("runs", metavar="RUN [RUN2]", nargs=-1, required=True)
 @click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
 @declared("step", "All names at this step.", metavar="N")
-@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page that shows the run, or two "
-              "beside each other, and needs nothing else.")  # fmt: skip
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write a page that shows the run, or two beside each other, and needs nothing else.",
+)
 def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str | None) -> None:
     """Show the run of a watched training: what goes wrong, and its modules over the steps.
 
@@ -397,9 +453,10 @@ def report(runs: tuple[str, ...], name: str | None, step: int | None, html: str 
         saved(tuple(map(the_run, runs)), html, name=name, step=step)
     if len(runs) > 1:
         raise BadOption(
-            "the report of several runs is a page", asked=f"backprobe report {' '.join(runs)}",
+            "the report of several runs is a page",
+            asked=f"backprobe report {' '.join(runs)}",
             next=f"backprobe report {' '.join(runs)} --html runs.html, or backprobe diff {' '.join(runs[:2])}",
-        )  # fmt: skip
+        )
     with bp.open_run(the_run(runs[0])) as opened:
         shown = opened.report(name, step)
         show(shown)
@@ -429,8 +486,9 @@ def view(sources: tuple[str, ...], port: int, no_open: bool, until_ended: bool) 
 @main.command(short_help="Write the run of a watched training for other tools.")
 @click.argument("run", metavar="RUN")
 @declared("to", "{}.", required=True, metavar="FORMAT")
-@click.option("--field", "fields", metavar="FIELD", multiple=True, help="Write only this field, as grad.rms; may be "
-              "repeated.")  # fmt: skip
+@click.option(
+    "--field", "fields", metavar="FIELD", multiple=True, help="Write only this field, as grad.rms; may be repeated."
+)
 @click.argument("path", metavar="PATH")
 def export(run: str, to: Any, path: str, fields: tuple[str, ...]) -> None:
     """Write the run of a watched training for other tools, or what is new of it since the last time.
@@ -452,8 +510,13 @@ def export(run: str, to: Any, path: str, fields: tuple[str, ...]) -> None:
 @click.argument("step", metavar="STEP")
 @click.argument("program", metavar="[FILE:FUNCTION]", default="")
 @WORDS
-@click.option("--model", "models", multiple=True, metavar="FILE:FUNCTION", help="Of a function of JAX: what makes a "
-              "model among its arguments; may be repeated.")  # fmt: skip
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="FILE:FUNCTION",
+    help="Of a function of JAX: what makes a model among its arguments; may be repeated.",
+)
 def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, ...]) -> NoReturn:
     """Run a captured step again, forward and backward, and say where its NaN was born.
 
@@ -471,8 +534,13 @@ def replay(step: str, program: str, words: tuple[str, ...], models: tuple[str, .
 
 
 @main.command()
-@click.option("--folder", default="backprobe-demo", show_default=True, type=click.Path(file_okay=False),
-              help="The folder for the drawings.")  # fmt: skip
+@click.option(
+    "--folder",
+    default="backprobe-demo",
+    show_default=True,
+    type=click.Path(file_okay=False),
+    help="The folder for the drawings.",
+)
 def demo(folder: str) -> None:
     """Show a toy graph, the chain rule, and the inside of a GPT-2."""
     installed("torch", asked="backprobe demo")

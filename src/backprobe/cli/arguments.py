@@ -49,9 +49,10 @@ def argument(name: str, text: str) -> Any:
         return literal(name, text)
     if text.lower() in CONSTANTS:
         raise BadOption(
-            f"{text!r} could be a text or {CONSTANTS[text.lower()]}", asked=f"{name}={text}",
+            f"{text!r} could be a text or {CONSTANTS[text.lower()]}",
+            asked=f"{name}={text}",
             next=f"{name}={CONSTANTS[text.lower()]}, or {name}='\"{text}\"' for the text",
-        )  # fmt: skip
+        )
     return text
 
 
@@ -69,9 +70,11 @@ def literal(name: str, text: str) -> Any:
         return _value(name, ast.parse(text.strip(), mode="eval").body)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise BadOption(
-            f"{text!r} is not a value that can be read", asked=f"{name}={text}", found=_found(error),
+            f"{text!r} is not a value that can be read",
+            asked=f"{name}={text}",
+            found=_found(error),
             next=f"{name}=3.0, {name}='[1.0, 2.0]' or {name}='randn(2, 3)' for a tensor, or {name}=@file.npy",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def floated(values: Iterable[Any]) -> list[Any]:
@@ -141,9 +144,11 @@ def _from_file(name: str, path: str) -> Any:
         if not isinstance(array, numpy.ndarray):
             array.close()
     raise BadOption(
-        f"{name!r} cannot be read from {path!r}", asked=f"{name}=@{path}", found=found,
-        next=f"{name}=@file.npy, a file of numbers made by numpy.save(\"file.npy\", array)",
-    )  # fmt: skip
+        f"{name!r} cannot be read from {path!r}",
+        asked=f"{name}=@{path}",
+        found=found,
+        next=f'{name}=@file.npy, a file of numbers made by numpy.save("file.npy", array)',
+    )
 
 
 def _is_floating(value: Any) -> bool:

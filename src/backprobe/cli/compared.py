@@ -14,9 +14,16 @@ from backprobe.errors import BadOption
 
 
 def compared(
-    a: str, b: str, words: Sequence[str], *, rename: Sequence[str], layout: Sequence[str], noise: Sequence[str],
-    convention: str | None, **options: Any,
-) -> bp.DiffReport | bp.RunDiffReport:  # fmt: skip
+    a: str,
+    b: str,
+    words: Sequence[str],
+    *,
+    rename: Sequence[str],
+    layout: Sequence[str],
+    noise: Sequence[str],
+    convention: str | None,
+    **options: Any,
+) -> bp.DiffReport | bp.RunDiffReport:
     """The report on two programs. Functions get the same arguments, and draw the same random numbers.
 
     Raises BadOption, and what the functions themselves, ``probe``, ``load`` and ``diff`` raise.
@@ -55,11 +62,15 @@ def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
     for text in texts:
         name, equals, other = text.partition("=")
         if not (name and equals and other):
-            raise BadOption(f"{text!r} is not of the form A=B", asked=f"--{option} {text}",
-                            next=f"--{option} '{example}'")  # fmt: skip
+            raise BadOption(
+                f"{text!r} is not of the form A=B", asked=f"--{option} {text}", next=f"--{option} '{example}'"
+            )
         if name in found:
-            raise BadOption(f"{name!r} is given twice", asked=f"--{option} {name}={found[name]} --{option} {text}",
-                            next=f"--{option} '{text}'")  # fmt: skip
+            raise BadOption(
+                f"{name!r} is given twice",
+                asked=f"--{option} {name}={found[name]} --{option} {text}",
+                next=f"--{option} '{text}'",
+            )
         found[name] = other
     return found
 

@@ -86,9 +86,11 @@ def _refused(name: str, spec: ModuleSpec | None) -> BadOption:
     if Path(name).is_file():
         found, meant = f"the file {name}, which runs without -m", ".".join(Path(name).with_suffix("").parts)
     return BadOption(
-        f"there is no module {name!r} that runs", asked=asked(name),
+        f"there is no module {name!r} that runs",
+        asked=asked(name),
         found=found if spec is None else f"{spec.origin}, no file of source",
         why="a module is looked for in the current folder, then as by any import; a package runs by its __main__.py",
-        next=f"backprobe {click.get_current_context().info_name} -m {meant}" if meant
+        next=f"backprobe {click.get_current_context().info_name} -m {meant}"
+        if meant
         else f"change into the folder that holds {name.partition('.')[0]}, and type it again",
-    )  # fmt: skip
+    )

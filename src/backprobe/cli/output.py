@@ -36,15 +36,31 @@ def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
 def shared() -> list[click.Option]:
     """The options of every command."""
     return [
-        click.Option(["--json"], is_flag=True, expose_value=False, callback=_keep,
-                     help="Print one JSON document, and what the program itself prints on standard error."),
-        click.Option(["--quiet"], is_flag=True, expose_value=False, callback=_keep,
-                     help="Print nothing but errors; the exit status tells."),
-    ]  # fmt: skip
+        click.Option(
+            ["--json"],
+            is_flag=True,
+            expose_value=False,
+            callback=_keep,
+            help="Print one JSON document, and what the program itself prints on standard error.",
+        ),
+        click.Option(
+            ["--quiet"],
+            is_flag=True,
+            expose_value=False,
+            callback=_keep,
+            help="Print nothing but errors; the exit status tells.",
+        ),
+    ]
 
 
-to_sarif = click.option("--sarif", type=click.Path(dir_okay=False), metavar="FILE", expose_value=False, callback=_keep,
-                        help="Write the findings into a SARIF file, too, for GitHub and editors.")  # fmt: skip
+to_sarif = click.option(
+    "--sarif",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    expose_value=False,
+    callback=_keep,
+    help="Write the findings into a SARIF file, too, for GitHub and editors.",
+)
 """The option of commands whose findings are at lines of code."""
 
 

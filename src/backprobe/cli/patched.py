@@ -21,19 +21,24 @@ def refuse_patch(program: str, words: Sequence[str], path: str) -> None:
     spelled = asked(program, *words, options=("--patch", path))
     if is_saved(program):
         raise BadOption(
-            "--patch is for a program, with which its remedies are tried", asked=spelled,
+            "--patch is for a program, with which its remedies are tried",
+            asked=spelled,
             found="a recording, which cannot run again",
             next="backprobe explain FILE:FUNCTION x=... --patch fix.diff",
-        )  # fmt: skip
+        )
     if Path(path).exists():
         other = Path(path).with_name(f"{Path(path).stem}-2{Path(path).suffix}")
         raise BadOption(
-            f"{path} is there already, and is not written over", asked=spelled,
+            f"{path} is there already, and is not written over",
+            asked=spelled,
             next=asked(program, *words, options=("--patch", str(other))),
-        )  # fmt: skip
+        )
     if not Path(path).absolute().parent.is_dir():
-        raise BadOption(f"there is no folder {str(Path(path).parent)!r}", asked=spelled,
-                        next=asked(program, *words, options=("--patch", Path(path).name)))  # fmt: skip
+        raise BadOption(
+            f"there is no folder {str(Path(path).parent)!r}",
+            asked=spelled,
+            next=asked(program, *words, options=("--patch", Path(path).name)),
+        )
 
 
 def write_patch(report: bp.Report, path: str) -> None:

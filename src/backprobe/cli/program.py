@@ -52,16 +52,25 @@ def refuse_without_partials(program: str, recording: bp.Recording) -> None:
     """Raise BadOption for a recording that was saved without partials, which only another run can add."""
     if is_saved(program) and recording.path_sums is None:
         raise BadOption(
-            f"the recording in {program} has no partials", asked=asked(program), found="a recording without partials",
+            f"the recording in {program} has no partials",
+            asked=asked(program),
+            found="a recording without partials",
             next=f"backprobe probe toy.py:f x=3 --partials true --save {program} --overwrite, for the function f that "
             "it is of",
-        )  # fmt: skip
+        )
 
 
 def probed(
-    program: str, words: Sequence[str], *, select: Sequence[str], of: Sequence[str], wrt: Sequence[str],
-    cotangent: str | None, partials: Any, **options: Any,
-) -> bp.Recording:  # fmt: skip
+    program: str,
+    words: Sequence[str],
+    *,
+    select: Sequence[str],
+    of: Sequence[str],
+    wrt: Sequence[str],
+    cotangent: str | None,
+    partials: Any,
+    **options: Any,
+) -> bp.Recording:
     """The recording of a function. Raises BadOption, and what the function itself and ``probe`` raise."""
     given = {name: value for name, value in options.items() if value is not None}
     if cotangent is not None:
@@ -132,9 +141,11 @@ def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options:
     if given:
         are = "is a saved recording" if len(saved) == 1 else "are saved recordings"
         raise BadOption(
-            f"{given[0]} is for a function, and {' and '.join(saved)} {are}", asked=asked(*saved, given[0]),
-            why="a recording holds what was computed when it was made", next=asked(*saved),
-        )  # fmt: skip
+            f"{given[0]} is for a function, and {' and '.join(saved)} {are}",
+            asked=asked(*saved, given[0]),
+            why="a recording holds what was computed when it was made",
+            next=asked(*saved),
+        )
 
 
 def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = False) -> Any:
@@ -146,19 +157,22 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
     file = Path(text)
     if not colon and Path(program).is_file() and program.endswith(".py"):
         raise BadOption(
-            f"{program} is a whole script, and this takes a function in it", asked=asked(program),
+            f"{program} is a whole script, and this takes a function in it",
+            asked=asked(program),
             why="what is called with the arguments given here is one function",
             next=f"{asked(f'{program}:f', 'x=3')}, for a function f in it; backprobe explain {program} or "
             f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
-        )  # fmt: skip
+        )
     if not colon or not file.is_file():
         file_, dot, function = program.partition(".py.")
         spelled = f"{file_}.py:{function}" if dot and Path(f"{file_}.py").is_file() else "toy.py:f"
         meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else spelled
         raise BadOption(
-            f"{program!r} does not name a function in a file", asked=asked(program),
-            found="no colon" if not colon else f"no file {text!r}", next=asked(meant, *example),
-        )  # fmt: skip
+            f"{program!r} does not name a function in a file",
+            asked=asked(program),
+            found="no colon" if not colon else f"no file {text!r}",
+            next=asked(meant, *example),
+        )
     module = _imported(text, program)
     found: Any = module
     for step in name.split("."):
@@ -167,18 +181,20 @@ def load(program: str, example: Sequence[str] = ("x=3",), *, classes: bool = Fal
             functions = sorted(called, key=lambda known: isinstance(called[known], type))  # a class is not probed
             close = nearest(name, functions) or functions
             raise BadOption(
-                f"{text} has no function {name!r}", asked=asked(program),
+                f"{text} has no function {name!r}",
+                asked=asked(program),
                 found=", ".join(functions) or "no functions",
                 next=asked(f"{text}:{close[0]}") if close else f"define a function in {text}",
-            )  # fmt: skip
+            )
         found = getattr(found, step)
     if isinstance(found, type) and not classes:
         raise BadOption(
-            f"{name} is a class, and what is probed is an object of it, or a function", asked=asked(program),
+            f"{name} is a class, and what is probed is an object of it, or a function",
+            asked=asked(program),
             found=f"class {name} in {text}",
             next=f"write {found.__name__.lower()} = {found.__name__}(...) into {text}, and type "
             + asked(f"{text}:{found.__name__.lower()}"),
-        )  # fmt: skip
+        )
     return found
 
 
@@ -224,10 +240,11 @@ def beside(target: Any, program: str, name: str) -> Any:
     known = vars(sys.modules[target.__module__])
     if name not in known:
         raise BadOption(
-            f"{program.rpartition(':')[0]} has no {name!r}", asked=f"--skip {name}",
+            f"{program.rpartition(':')[0]} has no {name!r}",
+            asked=f"--skip {name}",
             found=", ".join(nearest(name, list(known))) or "no similar name",
             next="--skip with a function or class of that file",
-        )  # fmt: skip
+        )
     return known[name]
 
 

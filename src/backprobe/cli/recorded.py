@@ -12,8 +12,15 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed
 
 
-def recorded(program: str, words: Sequence[str], *, of: Sequence[str] = (), partials: Any,
-             by_default: bool = False, **options: Any) -> bp.Recording:  # fmt: skip
+def recorded(
+    program: str,
+    words: Sequence[str],
+    *,
+    of: Sequence[str] = (),
+    partials: Any,
+    by_default: bool = False,
+    **options: Any,
+) -> bp.Recording:
     """The recording. Raises BadOption, and what ``probed``, ``script.recorded`` and ``load`` raise.
 
     Of a function ``of`` says what to differentiate; of what has been differentiated, which output is meant.
@@ -33,10 +40,11 @@ def of_one(program: str, words: Sequence[str], *beside: str, **options: Any) -> 
     found = recorded(program, words, **options)
     if found.record.is_of_several:
         raise BadOption(
-            f"the recording is of several outputs: {listed(found.output_keys)}", asked=asked(program, *beside, *words),
+            f"the recording is of several outputs: {listed(found.output_keys)}",
+            asked=asked(program, *beside, *words),
             why="each of them has gradients of its own",
             next=asked(program, *beside, *words, options=("--of", found.output_keys[-1])),
-        )  # fmt: skip
+        )
     return found
 
 
@@ -48,7 +56,8 @@ def _of(made: bp.Recording, of: Sequence[str], program: str, words: Sequence[str
     if len(of) > 1 or of[0] not in keys:
         raise BadOption(
             "one of the outputs is meant" if len(of) > 1 else f"no output is called {of[0]!r}",
-            asked=asked(program, *words, options=[word for one in of for word in ("--of", one)]), found=listed(keys),
+            asked=asked(program, *words, options=[word for one in of for word in ("--of", one)]),
+            found=listed(keys),
             next=asked(program, *words, options=("--of", keys[-1])) if keys else asked(program, *words),
-        )  # fmt: skip
+        )
     return made.of(of[0]) if made.output_keys else made

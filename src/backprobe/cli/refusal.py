@@ -29,9 +29,11 @@ STOPPED = 130
 RENAMED = {"run": "probe"}
 ALL_KINDS = [word for kind in ("value", "grad", "param", "update") for word in ("--what", kind)]
 RENAMED_OPTIONS = {
-    ("watch", "--into"): ["--folder"], ("watch", "--updates"): ALL_KINDS, ("demo", "--into"): ["--folder"],
+    ("watch", "--into"): ["--folder"],
+    ("watch", "--updates"): ALL_KINDS,
+    ("demo", "--into"): ["--folder"],
     ("provoke", "--steps"): ["--tries"],
-}  # fmt: skip
+}
 
 
 class Refusal(click.ClickException):
@@ -134,8 +136,10 @@ class Verbs(click.Group):
         meant = RENAMED.get(name) or (nearest(name, self.commands) or ["probe"])[0]
         return BadOption(
             f"`backprobe {name}` is now `backprobe {meant}`" if name in RENAMED else f"there is no command {name!r}",
-            asked=spelled(name, *rest), found=f"commands: {', '.join(self.commands)}", next=spelled(meant, *rest),
-        )  # fmt: skip
+            asked=spelled(name, *rest),
+            found=f"commands: {', '.join(self.commands)}",
+            next=spelled(meant, *rest),
+        )
 
 
 def spelled(*words: str | None) -> str:

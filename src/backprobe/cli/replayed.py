@@ -25,10 +25,11 @@ def replayed(step: str, program: str, words: Sequence[str], models: Sequence[str
         words = (*filter(None, [program if file != program else ""]), *words)
         raise BadOption(
             f"no function that {'was captured' if is_function else 'makes the model'}",
-            asked=asked(step, *filter(None, [program])), found=f"a step of {known['model']}" if known else "",
+            asked=asked(step, *filter(None, [program])),
+            found=f"a step of {known['model']}" if known else "",
             why="a step holds numbers, and no code",
             next=f"{asked(step, f'{file}:{_name(known)}', *_arguments(words))}, with {_made(known)} in {file}",
-        )  # fmt: skip
+        )
     step_data(Path(step), asked(step, program, *words))  # before the program is asked for its model
     with beside_others([step], []):
         found = load(program, (), classes=not is_function)
@@ -60,24 +61,30 @@ def _model(found: Any, program: str, words: Sequence[str]) -> Any:
         return found
     if not callable(found):
         raise BadOption(
-            f"{name} is no function and no model", asked=asked(program, *words), found=kind(found),
+            f"{name} is no function and no model",
+            asked=asked(program, *words),
+            found=kind(found),
             next=f"{asked(f'{file}:make_model')}, a function in {file} that returns the model",
-        )  # fmt: skip
+        )
     given = arguments(words)
     try:
         inspect.signature(found).bind(**given)
     except TypeError as error:
         raise BadOption(
-            f"{name} cannot be called with these arguments: {error}", asked=asked(program, *words),
-            found=f"{name}{inspect.signature(found)}", next=asked(program, *_needed(found)),
-        ) from error  # fmt: skip
+            f"{name} cannot be called with these arguments: {error}",
+            asked=asked(program, *words),
+            found=f"{name}{inspect.signature(found)}",
+            next=asked(program, *_needed(found)),
+        ) from error
     made = found(**given)
     if not _is_model(made):
         raise BadOption(
-            f"{name} does not return a model", asked=asked(program, *words), found=kind(made),
+            f"{name} does not return a model",
+            asked=asked(program, *words),
+            found=kind(made),
             why="it is called, and what it returns is given the parameters of the step",
             next=f"{asked(f'{file}:make_model')}, a function in {file} that returns the model",
-        )  # fmt: skip
+        )
     return made
 
 

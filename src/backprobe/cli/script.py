@@ -33,9 +33,16 @@ from backprobe.probe.script_recording import ScriptRecording
 
 
 def judged(
-    program: str, words: Sequence[str], judge: Callable[[bp.Recording], bp.Report] = bp.explain, *, nonfinite: bool,
-    backend: str | None, steps: int | None = None, experiments: bool = False, **options: Any,
-) -> bp.Report:  # fmt: skip
+    program: str,
+    words: Sequence[str],
+    judge: Callable[[bp.Recording], bp.Report] = bp.explain,
+    *,
+    nonfinite: bool,
+    backend: str | None,
+    steps: int | None = None,
+    experiments: bool = False,
+    **options: Any,
+) -> bp.Report:
     """The report on a script. Where it raises, or exits with a status, the report is printed before that comes out."""
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
@@ -45,7 +52,7 @@ def judged(
             "--nonfinite looks at all iterations, up to the first with NaN or Inf",
             asked=asked(program, *words, options=("--nonfinite", "--steps", str(steps))),
             next=asked(program, *words, options=("--nonfinite",)),
-        )  # fmt: skip
+        )
     if steps is None and judge is bp.explain:
         more = _with_steps(10)
     probe: Probe[..., Any] = Probe(None, options=Options(nonfinite=nonfinite), backend=backend)
@@ -78,9 +85,15 @@ def _with_steps(number: int) -> str:
 
 
 def recorded(
-    program: str, words: Sequence[str], *, select: Sequence[str], values: str | None, backend: str | None,
-    partials: Any, **options: Any,
-) -> bp.Recording:  # fmt: skip
+    program: str,
+    words: Sequence[str],
+    *,
+    select: Sequence[str],
+    values: str | None,
+    backend: str | None,
+    partials: Any,
+    **options: Any,
+) -> bp.Recording:
     """What a script takes gradients of first. Where it raises, that is printed before its error comes out."""
     file, spec = main_program(program)
     _refuse_options(program, file, backend, options)
@@ -92,12 +105,13 @@ def recorded(
         script.run()
     if script.recording is None:
         raise BadOption(
-            f"{program} takes no gradient of PyTorch or TensorFlow that was seen", asked=asked(program),
+            f"{program} takes no gradient of PyTorch or TensorFlow that was seen",
+            asked=asked(program),
             why="without a function, the file runs as a script, and what is shown are the gradients that it takes\n"
             "itself; what jax.grad takes is explained by backprobe explain, and recorded of a function",
             next=f"loss.backward() at the end of {os.path.relpath(file)}; or "
             f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
-        )  # fmt: skip
+        )
     return script.recording
 
 
@@ -105,11 +119,12 @@ def _refuse_options(program: str, file: str, backend: str | None, options: dict[
     options = {**options, "backend": backend if backend not in BACKENDS else None}
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise BadOption(
-            f"--{name} is for functions, and {program} runs as a script", asked=asked(program),
+            f"--{name} is for functions, and {program} runs as a script",
+            asked=asked(program),
             why="a script runs as it is written, and takes its gradients itself",
             next=f"{asked(f'{os.path.relpath(file)}:f', 'x=3')} --{name} ..., for a function f in it; or, if the "
             f"script has an option of this name, {asked(program)} --{name} ...",
-        )  # fmt: skip
+        )
 
 
 @contextmanager

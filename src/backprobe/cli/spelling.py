@@ -25,23 +25,29 @@ SPELLED = (
     (re.compile(r"list\(a\) and list\(b\)"), "--json without it"),
     (re.compile(r"""rename=\{["']([^"']*)["']: ["']([^"']*)["']\}"""), r"--rename '\1=\2'"),
     (re.compile(r"""layout=\{["']([^"']*)["']: ["'](T)["']\}"""), r"--layout '\1=\2'"),
-    (re.compile(r"""layout=\{["']([^"']*)["']: \(([\d, ]*)\)\}"""),
-     lambda one: f"--layout '{one[1]}={one[2].replace(' ', '')}'"),
+    (
+        re.compile(r"""layout=\{["']([^"']*)["']: \(([\d, ]*)\)\}"""),
+        lambda one: f"--layout '{one[1]}={one[2].replace(' ', '')}'",
+    ),
     (re.compile(r"bp\.diff\(a, b, (--[^()]*)\)"), r"backprobe diff A B \1"),
     (re.compile(r"noise=\[.*\]"), "--noise FOLDER"),
     (re.compile(r"^(?:rec\[|bp\.\w+\(rec, )'([^']*)'[\])]$"), r"\1"),
     (re.compile(r"^bp\.\w+\([^()]*\)\(([^()]*=\.\.\.)\)$"), lambda one: one[1].replace(", ", " ")),
-    (re.compile(r"bp\.(\w+)\(f\)\(x\), with f a function or a model"),
-     r"backprobe \1 toy.py:f x=3, for a function f in toy.py"),
-    (re.compile(r"^bounds=\{'([^']*)': (\(.*?\))\}, or None for .*"),
-     r"--bounds '\1=\2', or --bounds \1=None, which leaves it as it is"),
+    (
+        re.compile(r"bp\.(\w+)\(f\)\(x\), with f a function or a model"),
+        r"backprobe \1 toy.py:f x=3, for a function f in toy.py",
+    ),
+    (
+        re.compile(r"^bounds=\{'([^']*)': (\(.*?\))\}, or None for .*"),
+        r"--bounds '\1=\2', or --bounds \1=None, which leaves it as it is",
+    ),
     (re.compile(r"^bounds=\{'([^']*)': (\(.*?\))\}"), r"--bounds '\1=\2'"),
     (re.compile(r"^bp\.explain\(rec, '([^']*)'\), or .*"), r"backprobe explain, with \1 behind the program"),
     (re.compile(r"^bp\.draw\(rec\)$"), "leave out --open"),
     (re.compile(r"\bpath='([^']*)'"), r"\1"),
     (re.compile(r"rec\.save\('([^']*)', overwrite=True\)"), r"--save \1 --overwrite"),
     (re.compile(r"rec\.save\('([^']*)'\)"), r"--save \1"),
-)  # fmt: skip
+)
 """Each with what stands there in Python."""
 
 

@@ -21,19 +21,22 @@ def no_gradient_seen(program: str, file: str) -> BadOption:
     calls = _calls(file)
     if not calls:
         return BadOption(
-            f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}", asked=asked(program),
+            f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}",
+            asked=asked(program),
             why="without a function, the file runs as a script, up to its own backward(), tape.gradient or jax.grad",
             next=f"{asked(f'{os.path.relpath(file)}:f', 'x=3')}, for a function f in it",
-        )  # fmt: skip
+        )
     first = calls[0]
     is_forward = first.name.rpartition(".")[2] in FORWARD
     return BadOption(
-        f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}", asked=asked(program),
+        f"no gradient of PyTorch, TensorFlow or JAX was seen in {program}",
+        asked=asked(program),
         found=f"line {first.line}: {first.text}",
-        why=f"{first.name} takes derivatives forward, and no gradient comes to the values between" if is_forward
+        why=f"{first.name} takes derivatives forward, and no gradient comes to the values between"
+        if is_forward
         else f"{first.name} is seen only where the script itself calls it, by this name, and calls what it returns",
         next=_instead(file, first),
-    )  # fmt: skip
+    )
 
 
 def _calls(file: str) -> list[DerivativeCall]:
@@ -50,8 +53,9 @@ def _calls(file: str) -> list[DerivativeCall]:
 
 def _instead(file: str, call: DerivativeCall) -> str:
     # What to type: of a function of the file its name and arguments, of any other the probe in the script.
-    functions = {node.name: node for node in ast.parse(Path(file).read_bytes()).body
-                 if isinstance(node, ast.FunctionDef)}  # fmt: skip
+    functions = {
+        node.name: node for node in ast.parse(Path(file).read_bytes()).body if isinstance(node, ast.FunctionDef)
+    }
     function = functions.get(call.function)
     given = [] if function is None else _words([one.arg for one in function.args.args], call.arguments)
     if function is None or not given:

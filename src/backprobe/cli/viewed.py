@@ -62,9 +62,7 @@ def saved(runs: tuple[str, ...], path: str, **others: Any) -> NoReturn:
     asked = f"backprobe report {' '.join(runs)} --html {path}"
     given = [f"--{name}" for name, value in others.items() if value is not None]
     if given:
-        raise BadOption(
-            "a page shows all of a run", asked=f"{asked} {given[0]}", next=f"{asked}, or without --html"
-        )  # fmt: skip
+        raise BadOption("a page shows all of a run", asked=f"{asked} {given[0]}", next=f"{asked}, or without --html")
     check_html(Path(path), asked)
     reports = []
     for run in runs:

@@ -25,9 +25,18 @@ from backprobe.watch.script import ScriptWatch
 
 
 def watched(
-    program: str, words: Sequence[str], folder: str | None, append: bool, *, select: Sequence[str] = (),
-    what: Sequence[str] = (), histogram: int = 0, capture: str | None = None, view: bool = False, **options: Any,
-) -> NoReturn:  # fmt: skip
+    program: str,
+    words: Sequence[str],
+    folder: str | None,
+    append: bool,
+    *,
+    select: Sequence[str] = (),
+    what: Sequence[str] = (),
+    histogram: int = 0,
+    capture: str | None = None,
+    view: bool = False,
+    **options: Any,
+) -> NoReturn:
     """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
     file, spec = main_program(program)
     name = Path(file).stem if spec is None else program.rpartition(".")[2]
@@ -73,11 +82,12 @@ def the_run(folder: str) -> str:
 def _refuse_used(program: str, words: Sequence[str], folder: Path, append: bool) -> None:
     if folder.exists() and not append and is_first():
         raise BadOption(
-            f"{folder} is there already", asked=asked(program, *words),
+            f"{folder} is there already",
+            asked=asked(program, *words),
             why="another training would go on behind its last step",
             next=f"{asked(program, *words, options=('--folder', f'{folder.stem}-2.run'))}, or "
             + asked(program, *words, options=["--append"]),
-        )  # fmt: skip
+        )
 
 
 def _say(script: ScriptWatch) -> None:

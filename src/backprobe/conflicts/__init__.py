@@ -124,8 +124,10 @@ class Conflicts(Printed):
 
 def _cells(one: Conflict) -> Sequence[str]:
     # What the table says of a pair; a dash where there is no number.
-    cosine, ratio = (("–" if math.isnan(number) else f"{number:{form}}") for number, form in
-                     ((one.cosine, "z.2f"), (one.ratio, ".3g")))  # fmt: skip
+    cosine, ratio = (
+        ("–" if math.isnan(number) else f"{number:{form}}")
+        for number, form in ((one.cosine, "z.2f"), (one.ratio, ".3g"))
+    )
     norms = " · ".join(f"{norm:.3g}" for norm in one.norms)
     return printable(one.name), printable(" · ".join(one.outputs)), cosine, norms, ratio
 

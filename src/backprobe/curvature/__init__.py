@@ -81,9 +81,10 @@ class _Waiting(Waiting[P, Curvature]):
         probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
         if self.select is None:
             raise BadOption(
-                "curvature is by named values", asked="bp.curvature(..., None)",
+                "curvature is by named values",
+                asked="bp.curvature(..., None)",
                 next='bp.curvature(model, "**weight"), for all weights',
-            )  # fmt: skip
+            )
         check_options(vars(self), OPTIONS)
 
     def _asked(self) -> list[tuple[str, str]]:

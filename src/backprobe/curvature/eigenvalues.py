@@ -46,9 +46,10 @@ class Operator:
         if not numpy.isfinite(made).all():
             raise Unsupported(
                 f"the Hessian with respect to {listed([*self.shapes], 4)} is not finite",
-                asked="its eigenvalues", found="NaN or Inf in a product with a vector",
+                asked="its eigenvalues",
+                found="NaN or Inf in a product with a vector",
                 next="bp.explain(bp.probe(f, nonfinite=True)(...)), or bp.check(f, order=2)(...)",
-            )  # fmt: skip
+            )
         return made.astype(numpy.float64)
 
 
@@ -62,9 +63,10 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
         if not program.keys:
             raise NothingMatched(
                 f"{written(asked.select)} matches nothing in {name} that has a gradient",
-                asked=f"bp.curvature({name}, {written(asked.select)})", why="a Hessian is the derivative of gradients",
+                asked=f"bp.curvature({name}, {written(asked.select)})",
+                why="a Hessian is the derivative of gradients",
                 next=f"print(bp.probe({name})), for every name",
-            )  # fmt: skip
+            )
         gradients = {name: backend.arrays.array(entry.grad) for name, entry in program.first.items()}
         _refuse_complex(gradients)
         product = hessian(program)
@@ -78,11 +80,18 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
     notes = [
         f"the Hessian is not symmetric for {listed(bad, 4)}, so a second derivative is wrong, and with it the "
         f"eigenvalues: bp.check({name}, order=2)(...) names the line"
-    ] * bool(bad)  # fmt: skip
+    ] * bool(bad)
     return Curvature(
-        name, program.output, asked.which, found, {key: one.size for key, one in operators.items()},
-        {key: one.products for key, one in operators.items()}, off, asked.joint, tuple(notes),
-    )  # fmt: skip
+        name,
+        program.output,
+        asked.which,
+        found,
+        {key: one.size for key, one in operators.items()},
+        {key: one.products for key, one in operators.items()},
+        off,
+        asked.joint,
+        tuple(notes),
+    )
 
 
 def asymmetry(operator: Operator) -> float:
@@ -105,17 +114,22 @@ def eigenvalues(linalg: Any, operator: Operator, k: int, which: str) -> Any:
         return numpy.zeros(k)
     try:
         found = linalg.eigsh(
-            matrix, k=k, which=SPELLED[which], v0=start, tol=float(numpy.finfo(operator.kind).eps) ** 0.5,
+            matrix,
+            k=k,
+            which=SPELLED[which],
+            v0=start,
+            tol=float(numpy.finfo(operator.kind).eps) ** 0.5,
             return_eigenvectors=False,
-        )  # fmt: skip
+        )
     except linalg.ArpackError as error:
         known = getattr(error, "eigenvalues", numpy.zeros(0))
         raise Unsupported(
-            f"the eigenvalues for {listed([*operator.shapes], 4)} did not converge", asked=f"k={k}, which={which!r}",
+            f"the eigenvalues for {listed([*operator.shapes], 4)} did not converge",
+            asked=f"k={k}, which={which!r}",
             found=f"{len(known)} of {k} after {operator.products} products",
             why="eigenvalues that lie close together, or products that rounding disturbs, take many",
             next="a smaller k=, which='magnitude', or double precision",
-        ) from error  # fmt: skip
+        ) from error
     return _ordered(found, which)
 
 
@@ -128,6 +142,8 @@ def _refuse_complex(gradients: Mapping[str, Any]) -> None:
     named: Sequence[str] = [name for name, numbers in gradients.items() if numpy.iscomplexobj(numbers)]
     if named:
         raise Unsupported(
-            f"{listed([*named], 4)} is complex, and has no Hessian with real eigenvalues", asked="its eigenvalues",
-            found="complex numbers", next="a selection of real values",
-        )  # fmt: skip
+            f"{listed([*named], 4)} is complex, and has no Hessian with real eigenvalues",
+            asked="its eigenvalues",
+            found="complex numbers",
+            next="a selection of real values",
+        )

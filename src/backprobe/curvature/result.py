@@ -48,9 +48,11 @@ class Curvature(Printed):
                 return self.eigenvalues[spelled]
         close = nearest(str(name), self.eigenvalues) or [*self.eigenvalues]
         raise UnknownName(
-            f"there are no eigenvalues of {written(name)}", asked=f"result[{written(name)}]",
-            found=f"eigenvalues of {quoted([*self.eigenvalues])}", next=f"result[{close[0]!r}]",
-        )  # fmt: skip
+            f"there are no eigenvalues of {written(name)}",
+            asked=f"result[{written(name)}]",
+            found=f"eigenvalues of {quoted([*self.eigenvalues])}",
+            next=f"result[{close[0]!r}]",
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.eigenvalues)
@@ -64,11 +66,16 @@ class Curvature(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data for ``json.dumps``."""
         return {
-            "target": self.target, "of": self.of, "which": self.which, "joint": self.is_joint,
+            "target": self.target,
+            "of": self.of,
+            "which": self.which,
+            "joint": self.is_joint,
             "eigenvalues": {name: found.tolist() for name, found in self.eigenvalues.items()},
-            "sizes": dict(self.sizes), "products": dict(self.products), "asymmetry": dict(self.asymmetry),
+            "sizes": dict(self.sizes),
+            "products": dict(self.products),
+            "asymmetry": dict(self.asymmetry),
             "notes": [*self.notes],
-        }  # fmt: skip
+        }
 
     @property
     def _heading(self) -> str:

@@ -62,10 +62,13 @@ def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -
 
 def _frozen_of_whole(
     entry: Entry, mentions: Iterable[Mention], record: Record, found: Mapping[int, Entry]
-) -> Entry | None:  # fmt: skip
+) -> Entry | None:
     # Was it computed of whole numbers that come from a value with a history?
-    whole = [mention.source for mention in mentions if record.entries[mention.source].status is GradStatus.NOT_FLOAT
-             and not mention.use.is_conditional]  # fmt: skip
+    whole = [
+        mention.source
+        for mention in mentions
+        if record.entries[mention.source].status is GradStatus.NOT_FLOAT and not mention.use.is_conditional
+    ]
     is_cut = _are_of_differentiated(whole, record, found)
     return _but(entry, GradStatus.DETACHED, Reason("no_history")) if is_cut else None
 
@@ -78,9 +81,11 @@ def _frozen_unrecorded(entry: Entry, used: Iterable[Entry]) -> Entry | None:
             entry, GradStatus.FROZEN, Reason("cut_unrecorded", {"text": f"`{hidden[0].use.text or hidden[0].text}`"})
         )
     before = next((source for source in used if source.is_because(*FROM_UNRECORDED)), None)
-    return None if before is None else _but(
-        entry, GradStatus.FROZEN, Reason("from_cut_unrecorded", {"value": repr(before.name)})
-    )  # fmt: skip
+    return (
+        None
+        if before is None
+        else _but(entry, GradStatus.FROZEN, Reason("from_cut_unrecorded", {"value": repr(before.name)}))
+    )
 
 
 def _are_of_differentiated(used: Iterable[int], record: Record, found: Mapping[int, Entry]) -> bool:

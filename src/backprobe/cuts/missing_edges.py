@@ -95,8 +95,13 @@ class Dataflow:
     @cached_property
     def loop_variables(self) -> list[int]:
         """The variables of loops whose numbers were taken from recorded values: an output depends on their count."""
-        loops = [at for at, entry in enumerate(self.entries) if entry.status is GradStatus.NOT_TENSOR
-                 and entry.source is not None and entry.source.text.startswith(LOOPS)]  # fmt: skip
+        loops = [
+            at
+            for at, entry in enumerate(self.entries)
+            if entry.status is GradStatus.NOT_TENSOR
+            and entry.source is not None
+            and entry.source.text.startswith(LOOPS)
+        ]
         return [at for at in loops if any(mention.use.kind for mention in self.mentions[at])]
 
     def _mention_parameters(self) -> None:
@@ -207,8 +212,11 @@ class Dataflow:
             found += [
                 cut for mention in self.mentions[target] if mention.source in values and (cut := self._cut(mention))
             ]
-            found += [self._silent(source, target) for source in self.edges[target]
-                      if source in values and self._is_silent(source, target)]  # fmt: skip
+            found += [
+                self._silent(source, target)
+                for source in self.edges[target]
+                if source in values and self._is_silent(source, target)
+            ]
         return found
 
     @cached_property
@@ -373,8 +381,14 @@ def _is_first_order(use: Use, result: Entry) -> bool:
 
 def places(record: Record) -> dict[int, Source]:
     """The line that cuts a value off in a statement of its own that goes over several, by position."""
-    several = [at for at, entry in enumerate(record.entries) if entry.status in LINES_OF_THEIR_OWN
-               and entry.cause is None and entry.source is not None and entry.source.below]  # fmt: skip
+    several = [
+        at
+        for at, entry in enumerate(record.entries)
+        if entry.status in LINES_OF_THEIR_OWN
+        and entry.cause is None
+        and entry.source is not None
+        and entry.source.below
+    ]
     mentions = Dataflow(record).mentions if several else []
     cutting = [mention for at in several for mention in mentions[at] if mention.use.kind]
     lines = ((mention.target, mention.place) for mention in reversed(cutting))

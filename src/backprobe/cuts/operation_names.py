@@ -49,23 +49,39 @@ OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "data"}
 """Those that are methods of the value itself, or an attribute: what another object's method of such a name is given is
 another matter."""
 
-POSITIONS = frozenset({
-    "sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"
-})  # fmt: skip
+POSITIONS = frozenset(
+    {"sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"}
+)
 """Functions that give values first and then their positions."""
 STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside", "floordiv"})
 """Functions that are flat between their steps. PyTorch gives a derivative of 0, the others have none there."""
 
-ASSIGNING = frozenset({
-    "assign", "assign_add", "assign_sub", "scatter_update", "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub",
-    "batch_scatter_update",
-})  # fmt: skip
+ASSIGNING = frozenset(
+    {
+        "assign",
+        "assign_add",
+        "assign_sub",
+        "scatter_update",
+        "scatter_nd_update",
+        "scatter_nd_add",
+        "scatter_nd_sub",
+        "batch_scatter_update",
+    }
+)
 """Methods of TensorFlow's Variables that write what they are given."""
 NUMPY = ("np", "numpy", "scipy")
 """What the libraries are called whose functions take numbers out of a tensor and give arrays."""
 
-OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
-               "byte": "integer", "char": "integer"}  # fmt: skip
+OTHER_DTYPE = {
+    "float": "",
+    "complex": "",
+    "int": "integer",
+    "bool": "integer",
+    "long": "integer",
+    "short": "integer",
+    "byte": "integer",
+    "char": "integer",
+}
 """Methods that make a tensor of another dtype. Python's own functions of some of these names make a number."""
 
 CASTS = frozenset({"to", "type", "astype", "cast", "asarray", "as_tensor", "view"})
@@ -75,9 +91,9 @@ LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_a
 """Methods that give the tensor that they belong to, with the dtype, device or shape of their argument."""
 WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
 """What gives a tensor without history, of which another cutter may make something that could have none."""
-WITHOUT_DERIVATIVE = frozenset({
-    "number", "numpy", "copied", "parameter", "index", "comparison", "count", "integer", "sample"
-})  # fmt: skip
+WITHOUT_DERIVATIVE = frozenset(
+    {"number", "numpy", "copied", "parameter", "index", "comparison", "count", "integer", "sample"}
+)
 INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTensor|BoolTensor)\b")
 
 

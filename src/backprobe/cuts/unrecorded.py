@@ -14,8 +14,7 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
-FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index",
-        "integer")  # fmt: skip
+FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index", "integer")
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
 """Those that cut also where the same expression uses the value in another way as well."""

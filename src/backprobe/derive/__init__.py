@@ -44,11 +44,16 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     page, notes, text = Page(chain, load_arrays(recording.record.backend)), sentences(chain), Text()
     blocks = page.blocks(notes)
     return Derivation(
-        text=text.page(blocks), latex=Latex().page(blocks), value=chain.total,
-        paths=[tuple(chain.entries[at].name for at in path) for path in chain.listed], path_count=chain.between.count,
-        steps=tuple(map(text.line, page.steps())), notes=tuple(notes), agrees=chain.agrees,
+        text=text.page(blocks),
+        latex=Latex().page(blocks),
+        value=chain.total,
+        paths=[tuple(chain.entries[at].name for at in path) for path in chain.listed],
+        path_count=chain.between.count,
+        steps=tuple(map(text.line, page.steps())),
+        notes=tuple(notes),
+        agrees=chain.agrees,
         symbol=text.write(page.head)[0],
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +98,16 @@ def _check(recording: Any, name: str) -> None:
             f"derive takes a recording, not {kind(recording)}",
             asked=f"bp.derive({written(recording)}, {name!r})",
             next="bp.derive(bp.probe(f, partials=True)(x), 'x')",
-        )  # fmt: skip
+        )
     refuse_several(recording, f"bp.derive(rec, {name!r})", f"bp.derive(rec.of({{}}), {name!r})")
     if recording.path_sums is None:
         raise BadOption(
-            "the recording has no partials", asked=f"bp.derive(rec, {name!r})", found="a recording without partials",
-            why="the factors of the chain rule are checked against local partials", next="bp.probe(f, partials=True)",
-        )  # fmt: skip
+            "the recording has no partials",
+            asked=f"bp.derive(rec, {name!r})",
+            found="a recording without partials",
+            why="the factors of the chain rule are checked against local partials",
+            next="bp.probe(f, partials=True)",
+        )
 
 
 __all__ = ["Derivation", "derive"]

@@ -67,16 +67,23 @@ def _function(name: str, *slopes: Callable[..., Any]) -> Any:
 
 STEP, SIGN = _function("step"), _function("sign")
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    **{name: getattr(sympy, name) for name in ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-                                               "cosh", "tanh", "erf", "sqrt")},
-    "add": sympy.Add, "mul": sympy.Mul, "neg": operator.neg, "div": operator.truediv, "pow": _power,
-    "step": STEP, "sign": SIGN,
+    **{
+        name: getattr(sympy, name)
+        for name in ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "sqrt")
+    },
+    "add": sympy.Add,
+    "mul": sympy.Mul,
+    "neg": operator.neg,
+    "div": operator.truediv,
+    "pow": _power,
+    "step": STEP,
+    "sign": SIGN,
     "sigmoid": _function("sigmoid", lambda own, x: own * (1 - own)),
     "relu": _function("relu", lambda own, x: STEP(x)),
     "abs": _function("abs", lambda own, x: SIGN(x)),
     "maximum": _function("maximum", lambda own, x, y: STEP(x - y), lambda own, x, y: STEP(y - x)),
     "minimum": _function("minimum", lambda own, x, y: STEP(y - x), lambda own, x, y: STEP(x - y)),
-}  # fmt: skip
+}
 """What each operation is in sympy. A derivative of ours is checked against the recorded one, and unused at a kink."""
 
 

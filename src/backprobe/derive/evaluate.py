@@ -34,9 +34,11 @@ class Rounding:
 
 
 DTYPES = {
-    "float64": Rounding(2.0**-52, 2.0**-1074), "float32": Rounding(2.0**-23, 2.0**-149),
-    "bfloat16": Rounding(2.0**-7, 2.0**-133), "float16": Rounding(2.0**-10, 2.0**-24),
-}  # fmt: skip
+    "float64": Rounding(2.0**-52, 2.0**-1074),
+    "float32": Rounding(2.0**-23, 2.0**-149),
+    "bfloat16": Rounding(2.0**-7, 2.0**-133),
+    "float16": Rounding(2.0**-10, 2.0**-24),
+}
 
 
 def _add(*terms: Any) -> Any:

@@ -78,9 +78,11 @@ def _read(graph: Graph, at: int) -> Known:
     _refuse_numbers(entry)
     reads = [(read.spelled, read.at) for read in entry.reads if read.at < len(graph.entries)]
     members = [  # the parameters, and what modules returned, that flow into it
-        (path, one) for one in graph.inputs[at] for path in (graph.entries[one].name, *graph.entries[one].aliases)
+        (path, one)
+        for one in graph.inputs[at]
+        for path in (graph.entries[one].name, *graph.entries[one].aliases)
         if split(path)[1] is None
-    ]  # fmt: skip
+    ]
     formula = parse(source.expression, reads, members, source.calls)
     read = [graph.entries[symbol] for symbol in formula.symbols]
     for each in read:
@@ -120,7 +122,7 @@ def _held(entry: Entry) -> Any:
 
 def factor_of(
     graph: Graph, of: int, wrt: int, edge: Edge, known: Known | Unwritten, names: Mapping[int, str]
-) -> Factor:  # fmt: skip
+) -> Factor:
     """The factor of an edge, with its reason in the given names where it is not written out."""
     consumer, source = graph.entries[of], graph.entries[wrt]
     number = _number(consumer, source, edge)
@@ -164,7 +166,7 @@ def _refuse_kinks(known: Known, names: Sequence[str], elements: int) -> None:
 
 def _against_contribution(
     rounding: Rounding, ours: Any, errors: Any, consumer: Entry, source: Entry, edge: Edge
-) -> None:  # fmt: skip
+) -> None:
     # The derivative times the consumer's gradient must be what flows into the input's gradient.
     shape, own = consumer.shape or (), source.shape or ()
     if edge.contribution is None or consumer.grad_or_none is None:

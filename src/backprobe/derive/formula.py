@@ -21,15 +21,27 @@ DEEPEST = 40  # nodes within nodes, far from Python's recursion limit
 
 LIBRARIES = ("torch", "math", "builtins", "numpy", "jax", "tensorflow", "keras")  # whose functions have formulas
 ALSO = {
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "absolute": "abs", "negative": "neg", "multiply": "mul",
-    "subtract": "sub", "divide": "div", "true_divide": "div", "power": "pow",
-}  # fmt: skip
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "absolute": "abs",
+    "negative": "neg",
+    "multiply": "mul",
+    "subtract": "sub",
+    "divide": "div",
+    "true_divide": "div",
+    "power": "pow",
+}
 """The same functions under the names that other frameworks give them."""
 
 OPERANDS = {**ARITHMETIC, **PRIMITIVE, **dict.fromkeys(DEFINED, 1)}
 HARMLESS: Mapping[str, tuple[object, ...]] = {
-    "inplace": (True, False), "out": (None,), "alpha": (1,), "approximate": ("none", False), "rounding_mode": (None,),
-}  # fmt: skip
+    "inplace": (True, False),
+    "out": (None,),
+    "alpha": (1,),
+    "approximate": ("none", False),
+    "rounding_mode": (None,),
+}
 """Keywords, and the values with which they change nothing about what is computed."""
 
 

@@ -37,9 +37,16 @@ class Text:
     """Plain text in Unicode: ``2z+2``, ``cos(x)``, ``∂y/∂x``."""
 
     forms: Mapping[str, str] = {
-        "abs": "|{}|", "step": "[{}>0]", "pi": "π", "e": "exp(1)", "brackets": "({})", "partial": "∂{}/∂{}",
-        "direct": "∂{}/∂{}|direct", "jacobian": "J[∂{}/∂{}: {}×{}]", "dots": "⋯",
-    }  # fmt: skip
+        "abs": "|{}|",
+        "step": "[{}>0]",
+        "pi": "π",
+        "e": "exp(1)",
+        "brackets": "({})",
+        "partial": "∂{}/∂{}",
+        "direct": "∂{}/∂{}|direct",
+        "jacobian": "J[∂{}/∂{}: {}×{}]",
+        "dots": "⋯",
+    }
     joins: Mapping[str, str] = {"chain": " · ", "path": " ← ", "is": " = ", "listed": ", ", "beside": ""}
     dot, short = "·", 1.0  # characters of a name
 
@@ -136,15 +143,24 @@ class Latex(Text):
     """LaTeX that MathJax and LaTeX read alike: one ``aligned`` environment, for ``$$`` or an ``equation``."""
 
     forms: Mapping[str, str] = {
-        "abs": r"\left|{}\right|", "step": r"\left[{}>0\right]", "sqrt": r"\sqrt{{{}}}", "pi": r"\pi",
-        "e": r"\exp\left(1\right)", "brackets": r"\left({}\right)",
+        "abs": r"\left|{}\right|",
+        "step": r"\left[{}>0\right]",
+        "sqrt": r"\sqrt{{{}}}",
+        "pi": r"\pi",
+        "e": r"\exp\left(1\right)",
+        "brackets": r"\left({}\right)",
         "partial": r"\frac{{\partial {}}}{{\partial {}}}",
         "direct": r"\left.\frac{{\partial {}}}{{\partial {}}}\right|_{{\mathrm{{direct}}}}",
-        "jacobian": r"J\left[\frac{{\partial {}}}{{\partial {}}}:\ {} \times {}\right]", "dots": r"\cdots",
-    }  # fmt: skip
+        "jacobian": r"J\left[\frac{{\partial {}}}{{\partial {}}}:\ {} \times {}\right]",
+        "dots": r"\cdots",
+    }
     joins: Mapping[str, str] = {
-        "chain": r" \cdot ", "path": r" \leftarrow ", "is": " = ", "listed": r",\ ", "beside": "",
-    }  # fmt: skip
+        "chain": r" \cdot ",
+        "path": r" \leftarrow ",
+        "is": " = ",
+        "listed": r",\ ",
+        "beside": "",
+    }
     dot, short = r" \cdot ", math.inf  # a name of several letters looks like one
 
     def name(self, name: str) -> str:
@@ -206,9 +222,14 @@ GREEK = frozenset({
 })  # fmt: skip
 FUNCTIONS: Mapping[str, str] = {
     **{name: f"\\{name}" for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan", "maximum": r"\max", "minimum": r"\min",
-    "log2": r"\log_{2}", "log10": r"\log_{10}",
-}  # fmt: skip
+    "asin": r"\arcsin",
+    "acos": r"\arccos",
+    "atan": r"\arctan",
+    "maximum": r"\max",
+    "minimum": r"\min",
+    "log2": r"\log_{2}",
+    "log10": r"\log_{10}",
+}
 ESCAPES = {
     "\\": r"\backslash ", "{": r"\{", "}": r"\}", "$": r"\$", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#",
     "^": r"{\wedge}", "~": r"{\sim}", " ": r"\ ", "'": r"\text{'}", '"': r'\text{"}', "`": r"\text{`}",

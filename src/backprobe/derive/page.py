@@ -164,8 +164,9 @@ class Page:
             _added(self._product([*before[at], self.formula(chain.factors[at, end])]) for at in consumers),
         ]
         if chain.scalars:
-            terms.append(_added(apply("times", number(chain.totals[at]), number(chain.numbers[at, end]))
-                                for at in consumers))  # fmt: skip
+            terms.append(
+                _added(apply("times", number(chain.totals[at]), number(chain.numbers[at, end])) for at in consumers)
+            )
         given = chain.scalars and chain.sum_agrees is False
         return Row([self.head, *terms, number(chain.totals[end]) if given else self.result])
 
@@ -175,8 +176,9 @@ class Page:
         """Between tensors: each factor that has a formula, with its numbers or their size."""
         return [
             Row([self.partial(*pair), self.formula(factor), self.in_numbers(factor) or self._magnitude(factor)])
-            for pair, factor in self.chain.factors.items() if factor.tree is not None and not self.chain.scalars
-        ]  # fmt: skip
+            for pair, factor in self.chain.factors.items()
+            if factor.tree is not None and not self.chain.scalars
+        ]
 
     def _magnitude(self, factor: Factor) -> Tree:
         elements = size(self.chain.entries[factor.of])
@@ -213,8 +215,11 @@ class Page:
     def renamed(self) -> list[Tree]:
         """The full names of what short names in the formulas stand for."""
         entries = self.chain.entries
-        shown = [f"{name} is {entries[at].name}" for at, name in sorted(self.chain.labels.items())
-                 if name != entries[at].name]  # fmt: skip
+        shown = [
+            f"{name} is {entries[at].name}"
+            for at, name in sorted(self.chain.labels.items())
+            if name != entries[at].name
+        ]
         return [word("here " + listed(shown, MOST_VALUES))] if shown else []
 
 

@@ -27,18 +27,20 @@ def asked(recording: Recording, name: str, of: str | None) -> Chain:
     if not every.count:
         backwards = at in graph.descendants(top)
         raise BadOption(
-            f"{start.name} does not depend on {entry.name}", asked=asking,
+            f"{start.name} does not depend on {entry.name}",
+            asked=asking,
             found=f"{entry.name} depends on {start.name}" if backwards else "no path of recorded values between them",
             next=f"bp.derive(rec, {start.name!r}, of={entry.name!r})" if backwards else "print(rec)",
-        )  # fmt: skip
+        )
     for each in every.order:
         if size(entries[each]) != 1 or any(edge.partial is None for edge in every.inputs[each].values()):
             raise BadOption(
-                f"∂{start.name}/∂{entry.name} was not recorded", asked=asking,
+                f"∂{start.name}/∂{entry.name} was not recorded",
+                asked=asking,
                 found=f"{entries[each].name} between them is not a single number",
                 why="the recorded gradients are of the output, and the partials of tensors cannot be multiplied out",
                 next="bp.probe(f, of=..., partials=True), with that value as the output",
-            )  # fmt: skip
+            )
     return Chain(graph, every, recorded=False)
 
 
@@ -48,7 +50,10 @@ def _output(recording: Recording, name: str, of: str | None) -> Entry:
     if len(recording.outputs) > 1:
         names = [entry.name for entry in recording.outputs]
         raise BadOption(
-            f"{len(names)} values were differentiated", asked=f"bp.derive(rec, {name!r})", found=", ".join(names[:8]),
-            why="a derivation differentiates one value", next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
-        )  # fmt: skip
+            f"{len(names)} values were differentiated",
+            asked=f"bp.derive(rec, {name!r})",
+            found=", ".join(names[:8]),
+            why="a derivation differentiates one value",
+            next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
+        )
     return recording.outputs[0]

@@ -71,7 +71,7 @@ DEFINED: Mapping[str, Callable[[Tree], Tree]] = {
     "rsqrt": lambda x: apply("div", ONE, apply("sqrt", x)),
     "square": lambda x: apply("pow", x, TWO),
     "reciprocal": lambda x: apply("div", ONE, x),
-}  # fmt: skip
+}
 """Functions that are written by their name and defined by others; GELU is the exact one, with the error function."""
 
 

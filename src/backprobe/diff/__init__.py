@@ -19,43 +19,58 @@ Folder = str | os.PathLike[str]
 
 @overload
 def diff(
-    a: Run, b: Run | Folder, *, rename: Mapping[str, str] | None = None,
+    a: Run,
+    b: Run | Folder,
+    *,
+    rename: Mapping[str, str] | None = None,
     noise: Run | Folder | Sequence[Run | Folder] | None = None,
-) -> RunDiffReport: ...  # fmt: skip
+) -> RunDiffReport: ...
 
 
 @overload
 def diff(
-    a: Folder, b: Run, *, rename: Mapping[str, str] | None = None,
+    a: Folder,
+    b: Run,
+    *,
+    rename: Mapping[str, str] | None = None,
     noise: Run | Folder | Sequence[Run | Folder] | None = None,
-) -> RunDiffReport: ...  # fmt: skip
+) -> RunDiffReport: ...
 
 
 @overload
 def diff(
-    a: Recording, b: Recording | Folder, *, rename: Mapping[str, str] | None = None,
+    a: Recording,
+    b: Recording | Folder,
+    *,
+    rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
     convention: str | tuple[str, str] | None = None,
-) -> DiffReport: ...  # fmt: skip
+) -> DiffReport: ...
 
 
 @overload
 def diff(
-    a: Folder, b: Recording, *, rename: Mapping[str, str] | None = None,
+    a: Folder,
+    b: Recording,
+    *,
+    rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Folder | Sequence[Recording | Folder] | None = None,
     convention: str | tuple[str, str] | None = None,
-) -> DiffReport: ...  # fmt: skip
+) -> DiffReport: ...
 
 
 @overload
 def diff(
-    a: Folder, b: Folder, *, rename: Mapping[str, str] | None = None,
+    a: Folder,
+    b: Folder,
+    *,
+    rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
     noise: NoiseFloor | Recording | Run | Folder | Sequence[Recording | Run | Folder] | None = None,
     convention: str | tuple[str, str] | None = None,
-) -> DiffReport | RunDiffReport: ...  # fmt: skip
+) -> DiffReport | RunDiffReport: ...
 
 
 def diff(
@@ -131,7 +146,7 @@ def _taken(given: Any, which: str) -> Recording:
         f"diff compares two recordings, and the {which} is {kind(given)}",
         asked=f"bp.diff({written(given)}, ...)" if which == "first" else f"bp.diff(..., {written(given)})",
         next="bp.diff(bp.probe(f)(x), bp.probe(g)(x))",
-    )  # fmt: skip
+    )
 
 
 __all__ = ["DiffReport", "Divergence", "RunDiffReport", "RunDivergence", "diff"]

@@ -52,9 +52,11 @@ class _Aligning:
         self.parts: list[Match] = []
         targets = renamed(a.counted, set(b.counted), renames)
         self.names = {
-            full: (to, " and ".join(map(str, used))) for full in a.record.names
-            for to, used in [targets.get(strip(full), ("", ()))] if used
-        }  # fmt: skip
+            full: (to, " and ".join(map(str, used)))
+            for full in a.record.names
+            for to, used in [targets.get(strip(full), ("", ()))]
+            if used
+        }
         self.versions = Versions(a, b)
         self.returned = Returned(a), Returned(b)
 
@@ -193,14 +195,18 @@ class _Aligning:
 
     def alignment(self) -> Alignment:
         # All matches, in the order of the first recording.
-        also = [Match(*pair, how, True) for pair, how in self.shared.items()
-                if pair[0] not in self.found or pair[1] not in self.taken]  # fmt: skip
+        also = [
+            Match(*pair, how, True)
+            for pair, how in self.shared.items()
+            if pair[0] not in self.found or pair[1] not in self.taken
+        ]
         matches = sorted([*self.found.values(), *self.parts, *also], key=lambda match: (match.a, match.b))
         without = [set(range(len(side.entries))) for side in (self.a, self.b)]
         return Alignment(
             matches,
-            sorted(without[0] - self._with_added(0, matches)), sorted(without[1] - self._with_added(1, matches)),
-        )  # fmt: skip
+            sorted(without[0] - self._with_added(0, matches)),
+            sorted(without[1] - self._with_added(1, matches)),
+        )
 
     @staticmethod
     def _with_added(number: int, matches: Sequence[Match]) -> set[int]:

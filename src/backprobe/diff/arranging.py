@@ -105,9 +105,10 @@ def _inverse(one: Arrangement, shape: Shape, target: Shape) -> Arrangement:
     axes, before = one.axes or (), one.before or target
     middle = tuple(before[axis] for axis in axes)
     return Arrangement(
-        None if middle == shape else middle, tuple(axes.index(axis) for axis in range(len(axes))),
+        None if middle == shape else middle,
+        tuple(axes.index(axis) for axis in range(len(axes))),
         None if before == target else target,
-    )  # fmt: skip
+    )
 
 
 def of_values(shape: Shape, target: Shape, channels_last: tuple[bool, bool]) -> list[Arrangement]:

@@ -38,11 +38,13 @@ def blame(comparison: Comparison) -> Blame:
     first = next(iter(alone if is_isolated else values), None)
     first_backward = (gradients if first is None and not is_isolated else alone_backward)[:1]
     return Blame(
-        first, first_backward[0] if first_backward else None,
+        first,
+        first_backward[0] if first_backward else None,
         [at for at in alone if at != first],
         [at for at in alone_backward if at not in first_backward],
-        values, gradients,
-    )  # fmt: skip
+        values,
+        gradients,
+    )
 
 
 def backward_order(comparison: Comparison) -> Sequence[int]:

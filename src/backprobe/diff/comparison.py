@@ -73,10 +73,14 @@ class Comparison:
         values = self._directions(self._value, self._summed_in_value, self._eps, VALUE)
         gradients = self._directions(self._gradient, self._summed_in_gradient, self._eps_of_gradients, "gradient")
         return [
-            Row(pair, *self.entries(at), self._marked(0, pair, self._with_dtype(at, values[at])),
-                self._marked(1, pair, gradients[at]))
+            Row(
+                pair,
+                *self.entries(at),
+                self._marked(0, pair, self._with_dtype(at, values[at])),
+                self._marked(1, pair, gradients[at]),
+            )
             for at, pair in enumerate(self.pairs)
-        ]  # fmt: skip
+        ]
 
     def _marked(self, of: int, pair: Match, judged: Judged) -> Judged:
         return judged if self.given is None or pair.b not in self.given[of] else replace(judged, is_given=True)
@@ -84,9 +88,12 @@ class Comparison:
     # one direction
 
     def _directions(
-        self, judge: Callable[[int], Judged], summed: Callable[[int, Mapping[int, Size]], Sequence[Size]],
-        eps: Sequence[float], of: str,
-    ) -> list[Judged]:  # fmt: skip
+        self,
+        judge: Callable[[int], Judged],
+        summed: Callable[[int, Mapping[int, Size]], Sequence[Size]],
+        eps: Sequence[float],
+        of: str,
+    ) -> list[Judged]:
         # The values of all pairs, or their gradients. All are measured first: a floor knows what is around it.
         found = [judge(at) for at in range(len(self.pairs))]
         sizes = {at: Size.of(one.measure) for at, one in enumerate(found) if one.measure is not None}
@@ -189,9 +196,11 @@ class Comparison:
     def held(self, at: int, direction: str) -> Sequence[Any]:
         """The values of a pair, or its gradients."""
         pair = self.entries(at)
-        return self._added(at, [one.held for one in pair]) if direction == "forward" else [
-            one.grad_or_none for one in pair
-        ]  # fmt: skip
+        return (
+            self._added(at, [one.held for one in pair])
+            if direction == "forward"
+            else [one.grad_or_none for one in pair]
+        )
 
     def _measured(self, at: int, tensors: Sequence[Any], factor: float) -> Judged:
         pair, rows = self.entries(at), self.rows_of(at, tensors)

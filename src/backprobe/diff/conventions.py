@@ -57,20 +57,30 @@ class Convention:
 
 
 PLAIN = Convention("pytorch")
-CONVENTIONS = {one.name: one for one in (
-    PLAIN, Convention("equinox"), Convention("flax", frozenset({"kernel"}), is_channels_last=True),
-    Convention("keras", frozenset({"kernel", "recurrent_kernel"}), is_channels_last=True),
-    Convention("haiku", frozenset({"w"}), is_channels_last=True),
-)}  # fmt: skip
+CONVENTIONS = {
+    one.name: one
+    for one in (
+        PLAIN,
+        Convention("equinox"),
+        Convention("flax", frozenset({"kernel"}), is_channels_last=True),
+        Convention("keras", frozenset({"kernel", "recurrent_kernel"}), is_channels_last=True),
+        Convention("haiku", frozenset({"w"}), is_channels_last=True),
+    )
+}
 CONVENTION = Option(
-    "convention", object, None, '"flax", or convention=("pytorch", "flax")',
+    "convention",
+    object,
+    None,
+    '"flax", or convention=("pytorch", "flax")',
     says=f"one of {', '.join(CONVENTIONS)}, or one for each recording",
     why="it says how the parameters of the second recording lie",
-)  # fmt: skip
+)
 TELLING = (
-    ("keras", {"gamma", "moving_mean", "recurrent_kernel"}), ("flax", {"kernel"}), ("haiku", {"w"}),
+    ("keras", {"gamma", "moving_mean", "recurrent_kernel"}),
+    ("flax", {"kernel"}),
+    ("haiku", {"w"}),
     ("keras", {"embeddings"}),  # which Haiku has too
-)  # fmt: skip
+)
 """Names that tell the library, in the order in which they are asked for."""
 
 

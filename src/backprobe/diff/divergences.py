@@ -49,11 +49,14 @@ class Divergences:
 
     def _given_to(self, at: int) -> Iterator[str]:
         # The arguments and parameters that have another gradient, too.
-        names = [repr(self.rows[one].a.name) for one in self.blame.gradients
-                 if self.comparison.is_leaf(one) and one != at]  # fmt: skip
+        names = [
+            repr(self.rows[one].a.name) for one in self.blame.gradients if self.comparison.is_leaf(one) and one != at
+        ]
         if names:
-            yield f"of arguments and parameters, the gradient{'s' * (len(names) > 1)} of " \
-                  f"{listed(names, text.MOST)} differ{'s' * (len(names) == 1)}, too"  # fmt: skip
+            yield (
+                f"of arguments and parameters, the gradient{'s' * (len(names) > 1)} of "
+                f"{listed(names, text.MOST)} differ{'s' * (len(names) == 1)}, too"
+            )
 
     def _made(
         self, at: int, judged: Judged, of: str, source: Source | None, facts: Sequence[str], direction: str
@@ -65,10 +68,20 @@ class Divergences:
         floor, matched = text.floor_text(judged.floor), text.matched(row)
         seen += [f"floor: {floor}"] * bool(floor and judged.kind == VALUE) + [matched] * bool(matched)
         return Divergence(
-            kind, row.a.name, text.headline(row, judged, of), source, tuple(filter(None, seen)),
-            remedy=self._remedy(judged, direction), other=row.b.name, direction=direction, error=error,
-            excess=judged.excess, floor=floor, matched=row.match.how, measure=judged.measure,
-        )  # fmt: skip
+            kind,
+            row.a.name,
+            text.headline(row, judged, of),
+            source,
+            tuple(filter(None, seen)),
+            remedy=self._remedy(judged, direction),
+            other=row.b.name,
+            direction=direction,
+            error=error,
+            excess=judged.excess,
+            floor=floor,
+            matched=row.match.how,
+            measure=judged.measure,
+        )
 
     def _numbers(self, at: int, judged: Judged, direction: str) -> Iterator[str]:
         # The numbers of a pair, looked at once more.
@@ -89,16 +102,20 @@ class Divergences:
 
     def _rows(self, at: int, held: Sequence[Any]) -> tuple[Rows, Rows] | None:
         one = self.comparison
-        are_tensors = all(isinstance(tensor, numpy.ndarray) or arrays.is_tensor(tensor)
-                          for arrays, tensor in zip(one.arrays, held, strict=True))  # fmt: skip
+        are_tensors = all(
+            isinstance(tensor, numpy.ndarray) or arrays.is_tensor(tensor)
+            for arrays, tensor in zip(one.arrays, held, strict=True)
+        )
         return one.rows_of(at, held) if are_tensors else None
 
     def _other_leaves(self, at: int) -> Iterator[str]:
         others = [one for one in self.blame.values if self.comparison.is_leaf(one) and one != at]
         if others:
             names = [repr(self.rows[one].a.name) for one in others]
-            yield f"{plural(len(others), 'more argument or parameter')} differ{'s' * (len(others) == 1)}: " \
-                  f"{listed(names, text.MOST)}"  # fmt: skip
+            yield (
+                f"{plural(len(others), 'more argument or parameter')} differ{'s' * (len(others) == 1)}: "
+                f"{listed(names, text.MOST)}"
+            )
 
     def _without_partner(self, at: int) -> Iterator[str]:
         # What it is computed from in one recording alone.

@@ -47,9 +47,13 @@ def _shade(row: Row, order: dict[tuple[str, str], int]) -> Shade:
     partner = [] if row.a.name == row.b.name else [f"{row.a.name} in the first"]
     lines = [line for what, _, one in both if (line := _line(what, one))]
     return Shade(
-        (*partner, *lines), (_brief("", row.value), _brief("gradient ", row.gradient)), level(excess),
-        is_blamed=bool(numbers), rank=math.inf if numbers else excess, weight=excess,
-    )  # fmt: skip
+        (*partner, *lines),
+        (_brief("", row.value), _brief("gradient ", row.gradient)),
+        level(excess),
+        is_blamed=bool(numbers),
+        rank=math.inf if numbers else excess,
+        weight=excess,
+    )
 
 
 def _line(what: str, judged: Judged) -> str:

@@ -92,8 +92,9 @@ def by_dtype(eps: float, own: Size, summed: Sequence[Size]) -> Floor:
     relative, rounding = math.sqrt(eps), ABSOLUTE * eps
     return Floor(
         relative * own.rms + rounding * max((one.rms for one in summed), default=0.0),
-        relative * own.largest + rounding * max((one.largest for one in summed), default=0.0), dtype_of(eps),
-    )  # fmt: skip
+        relative * own.largest + rounding * max((one.largest for one in summed), default=0.0),
+        dtype_of(eps),
+    )
 
 
 def uses(own: Size, others: Sequence[Size]) -> Sequence[Size]:

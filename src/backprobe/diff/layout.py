@@ -14,8 +14,13 @@ from backprobe.record.options import Option
 from backprobe.record.patterns import Pattern, compile_pattern, refuse_unmatched
 
 TRANSPOSED = "T"
-LAYOUT = Option("layout", Mapping, lambda layout: all(isinstance(name, str) for name in layout),
-                '{"**.kernel": "T"}', says="a dict from patterns of names to axes")  # fmt: skip
+LAYOUT = Option(
+    "layout",
+    Mapping,
+    lambda layout: all(isinstance(name, str) for name in layout),
+    '{"**.kernel": "T"}',
+    says="a dict from patterns of names to axes",
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,11 @@ class Layouts:
         reverse = tuple(reversed(range(len(shape))))
         if layout.axes is not None and len(layout.axes) != len(shape):
             raise BadOption(
-                f"the layout of {b!r} is of {len(layout.axes)} axes", asked=f"layout={{{layout.pattern.text!r}: "
-                f"{layout.axes}}}", found=f"shape {sizes(shape)}", next=f"layout={{{b!r}: {reverse}}}",
-            )  # fmt: skip
+                f"the layout of {b!r} is of {len(layout.axes)} axes",
+                asked=f"layout={{{layout.pattern.text!r}: {layout.axes}}}",
+                found=f"shape {sizes(shape)}",
+                next=f"layout={{{b!r}: {reverse}}}",
+            )
         return Arrangement(axes=reverse if layout.axes is None else layout.axes)
 
 
@@ -86,7 +93,8 @@ def _axes(pattern: str, axes: Any) -> tuple[int, ...] | None:
     if is_order and all(type(axis) is int for axis in axes):
         return tuple(axes)
     raise BadOption(
-        'a layout is "T", or the order of the axes', asked=f"layout={{{pattern!r}: {written(axes)}}}",
+        'a layout is "T", or the order of the axes',
+        asked=f"layout={{{pattern!r}: {written(axes)}}}",
         why="the second recording's array is transposed so before it is compared",
         next=f"layout={{{pattern!r}: (3, 2, 0, 1)}}, from height, width, in, out to out, in, height, width",
-    )  # fmt: skip
+    )

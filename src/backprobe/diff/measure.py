@@ -6,8 +6,14 @@ from dataclasses import dataclass
 
 Index = tuple[int, ...]
 
-MANY = {"float64": 1 << 53, "complex128": 1 << 53, "float32": 1 << 24, "complex64": 1 << 24, "float16": 1 << 11,
-        "bfloat16": 1 << 8}  # fmt: skip
+MANY = {
+    "float64": 1 << 53,
+    "complex128": 1 << 53,
+    "float32": 1 << 24,
+    "complex64": 1 << 24,
+    "float16": 1 << 11,
+    "bfloat16": 1 << 8,
+}
 """By dtype: numbers that are further apart are of unlike signs, or one is at least twice the other."""
 
 

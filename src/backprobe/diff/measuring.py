@@ -151,10 +151,11 @@ class Sums:
         if self.ulps is None or self.ulps == MANY[self.dtype]:
             return
         of = [
-            raw.view(INTEGERS[self.dtype]) if raw is not None and rows.dtype == self.dtype and self.factor == 1.0
+            raw.view(INTEGERS[self.dtype])
+            if raw is not None and rows.dtype == self.dtype and self.factor == 1.0
             else bits(values, self.dtype)
             for values, raw, rows in zip((a, b), stored or (None, None), self.rows, strict=True)
-        ]  # fmt: skip
+        ]
         self.ulps = max(self.ulps, distance(of[0], of[1], self.dtype))
 
     def _count(self, unequal: Any) -> None:
@@ -174,11 +175,16 @@ class Sums:
             size=size,
             relative=math.inf if self.clashes else _ratio(self.difference, self.reference),
             rms=math.inf if self.clashes else self.difference / root,
-            largest=math.inf if self.clashes else self.largest, at=_index(self.at, each, shape, axes),
+            largest=math.inf if self.clashes else self.largest,
+            at=_index(self.at, each, shape, axes),
             cosine=max(-1.0, min(1.0, self.dot / both)) if both and math.isfinite(both) else None,
-            ulps=self.ulps, differing=self.differing, first=_index(self.first, each, shape, axes), clashes=self.clashes,
-            reference_rms=self.reference / root, reference_largest=self.reference_largest,
-        )  # fmt: skip
+            ulps=self.ulps,
+            differing=self.differing,
+            first=_index(self.first, each, shape, axes),
+            clashes=self.clashes,
+            reference_rms=self.reference / root,
+            reference_largest=self.reference_largest,
+        )
 
 
 def _has_equal_bits(x: Any, y: Any) -> bool:

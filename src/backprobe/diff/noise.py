@@ -19,9 +19,13 @@ from backprobe.record.entries import Entry, GradStatus, Lost, Record
 from backprobe.record.options import Option
 from backprobe.recording import Recording, opened, refuse_several
 
-NOISE = Option("noise", object, None,
-               "[bp.probe(f)(x), bp.probe(f)(x)], run in other ways that are right as well",
-               says="recordings of the reference, or paths of saved ones")  # fmt: skip
+NOISE = Option(
+    "noise",
+    object,
+    None,
+    "[bp.probe(f)(x), bp.probe(f)(x)], run in other ways that are right as well",
+    says="recordings of the reference, or paths of saved ones",
+)
 
 LARGE, SMALL = 4, 12
 """A floor is 4 times the largest error that was measured, and up to 16 times that of few elements: these vary more."""
@@ -118,8 +122,10 @@ def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
     found = measured(reference.record, [one.record for one in others], f"{plural(len(others), 'other recording')}")
     if not found.values:
         raise BadOption(
-            "no recording of noise= has a value of the first recording", asked="noise=[...]",
-            found=f"{plural(len(others), 'recording')}", why="noise is measured on the reference itself",
+            "no recording of noise= has a value of the first recording",
+            asked="noise=[...]",
+            found=f"{plural(len(others), 'recording')}",
+            why="noise is measured on the reference itself",
             next="noise=[bp.probe(f)(x)], with the function and the arguments of the first recording",
-        )  # fmt: skip
+        )
     return found

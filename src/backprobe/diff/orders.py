@@ -25,7 +25,7 @@ class Orders:
 
     def __init__(
         self, layouts: Layouts, conventions: tuple[Convention, Convention] | None, maps: Collection[Shape] = ()
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.layouts, self.conventions = layouts, conventions or (PLAIN, PLAIN)
         self.is_strict = conventions is None
         """Is it one convention, so that what lies otherwise differs?"""
@@ -42,9 +42,7 @@ class Orders:
             b = _part(b, readings[1], is_turned=self._turned(pair)[1])
         return a, self.arrangement(match, pair, is_parameter=is_parameter, rows=(a, b)).apply(b)
 
-    def arrangement(
-        self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]
-    ) -> Arrangement:  # fmt: skip
+    def arrangement(self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]) -> Arrangement:
         """That of a pair, by the arrays that are seen of it first."""
         a, b = rows
         found = self.layouts.of(pair[0].name, pair[1].name, b.shape)
@@ -58,7 +56,7 @@ class Orders:
 
     def fitting(
         self, match: Match, pair: Pair, *, is_parameter: bool, rows: tuple[Rows, Rows]
-    ) -> Sequence[Arrangement]:  # fmt: skip
+    ) -> Sequence[Arrangement]:
         """The arrangements that the conventions allow, the likely one first."""
         a, b = (one.shape for one in rows)
         if self.is_strict:
@@ -73,8 +71,10 @@ class Orders:
 
     def _turned(self, pair: Pair) -> tuple[bool, bool]:
         # Which of the two lies from input to output.
-        a, b = (partition(entry.name, ".")[-1] in convention.turned
-                for entry, convention in zip(pair, self.conventions, strict=True))  # fmt: skip
+        a, b = (
+            partition(entry.name, ".")[-1] in convention.turned
+            for entry, convention in zip(pair, self.conventions, strict=True)
+        )
         return a, b
 
     @staticmethod

@@ -13,7 +13,7 @@ from backprobe.diff.modules import Modules, Path
 
 def projections(
     whole: Modules, at: Path, own: Mapping[str, int], parts: Modules, of: Path, *, is_swapped: bool
-) -> Iterator[Match]:  # fmt: skip
+) -> Iterator[Match]:
     """Three projections in parameters of one module, by their roles, where the other has one child for each.
 
     ``is_swapped`` says that ``whole`` is of the second recording.
@@ -25,9 +25,14 @@ def projections(
             for role in (WEIGHT, BIAS):
                 there = [one[role] for one in each if role in one and role in own]
                 if len(there) == len(names) and sum(map(parts.size, there)) == whole.size(own[role]):
-                    yield from _joined([((part, 0, 1), (own[role], number, 3), (), ()) if is_swapped else
-                                        ((own[role], number, 3), (part, 0, 1), (), ())
-                                        for number, part in enumerate(there)])  # fmt: skip
+                    yield from _joined(
+                        [
+                            ((part, 0, 1), (own[role], number, 3), (), ())
+                            if is_swapped
+                            else ((own[role], number, 3), (part, 0, 1), (), ())
+                            for number, part in enumerate(there)
+                        ]
+                    )
 
 
 Slots = dict[tuple[str, str], tuple[int, int, int]]
@@ -42,8 +47,9 @@ def recurrent(a: Modules, path: Path, b: Modules, other: Path) -> Iterator[Match
         yield from _joined([(slots[0].get((role, gate)), slots[1].get((role, gate)), (), ()) for gate in gates])
     found: list[Any] = []
     for gate in gates:
-        own, others = ([one[role, gate] for role in (INPUT + BIAS, STATE + BIAS) if (role, gate) in one]
-                       for one in slots)  # fmt: skip
+        own, others = (
+            [one[role, gate] for role in (INPUT + BIAS, STATE + BIAS) if (role, gate) in one] for one in slots
+        )
         if len(own) == len(others) or (gate == "n" and len(gates) > 1):  # which weighs the second bias
             found += [(*pair, (), ()) for pair in zip(own, others, strict=False)]
         elif all(len({at for at, _, _ in each}) == len(each) for each in (own, others)):

@@ -70,12 +70,12 @@ class Partners:
 
     def _free(self, path: Path, other: Path) -> tuple[list[Path], list[Path]]:
         # The modules in two that have no partner.
-        return ([one for one in self.a.children.get(path, ()) if one not in self.of],
-                [one for one in self.b.children.get(other, ()) if one not in self.taken])  # fmt: skip
+        return (
+            [one for one in self.a.children.get(path, ()) if one not in self.of],
+            [one for one in self.b.children.get(other, ()) if one not in self.taken],
+        )
 
-    def _alike(
-        self, path: Path, other: Path, key: Callable[[Path], object] | None, how: str, most: int
-    ) -> None:  # fmt: skip
+    def _alike(self, path: Path, other: Path, key: Callable[[Path], object] | None, how: str, most: int) -> None:
         own, others = self._free(path, other)
         self._pair_all(own, others, key or self.a.weight, key or self.b.weight, how, most)
 
@@ -86,9 +86,14 @@ class Partners:
         self._pair_all(own, others, self.a.signature, self.b.signature, BY_PLACE, 0)
 
     def _pair_all(
-        self, own: Sequence[Path], others: Sequence[Path], key: Callable[[Path], object],
-        other_key: Callable[[Path], object], how: str, most: int,
-    ) -> None:  # fmt: skip
+        self,
+        own: Sequence[Path],
+        others: Sequence[Path],
+        key: Callable[[Path], object],
+        other_key: Callable[[Path], object],
+        how: str,
+        most: int,
+    ) -> None:
         for pair in _paired(self.a.in_order(own), self.b.in_order(others), key, other_key, most):
             self._pair(*pair, how)
 
@@ -109,8 +114,9 @@ class Partners:
     def _packed(self, path: Path, other: Path) -> None:
         # Match parameters of which one recording has several in one.
         for whole, at, parts, of, is_swapped in (
-            (self.a, path, self.b, other, False), (self.b, other, self.a, path, True)
-        ):  # fmt: skip
+            (self.a, path, self.b, other, False),
+            (self.b, other, self.a, path, True),
+        ):
             packed = {role.removeprefix(PACKED): one for role, one in roles_of(whole, at).items() if PACKED in role}
             for own in (packed, *(roles_of(whole, child) for child in whole.children.get(at, ()))):
                 if own.keys() <= {WEIGHT, BIAS}:
@@ -130,8 +136,10 @@ class Partners:
         self._add_all(recurrent(a, a.cell(path), b, b.cell(other)))
         path, other = (path, b.cell(other)) if path in a.leaves else (a.cell(path), other)
         for key, other_key, most, found_how in (
-            (a.leaf, b.leaf, 1, how), (a.role, b.role, 1, how), (a.size, b.size, 0, BY_PLACE)
-        ):  # fmt: skip
+            (a.leaf, b.leaf, 1, how),
+            (a.role, b.role, 1, how),
+            (a.size, b.size, 0, BY_PLACE),
+        ):
             own = [at for at in a.leaves.get(path, {}).values() if at not in self.matched[0]]
             others = [at for at in b.leaves.get(other, {}).values() if at not in self.matched[1]]
             for pair in _paired(own, others, key, other_key, most):
@@ -139,13 +147,20 @@ class Partners:
 
 
 def _paired(
-    own: Sequence[Any], others: Sequence[Any], key: Callable[[Any], object], other_key: Callable[[Any], object],
+    own: Sequence[Any],
+    others: Sequence[Any],
+    key: Callable[[Any], object],
+    other_key: Callable[[Any], object],
     most: int,
-) -> list[tuple[Any, Any]]:  # fmt: skip
+) -> list[tuple[Any, Any]]:
     # What has one key, in its order, where both sides have as many of it; ``most`` are so many, or 0 for any.
     groups: dict[object, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     for number, (each, of) in enumerate(((own, key), (others, other_key))):
         for one in each:
             groups[of(one)][number].append(one)
-    return [pair for first, second in groups.values() if len(first) == len(second) <= (most or len(first))
-            for pair in zip(first, second, strict=True)]  # fmt: skip
+    return [
+        pair
+        for first, second in groups.values()
+        if len(first) == len(second) <= (most or len(first))
+        for pair in zip(first, second, strict=True)
+    ]

@@ -14,9 +14,13 @@ from backprobe.record.options import Option
 from backprobe.record.patterns import ACROSS_MODULES, GLOB, WITHIN
 
 MOST = 4  # renames of one name
-RENAME = Option("rename", Mapping, lambda rename: all(isinstance(one, str) for pair in rename.items() for one in pair),
-                '{"h.*": "layers.*"}',
-                says="a dict from patterns of the first's names to patterns of the second's")  # fmt: skip
+RENAME = Option(
+    "rename",
+    Mapping,
+    lambda rename: all(isinstance(one, str) for pair in rename.items() for one in pair),
+    '{"h.*": "layers.*"}',
+    says="a dict from patterns of the first's names to patterns of the second's",
+)
 REST = r"(?P<rest>[./:].*)?"
 """A pattern names a whole name, or the beginning of it up to a boundary: the rest stays as it is."""
 
@@ -62,11 +66,12 @@ def rename_of(pattern: str, replacement: str) -> Rename:
     parts, others = _parts(replacement)
     if stars != others:
         raise BadOption(
-            "both patterns of a rename have the same stars in the same order", asked=asked,
+            "both patterns of a rename have the same stars in the same order",
+            asked=asked,
             found=f"{listed(stars) or 'none'} and {listed(others) or 'none'}",
             why="what a star matches stands in the place of the same star of the other name",
             next='rename={"h.*.mlp": "layers.*.ffn"}',
-        )  # fmt: skip
+        )
     pieces = [re.escape(pattern_parts[0])]
     for number, (star, text) in enumerate(zip(stars, pattern_parts[1:], strict=True)):
         pieces += [f"(?P<star{number}>{ACROSS_MODULES if star == '**' else WITHIN})", re.escape(text)]
@@ -89,7 +94,7 @@ def _parts(pattern: str) -> tuple[list[str], list[str]]:
 
 def renames_of(
     rename: Mapping[str, str] | None, names: Iterable[str], others: Iterable[str], what: str = "recording"
-) -> Sequence[Rename]:  # fmt: skip
+) -> Sequence[Rename]:
     """The renames, each of which renames something of ``names`` to one of ``others``, both without counts.
 
     ``what`` is what has these names: a recording or a run.
@@ -116,7 +121,7 @@ def renames_of(
 
 def renamed(
     names: Iterable[str], others: Set[str], renames: Sequence[Rename]
-) -> dict[str, tuple[str, Sequence[Rename]]]:  # fmt: skip
+) -> dict[str, tuple[str, Sequence[Rename]]]:
     """The other name of each name that a rename is about, and the renames that give it.
 
     Where several are about one name, they are about parts of it, so they are used one after the other, the more
@@ -145,7 +150,7 @@ def _in_turn(name: str, renames: Sequence[Rename]) -> str | None:
 
 def _refuse_unmatched(
     rename: Rename, pairs: Sequence[tuple[str, str]], names: Sequence[str], others: set[str], what: str
-) -> None:  # fmt: skip
+) -> None:
     missing, known, which = (rename.pattern, names, "first") if not pairs else (pairs[0][1], others, "second")
     close = nearest(missing, known)
     lists = "a.names and b.names" if what == "run" else "list(a) and list(b)"
@@ -155,12 +160,10 @@ def _refuse_unmatched(
         found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
         why="a rename that matches nothing would otherwise go unnoticed",
         next=f"rename={{{pairs[0][0]!r}: {close[0]!r}}}" if pairs and close else f"{lists}, for all names of both",
-    )  # fmt: skip
+    )
 
 
-def _refuse_two(
-    name: str, to: str, used: Sequence[Rename], renames: Sequence[Rename], others: Set[str]
-) -> None:  # fmt: skip
+def _refuse_two(name: str, to: str, used: Sequence[Rename], renames: Sequence[Rename], others: Set[str]) -> None:
     # Refuse two renames of one name to two others that are there, where neither is more specific.
     for one in renames if len(used) == 1 else ():
         other = one.of(name)
@@ -168,13 +171,16 @@ def _refuse_two(
             raise BadOption(
                 f"two patterns rename {name!r}",
                 asked=f"rename={{{used[0].pattern!r}: ..., {one.pattern!r}: ...}}",
-                found=f"{to!r} and {other!r}", why="a value has one partner", next=f"rename={{{name!r}: {to!r}}}",
-            )  # fmt: skip
+                found=f"{to!r} and {other!r}",
+                why="a value has one partner",
+                next=f"rename={{{name!r}: {to!r}}}",
+            )
 
 
 def _refuse_one(to: str, first: str, second: str, rename: Rename) -> None:
     raise BadOption(
         f"{first!r} and {second!r} are both renamed to {to!r}",
-        asked=f"rename={{{rename.pattern!r}: {rename.replacement!r}}}", why="a value has one partner",
+        asked=f"rename={{{rename.pattern!r}: {rename.replacement!r}}}",
+        why="a value has one partner",
         next=f"rename={{{first!r}: {to!r}}}, or a pattern with a star where they differ",
-    )  # fmt: skip
+    )

@@ -108,8 +108,9 @@ class DiffReport(Report):
             "first": None if self.first is None else self.findings.index(self.first),
             "first_backward": None if self.first_backward is None else self.findings.index(self.first_backward),
             "pairs": [plain(_pair(row)) for row in self.rows],
-            "only_a": list(self.only_a), "only_b": list(self.only_b),
-        }  # fmt: skip
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+        }
 
     def text(self, width: int = WIDTH) -> str:
         """The report as it is printed in so many columns."""
@@ -161,13 +162,20 @@ def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int
 
 
 def _pair(row: Row) -> dict[str, Any]:
-    return {"name": row.a.name, "other": row.b.name, "matched": row.match.how,
-            "value": _judged(row.value), "gradient": _judged(row.gradient)}  # fmt: skip
+    return {
+        "name": row.a.name,
+        "other": row.b.name,
+        "matched": row.match.how,
+        "value": _judged(row.value),
+        "gradient": _judged(row.gradient),
+    }
 
 
 def _judged(judged: Judged) -> dict[str, Any]:
     return {
-        "differs": judged.kind, "excess": judged.excess, "why": judged.why,
+        "differs": judged.kind,
+        "excess": judged.excess,
+        "why": judged.why,
         "floor": None if judged.floor is None else {"rms": judged.floor.rms, "largest": judged.floor.largest},
         "measure": judged.measure,
-    }  # fmt: skip
+    }

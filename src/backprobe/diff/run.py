@@ -41,9 +41,16 @@ class Compared:
 
 
 def compared(
-    first: Record, second: Record, rename: Mapping[str, str] | None, layout: Mapping[str, Any] | None,
-    noise: NoiseFloor | None, *, convention: Any = None, given: Given | None = None, settled: Settled | None = None,
-) -> Compared:  # fmt: skip
+    first: Record,
+    second: Record,
+    rename: Mapping[str, str] | None,
+    layout: Mapping[str, Any] | None,
+    noise: NoiseFloor | None,
+    *,
+    convention: Any = None,
+    given: Given | None = None,
+    settled: Settled | None = None,
+) -> Compared:
     """Align two recordings. Raises BadOption, BadName and NothingMatched.
 
     ``settled`` is what was seen when the second program ran by itself, where ``given`` says that it did not.
@@ -90,12 +97,19 @@ def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
     said = (*unequal, *uncompared, *_rounded(comparison), *_unmeasured(comparison), *_unexplained(found))
     names = ["" if each is None else repr(each.name) for each in (forward, backward)]
     return DiffReport(
-        text.heading(names[0], names[1], _counts(comparison, found)), findings, (*notes, *one.notes, *said),
-        first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
+        text.heading(names[0], names[1], _counts(comparison, found)),
+        findings,
+        (*notes, *one.notes, *said),
+        first=forward,
+        first_backward=backward,
+        amplifiers=tuple(amplifiers),
+        rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
-        only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record, backend=a.record.backend,
+        only_b=tuple(b.entries[at].name for at in alignment.only_b),
+        record=b.record,
+        backend=a.record.backend,
         complete=not (alignment.only_a or alignment.only_b or unequal or uncompared or comparison.factor is None),
-    )  # fmt: skip
+    )
 
 
 def _counts(comparison: Comparison, found: Blame) -> text.Counts:
@@ -104,9 +118,12 @@ def _counts(comparison: Comparison, found: Blame) -> text.Counts:
     agree = bool(outputs) and not any(row.value.kind or row.value.why for row in outputs) and not found.gradients
     gradients = sum(row.gradient.why == "" for row in rows)
     return text.Counts(
-        sum(row.value.why == "" for row in rows), gradients, (len(found.values), len(found.gradients)),
-        sum(row.value.is_rounding for row in rows), agree and gradients > 0,
-    )  # fmt: skip
+        sum(row.value.why == "" for row in rows),
+        gradients,
+        (len(found.values), len(found.gradients)),
+        sum(row.value.is_rounding for row in rows),
+        agree and gradients > 0,
+    )
 
 
 def _rounded(comparison: Comparison) -> Iterator[str]:
@@ -118,15 +135,18 @@ def _rounded(comparison: Comparison) -> Iterator[str]:
 def _refuse_unlike(a: Side, b: Side) -> None:
     names = [quoted([entry.name for entry in side.entries], 4) or "nothing" for side in (a, b)]
     last = [side.entries[-1].name for side in (a, b) if side.entries]
-    renamed = f"bp.diff(a, b, rename={{{last[0]!r}: {last[1]!r}}}), if these belong together" if len(last) == 2 else (
-        "recordings of the same program"
-    )  # fmt: skip
+    renamed = (
+        f"bp.diff(a, b, rename={{{last[0]!r}: {last[1]!r}}}), if these belong together"
+        if len(last) == 2
+        else ("recordings of the same program")
+    )
     raise BadOption(
-        "these recordings have nothing in common", asked="bp.diff(a, b)",
+        "these recordings have nothing in common",
+        asked="bp.diff(a, b)",
         found=f"{names[0]} in the first, {names[1]} in the second",
         why="entries belong together by their names, by rename=, or by their shapes and what they are computed from",
         next=renamed,
-    )  # fmt: skip
+    )
 
 
 def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
@@ -140,8 +160,10 @@ def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
         return None, ["the loss was multiplied by an unknown number before backward(): gradients were not compared"]
     if known[0] == known[1]:
         return 1.0, []
-    return known[0] / known[1], [f"the loss was multiplied by {known[0]:g} in the first and by {known[1]:g} in the "
-                                 f"second: gradients are compared without that"]  # fmt: skip
+    return known[0] / known[1], [
+        f"the loss was multiplied by {known[0]:g} in the first and by {known[1]:g} in the "
+        f"second: gradients are compared without that"
+    ]
 
 
 def _without_gradients(has: list[bool], records: tuple[Record, Record]) -> str:
@@ -159,11 +181,16 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
         if places:
             names = quoted([side.entries[at].name for at in places])
             yield f"only in the {which}, and not compared: {names}"
-    shared = [f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}" for match in alignment.matches
-              if match.is_shared]  # fmt: skip
+    shared = [
+        f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}"
+        for match in alignment.matches
+        if match.is_shared
+    ]
     if shared:
-        yield f"one value in one recording and two in the other, whose gradients were not compared: " \
-              f"{listed(shared, text.MOST)}"  # fmt: skip
+        yield (
+            f"one value in one recording and two in the other, whose gradients were not compared: "
+            f"{listed(shared, text.MOST)}"
+        )
     by_place = [match for match in alignment.matches if match.how == BY_PLACE]
     if by_place:
         pairs = [f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}" for match in by_place]
@@ -174,10 +201,14 @@ def _statuses(comparison: Comparison) -> list[str]:
     # Of pairs without gradients: those that have none for different reasons, and arguments with one gradient.
     sided = [repr(row.a.name) for row in comparison.rows if row.gradient.why == ONE_SIDED]
     found = [
-        f"{row.a.name!r} ({row.a.status} and {row.b.status})" for row in comparison.rows
-        if row.a.status is not row.b.status and row.gradient.why != ONE_SIDED
-        and row.gradient.kind == "" and row.gradient.measure is None and comparison.factor is not None
-    ]  # fmt: skip
+        f"{row.a.name!r} ({row.a.status} and {row.b.status})"
+        for row in comparison.rows
+        if row.a.status is not row.b.status
+        and row.gradient.why != ONE_SIDED
+        and row.gradient.kind == ""
+        and row.gradient.measure is None
+        and comparison.factor is not None
+    ]
     notes = [f"no gradient in both, but for other reasons: {listed(found, text.MOST)}"] if found else []
     return [*notes, *([f"arguments {ONE_SIDED}: {listed(sided, text.MOST)}"] if sided else [])]
 
@@ -197,9 +228,10 @@ def _unmeasured(comparison: Comparison) -> Iterator[str]:
     if comparison.noise is None:
         return
     names = [
-        repr(row.a.name) for row in comparison.rows
+        repr(row.a.name)
+        for row in comparison.rows
         if any(one.floor is not None and not isinstance(one.floor, Measured) for one in (row.value, row.gradient))
-    ]  # fmt: skip
+    ]
     if names:
         yield f"noise= has no floor of these, which are compared with that by dtype: {listed(names, text.MOST)}"
 

@@ -56,8 +56,12 @@ def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
 
 def html_table(rows: Sequence[Row | int]) -> Html:
     """The table for a notebook."""
-    return table(TITLES, [
-        html_row(f"… {row:,} more") if isinstance(row, int)
-        else html_row(*cells(row), class_="missing" if row.value.kind or row.gradient.kind else "")
-        for row in rows
-    ])  # fmt: skip
+    return table(
+        TITLES,
+        [
+            html_row(f"… {row:,} more")
+            if isinstance(row, int)
+            else html_row(*cells(row), class_="missing" if row.value.kind or row.gradient.kind else "")
+            for row in rows
+        ],
+    )

@@ -137,8 +137,11 @@ def alike(seen: Likeness) -> list[str]:
     """How the second is like the first all the same."""
     found = []
     if seen.factor is not None and seen.factor != 1.0:
-        found.append("the second is the first with the opposite sign" if seen.factor == -1.0
-                     else f"the second is {seen.factor:.6g} × the first")  # fmt: skip
+        found.append(
+            "the second is the first with the opposite sign"
+            if seen.factor == -1.0
+            else f"the second is {seen.factor:.6g} × the first"
+        )
     if seen.order == "transposed":
         found.append("the second is the transpose of the first")
     elif seen.order:
@@ -212,15 +215,19 @@ def heading(first: str, first_backward: str, counts: Counts) -> str:
     rounded = _rounded(counts.rounded)
     if first:
         agree = f"the output and {plural(counts.gradients, 'gradient')} agree; " * counts.outputs_agree
-        gradients = "" if counts.outputs_agree else (
-            f", and {counts.differing[1]:,} of {plural(counts.gradients, 'gradient')}"
-        )  # fmt: skip
-        return f"{agree}values differ first at {first}: {counts.differing[0]:,} of {plural(counts.values, 'value')} " \
-               f"differ{gradients}"  # fmt: skip
+        gradients = (
+            "" if counts.outputs_agree else (f", and {counts.differing[1]:,} of {plural(counts.gradients, 'gradient')}")
+        )
+        return (
+            f"{agree}values differ first at {first}: {counts.differing[0]:,} of {plural(counts.values, 'value')} "
+            f"differ{gradients}"
+        )
     values = plural(counts.values - counts.rounded, "value")
     if first_backward:
-        return f"{values} agree{rounded and f', {rounded}'}; gradients differ first at {first_backward}: " \
-               f"{counts.differing[1]:,} of {counts.gradients:,} differ"  # fmt: skip
+        return (
+            f"{values} agree{rounded and f', {rounded}'}; gradients differ first at {first_backward}: "
+            f"{counts.differing[1]:,} of {counts.gradients:,} differ"
+        )
     return f"no difference in {values} and {plural(counts.gradients, 'gradient')}{rounded and f'; {rounded}'}"
 
 

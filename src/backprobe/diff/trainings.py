@@ -108,9 +108,13 @@ def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[R
     found: list[Compared] = []
     for at in range(0, len(pairs), TOGETHER):
         some = pairs[at : at + TOGETHER]
-        first, second = (_read(reader, names) for reader, names in (
-            (a, [(one.name, one.kind) for one in some]), (b, [(one.other, one.kind) for one in some]),
-        ))  # fmt: skip
+        first, second = (
+            _read(reader, names)
+            for reader, names in (
+                (a, [(one.name, one.kind) for one in some]),
+                (b, [(one.other, one.kind) for one in some]),
+            )
+        )
         floors = _floors(first, [_read(one, [(pair.name, pair.kind) for pair in some]) for one in noise])
         times = _times_counted(first, second, len(a.ranks), len(b.ranks))
         times[[pair.kind != "value" for pair in some]] = 1.0
@@ -203,9 +207,14 @@ def _floors(first: _Numbers, others: Sequence[_Numbers]) -> Mapping[str, Any]:
 
 @numpy.errstate(all="ignore")
 def _compared(
-    pair: Pair, steps: Any, errors: Mapping[str, Any], floors: Mapping[str, Any], first: _Numbers, second: _Numbers,
+    pair: Pair,
+    steps: Any,
+    errors: Mapping[str, Any],
+    floors: Mapping[str, Any],
+    first: _Numbers,
+    second: _Numbers,
     nth: int,
-) -> Compared:  # fmt: skip
+) -> Compared:
     fields = (LOGGED,) if pair.kind == LOGGED else (*COUNTS, *STATISTICS)
     places = numpy.searchsorted(first.steps, steps)
     found = numpy.stack([errors[field] for field in fields])
@@ -221,8 +230,14 @@ def _compared(
         own = tuple(float(one.at(steps[at : at + 1])[fields[worst]][nth, 0]) for one in (first, second))
         before = float(excess[:, :at][:, there[:at]].max(initial=0.0))
         parting = Parting(
-            pair, int(steps[at]), fields[worst], (own[0], own[1]), float(found[worst, at]), float(excess[worst, at]),
-            before, int(beyond.sum()) - 1,
-        )  # fmt: skip
+            pair,
+            int(steps[at]),
+            fields[worst],
+            (own[0], own[1]),
+            float(found[worst, at]),
+            float(excess[worst, at]),
+            before,
+            int(beyond.sum()) - 1,
+        )
     begins = int(steps[there][0]) if there.any() else 0
     return Compared(pair, int(there.sum()), begins, int((counts[0] != counts[1]).sum()), parting)

@@ -63,9 +63,15 @@ class RunDiffReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data; ``rows`` are all pairs, each with the step at which it parts, or None."""
         rows = [
-            {"name": row.pair.name, "other": row.pair.other, "kind": row.pair.kind, "steps": row.steps,
-             "parts_at": None if row.parting is None else row.parting.step} for row in self.rows
-        ]  # fmt: skip
+            {
+                "name": row.pair.name,
+                "other": row.pair.other,
+                "kind": row.pair.kind,
+                "steps": row.steps,
+                "parts_at": None if row.parting is None else row.parting.step,
+            }
+            for row in self.rows
+        ]
         first = None if self.first is None else self.first.to_dict()
         return {
             **super().to_dict(),

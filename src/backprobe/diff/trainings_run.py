@@ -23,14 +23,21 @@ from backprobe.storage.runs.layout import FILE
 from backprobe.storage.runs.merged import LOGGED
 
 MOST = 4
-NOISE = Option("noise", object, None,
-               "['runs/a-again']: the first training run once more, in another way that is right",
-               says="other runs of the same training")  # fmt: skip
+NOISE = Option(
+    "noise",
+    object,
+    None,
+    "['runs/a-again']: the first training run once more, in another way that is right",
+    says="other runs of the same training",
+)
 WHAT = {
-    "value": "what {} returns", "grad": "the gradient of {}",
+    "value": "what {} returns",
+    "grad": "the gradient of {}",
     "grad_backward": "the gradient that backward() left in {}",
-    "update": "the update of {}", "param": "{} after the step", "logged": "the logged {}",
-}  # fmt: skip
+    "update": "the update of {}",
+    "param": "{} after the step",
+    "logged": "the logged {}",
+}
 
 
 def is_run(given: Any) -> bool:
@@ -44,23 +51,25 @@ def _is_missing(given: Any) -> bool:
     return isinstance(given, str | os.PathLike) and not os.path.exists(given)
 
 
-def diff_runs(
-    a: Any, b: Any, rename: Any, layout: Any, noise: Any, convention: Any = None
-) -> RunDiffReport:  # fmt: skip
+def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any, convention: Any = None) -> RunDiffReport:
     """Compare two runs. Raises BadOption, BadName, BadRun and NothingMatched."""
     for which, one in (("first", a), ("second", b)):
         if not is_run(one):
             raise BadOption(
-                "a run is compared with a run", asked="bp.diff(a, b)",
+                "a run is compared with a run",
+                asked="bp.diff(a, b)",
                 found=f"the {which} is {written(one)}" + ", which does not exist" * _is_missing(one),
                 next="bp.diff('runs/a', 'runs/b'), or two recordings",
-            )  # fmt: skip
+            )
     for option, value in (("layout", layout), ("convention", convention)):
         if value is not None:
             raise BadOption(
-                f"{option} is for recordings", asked=f"bp.diff(a, b, {option}={written(value)})", found="two runs",
-                why="a run has statistics of tensors, which are the same in any layout", next="bp.diff(a, b)",
-            )  # fmt: skip
+                f"{option} is for recordings",
+                asked=f"bp.diff(a, b, {option}={written(value)})",
+                found="two runs",
+                why="a run has statistics of tensors, which are the same in any layout",
+                next="bp.diff(a, b)",
+            )
     with ExitStack() as opened:
         first, second, *others = (
             one if isinstance(one, Run) else opened.enter_context(open_run(one)) for one in (a, b, *_noise(noise))
@@ -83,12 +92,14 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
     shared = numpy.intersect1d(a.steps, b.steps)
     if not pairs or not len(shared):
         raise BadOption(
-            "these runs have nothing in common", asked="bp.diff(a, b)",
+            "these runs have nothing in common",
+            asked="bp.diff(a, b)",
             found=f"{_about(a)} in the first, {_about(b)} in the second",
             why="names belong together if they are equal, or by rename=; steps by their numbers",
             next=f"bp.diff(a, b, rename={{{a.names[-1]!r}: {b.names[-1]!r}}}), if these belong together"
-            if len(shared) and a.names and b.names else "runs with steps in common",
-        )  # fmt: skip
+            if len(shared) and a.names and b.names
+            else "runs with steps in common",
+        )
     _refuse_other_noise(a, noise)
     kinds = list(_kinds_of_one(a, b, names))
     skipped = []
@@ -102,13 +113,21 @@ def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
     notes = [*_notes(a, b, rows, only, shared), *kinds, *([SEVERAL] if skipped else [])]
     is_whole = not any((*only, kinds, skipped)) and len(a.steps) == len(b.steps) == len(shared)
     heading = (
-        f"no difference in {plural(len(shared), 'step')} of {plural(len(rows), 'row')}" if first is None
+        f"no difference in {plural(len(shared), 'step')} of {plural(len(rows), 'row')}"
+        if first is None
         else f"the trainings part at step {first.step}: {first.headline}"
-    )  # fmt: skip
+    )
     return RunDiffReport(
-        heading, () if first is None else (first,), tuple(notes), first=first, rows=tuple(rows), only_a=only[0],
-        only_b=only[1], complete=is_whole and not any(row.only_one for row in rows), folders=(a.folder, b.folder),
-    )  # fmt: skip
+        heading,
+        () if first is None else (first,),
+        tuple(notes),
+        first=first,
+        rows=tuple(rows),
+        only_a=only[0],
+        only_b=only[1],
+        complete=is_whole and not any(row.only_one for row in rows),
+        folders=(a.folder, b.folder),
+    )
 
 
 SEVERAL = (
@@ -142,10 +161,12 @@ def _refuse_other_noise(a: Run, noise: Sequence[Run]) -> None:
     for run in noise:
         if not rows & run._reader.rows().keys() or not len(numpy.intersect1d(a.steps, run.steps)):
             raise BadOption(
-                "a run of noise= has nothing in common with the first run", asked=f"noise=[{str(run.folder)!r}]",
+                "a run of noise= has nothing in common with the first run",
+                asked=f"noise=[{str(run.folder)!r}]",
                 found=f"{_about(a)} in the first, {_about(run)} in this one",
-                why="noise is measured on the first training itself", next="noise=['runs/a-again']",
-            )  # fmt: skip
+                why="noise is measured on the first training itself",
+                next="noise=['runs/a-again']",
+            )
 
 
 def _about(run: Run) -> str:
@@ -168,15 +189,21 @@ def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
     a, b = (f"{number:.6g}" for number in found.numbers)
     its = "it" if pair.kind == LOGGED else f"its {found.field}"
     return RunDivergence(
-        pair.kind, pair.name, f"{what} differs: {its} is {a} in the first, {b} in the second", None,
-        tuple(_facts(found, rows, partings, measured)), step=found.step, other=pair.other, field=field,
-        numbers=found.numbers, error=found.error, excess=found.excess,
-    )  # fmt: skip
+        pair.kind,
+        pair.name,
+        f"{what} differs: {its} is {a} in the first, {b} in the second",
+        None,
+        tuple(_facts(found, rows, partings, measured)),
+        step=found.step,
+        other=pair.other,
+        field=field,
+        numbers=found.numbers,
+        error=found.error,
+        excess=found.excess,
+    )
 
 
-def _facts(
-    found: Parting, rows: Sequence[Compared], partings: Sequence[Parting], measured: str
-) -> Iterator[str]:  # fmt: skip
+def _facts(found: Parting, rows: Sequence[Compared], partings: Sequence[Parting], measured: str) -> Iterator[str]:
     yield f"relative error {text.number(found.error)}, {text.times(found.excess)}"
     same = [row.pair for row in rows if row.parting is None or row.parting.step > found.step]
     earlier = [one for one in same if KINDS.index(one.kind) < KINDS.index(found.pair.kind)]
@@ -187,8 +214,10 @@ def _facts(
         yield f"in the steps before it was at most {text.times(found.before)}"
     also = [one for one in partings if one.step == found.step and one is not found]
     if also:
-        yield f"{plural(len(also), 'more row')} part{'s' * (len(also) == 1)} at this step: " \
-              f"{listed([WHAT[one.pair.kind].format(repr(one.pair.name)) for one in also], MOST)}"  # fmt: skip
+        yield (
+            f"{plural(len(also), 'more row')} part{'s' * (len(also) == 1)} at this step: "
+            f"{listed([WHAT[one.pair.kind].format(repr(one.pair.name)) for one in also], MOST)}"
+        )
     if not found.later:
         yield "in all later steps it agrees again"
     yield f"floor: measured: {measured}" if measured else "floor: the root of eps of float32"
@@ -196,7 +225,7 @@ def _facts(
 
 def _notes(
     a: Run, b: Run, rows: Sequence[Compared], only: tuple[Sequence[str], Sequence[str]], shared: Any
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     for names, which in zip(only, ("first", "second"), strict=True):
         if names:
             yield f"only in the {which}, and not compared: {quoted(names)}"

@@ -8,8 +8,14 @@ import numpy
 
 from backprobe.diff.measure import MANY
 
-INTEGERS = {"float64": numpy.int64, "complex128": numpy.int64, "float32": numpy.int32, "complex64": numpy.int32,
-            "float16": numpy.int16, "bfloat16": numpy.int16}  # fmt: skip
+INTEGERS = {
+    "float64": numpy.int64,
+    "complex128": numpy.int64,
+    "float32": numpy.int32,
+    "complex64": numpy.int32,
+    "float16": numpy.int16,
+    "bfloat16": numpy.int16,
+}
 """Floating dtypes, and the integers of their size: read as these, positive numbers lie in their own order."""
 PARTS = {"complex128": "float64", "complex64": "float32"}
 

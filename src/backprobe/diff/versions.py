@@ -97,9 +97,7 @@ class Versions:
                 if is_same_call and max(len(own), len(self.bound[1].groups[other])) > 1:
                     yield Rebound(self.bound[0].positions(group), self.bound[1].positions(other))
 
-    def by_sources(
-        self, each: Rebound, found: Mapping[int, Match], taken: Taken
-    ) -> Iterator[tuple[int, int, str]]:  # fmt: skip
+    def by_sources(self, each: Rebound, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
         """The bindings that one operation computes from values that belong together, in their order."""
         least = 0
         for at in each.own:

@@ -30,10 +30,13 @@ class Isolation:
         """The values that lose digits as they go on, in the dtype that the second gives them."""
         found = {comparison.pairs[at].b: self._goes(at) for at in self._differing()}
         bound = Counter(map(strip, self.record.names))
-        self.exchange = Exchange({
-            full if bound[strip(full)] > 1 else strip(full): found[at] for full, at in self.record.names.items()
-            if at in found and (found[at].value is not None or found[at].gradient is not None)
-        })  # fmt: skip
+        self.exchange = Exchange(
+            {
+                full if bound[strip(full)] > 1 else strip(full): found[at]
+                for full, at in self.record.names.items()
+                if at in found and (found[at].value is not None or found[at].gradient is not None)
+            }
+        )
 
     def _differing(self) -> Iterator[int]:
         for at, row in enumerate(self.comparison.rows):
@@ -61,11 +64,12 @@ class Isolation:
         """The recording of the run that went on so, with what each segment gave; and where that is another than what
         went on: the positions of values, and of gradients."""
         numbers = {at: found.number for full, at in again.names.items() if (found := self.exchange.of(full))}
-        arrived = {at: self.exchange.gradients[number] for at, number in numbers.items()
-                   if number in self.exchange.gradients and again.entries[at].replaced_grad}  # fmt: skip
-        values = {
-            at for at, number in numbers.items() if again.entries[at].replaced and number not in self.rounded
-        }  # fmt: skip
+        arrived = {
+            at: self.exchange.gradients[number]
+            for at, number in numbers.items()
+            if number in self.exchange.gradients and again.entries[at].replaced_grad
+        }
+        values = {at for at, number in numbers.items() if again.entries[at].replaced and number not in self.rounded}
         entries = [self._own(entry, arrived.get(at)) for at, entry in enumerate(again.entries)]
         return replace(again, entries=tuple(entries)), (values, arrived.keys())
 
@@ -79,10 +83,15 @@ class Isolation:
     def notes(self) -> Sequence[str]:
         """What was exchanged, and what could not be."""
         done = self.exchange
-        said = f"the second went on with {plural(len(done.values), 'value')} and " \
-               f"{plural(len(done.gradients), 'gradient')} of the first: none of these errors is passed on"  # fmt: skip
+        said = (
+            f"the second went on with {plural(len(done.values), 'value')} and "
+            f"{plural(len(done.gradients), 'gradient')} of the first: none of these errors is passed on"
+        )
         given = {one.number: one for one in done.given.values()}
-        missed = [self.names[number] for number, one in given.items()
-                  if (one.value is not None and number not in done.values)
-                  or (one.gradient is not None and number not in done.gradients)]  # fmt: skip
+        missed = [
+            self.names[number]
+            for number, one in given.items()
+            if (one.value is not None and number not in done.values)
+            or (one.gradient is not None and number not in done.gradients)
+        ]
         return [said, *([f"went on as they were: {listed([repr(name) for name in missed], MOST)}"] if missed else [])]

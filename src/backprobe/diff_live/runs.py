@@ -83,9 +83,7 @@ class DiffRuns(Waiting[..., DiffReport]):
         taken: dict[int, Any] = {}
         first, second = (self._recorded(which, args, kwargs, taken) for which in (0, 1))
         noise = noise_of(self.noise, first)
-        plain = compared(
-            first.record, second.record, self.rename, self.layout, noise, convention=self.convention
-        )  # fmt: skip
+        plain = compared(first.record, second.record, self.rename, self.layout, noise, convention=self.convention)
         report = report_of(plain)
         isolation = Isolation(plain.comparison)
         if not isolation.exchange.given:
@@ -93,15 +91,25 @@ class DiffRuns(Waiting[..., DiffReport]):
         again = self._recorded(1, args, kwargs, taken, isolation.exchange)
         record, given = isolation.isolated(again.record)
         isolated = compared(
-            first.record, record, self.rename, self.layout, noise, convention=self.convention, given=given,
+            first.record,
+            record,
+            self.rename,
+            self.layout,
+            noise,
+            convention=self.convention,
+            given=given,
             settled=plain.settled,
-        )  # fmt: skip
+        )
         return report_of(isolated, isolation.notes())
 
     def _recorded(
-        self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], taken: dict[int, Any],
+        self,
+        which: int,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        taken: dict[int, Any],
         exchange: Exchange | None = None,
-    ) -> Recording:  # fmt: skip
+    ) -> Recording:
         # The recording of one run of the first or second program, that leaves everything as it was.
         target, named = self._targets[which], self._backends[which]
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
@@ -121,9 +129,14 @@ class DiffRuns(Waiting[..., DiffReport]):
     def _probe(self, which: int, target: Any, backend: str | None, exchange: Exchange | None = None) -> Probe[..., Any]:
         of = self.of[which] if isinstance(self.of, tuple) else self.of
         return Probe(
-            target, self.select, of=of, wrt=names_in(self.wrt), cotangent=self.cotangent, replace=exchange,
+            target,
+            self.select,
+            of=of,
+            wrt=names_in(self.wrt),
+            cotangent=self.cotangent,
+            replace=exchange,
             backend=backend,
-        )  # fmt: skip
+        )
 
 
 def _with_tensors(call: Call, backend: Backend) -> Call:

@@ -95,9 +95,11 @@ def draw(
         check_path(path)
     if contributions and (record.path_sums is None or captions.spelled != "rec"):
         raise BadOption(
-            "the recording has no contributions", asked="contributions=True", found="a recording without partials",
+            "the recording has no contributions",
+            asked="contributions=True",
+            found="a recording without partials",
             next="bp.probe(f, partials=True)",
-        )  # fmt: skip
+        )
     graph = Graph.of(record)
     opened = opened_by(open, graph) if open else frozenset[str]()
     opened |= with_those_around({graph.box_of[at] for at in captions.blamed}, graph)
@@ -165,7 +167,7 @@ class Drawing:
         except OSError as error:
             raise unwritable(
                 "the drawing", target, error, asked=f"path={str(path)!r}", call="path={!r}", smaller="another disk"
-            ) from error  # fmt: skip
+            ) from error
 
     def __repr__(self) -> str:
         if self._is_page:
@@ -189,9 +191,10 @@ def _captions(drawn: Any) -> Captions:
     if isinstance(drawable, Drawable):
         return ShadedCaptions(drawable)
     raise BadOption(
-        f"draw draws a recording, not {kind(drawn)}", asked=f"bp.draw({written(drawn)})",
+        f"draw draws a recording, not {kind(drawn)}",
+        asked=f"bp.draw({written(drawn)})",
         next="bp.draw(bp.probe(f, partials=True)(x))",
-    )  # fmt: skip
+    )
 
 
 def check_path(path: Any) -> None:
@@ -200,15 +203,18 @@ def check_path(path: Any) -> None:
     target, ending = Path(path), _ending(path)
     if ending not in (".svg", ".pdf", ".png", ".html"):
         raise BadOption(
-            "a drawing is saved as .svg, .pdf, .png or .html", asked=f"path={str(path)!r}",
+            "a drawing is saved as .svg, .pdf, .png or .html",
+            asked=f"path={str(path)!r}",
             found=f"the ending {ending!r}" if ending else "no ending",
             next=f"path={(target.stem or 'circuit') + '.svg'!r}",
-        )  # fmt: skip
+        )
     if not target.parent.is_dir():
         raise BadOption(
-            f"the drawing cannot be written to {target}", asked=f"path={str(target)!r}",
-            found=f"no folder {target.parent}", next="a path in a folder that exists",
-        )  # fmt: skip
+            f"the drawing cannot be written to {target}",
+            asked=f"path={str(target)!r}",
+            found=f"no folder {target.parent}",
+            next="a path in a folder that exists",
+        )
 
 
 def _ending(path: str | os.PathLike[str]) -> str:

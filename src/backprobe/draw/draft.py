@@ -108,12 +108,17 @@ class Draft:
         own = list(turns.items())
         first, last = self._node(*own[0]), self._node(*own[-1])
         node = replace(
-            last, key=key, cluster=first.cluster, kind="loop", expression=first.expression,
+            last,
+            key=key,
+            cluster=first.cluster,
+            kind="loop",
+            expression=first.expression,
             aside=f"{len(own)} times" + (f", each {first.aside}" if first.kind == "box" and first.aside else ""),
             title=f"{first.title} … {last.title}" if first.title != last.title else first.title,
-            tooltip=f"{first.tooltip} … {last.tooltip}", rows=tuple(self._ends(own[0], own[-1])),
+            tooltip=f"{first.tooltip} … {last.tooltip}",
+            rows=tuple(self._ends(own[0], own[-1])),
             lines=(),
-        )  # fmt: skip
+        )
         return self._like_worst(node, positions)
 
     # rows
@@ -207,9 +212,16 @@ class Draft:
         is_finite = not any(map(self.captions.is_broken, carrying))
         size = max(sizes, default=None)
         return Arrow(
-            source, target, label, bool(carrying), size, is_finite, listed(pairs, MOST_LINES),
-            is_main=(source, target) in self.grouping.main, is_back=self.grouping.goes_back(source, target),
-        )  # fmt: skip
+            source,
+            target,
+            label,
+            bool(carrying),
+            size,
+            is_finite,
+            listed(pairs, MOST_LINES),
+            is_main=(source, target) in self.grouping.main,
+            is_back=self.grouping.goes_back(source, target),
+        )
 
     # below
 

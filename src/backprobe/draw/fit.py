@@ -50,11 +50,13 @@ def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
     nodes, edges = _nodes(draft), len(draft.grouping.flows)
     if max(nodes, edges) > MOST:
         raise BadOption(
-            f"{nodes:,} nodes and {edges:,} edges are too many to draw", asked=f"depth={view.depth}, roll={view.roll}",
-            found=f"{len(captions.record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
+            f"{nodes:,} nodes and {edges:,} edges are too many to draw",
+            asked=f"depth={view.depth}, roll={view.roll}",
+            found=f"{len(captions.record.entries):,} values",
+            why=f"laying out more than {MOST:,} takes minutes",
             next=f"bp.draw({captions.spelled}, depth=1), roll=True, or a probe of fewer values: "
             "bp.probe(f, ['loss', 'h.*'])",
-        )  # fmt: skip
+        )
     return _laid_out(draft, direction)
 
 

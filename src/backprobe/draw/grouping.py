@@ -16,8 +16,14 @@ from backprobe.show.flows import NUMBERS, flows_of
 
 ROLLED = 3  # repetitions that make a loop
 LOOP = "loop:"
-TAKES_PART = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.OPAQUE,
-              GradStatus.NOT_EXECUTED)  # fmt: skip
+TAKES_PART = (
+    GradStatus.OK,
+    GradStatus.NOT_CONNECTED,
+    GradStatus.DETACHED,
+    GradStatus.NO_GRAD,
+    GradStatus.OPAQUE,
+    GradStatus.NOT_EXECUTED,
+)
 
 
 class Grouping:
@@ -197,9 +203,11 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
         found = {box for box in graph.boxes if any(map(pattern.matches, (f"{box}:return", f"{box[1:]}:return")))}
         if not graph.boxes:
             raise NothingMatched(
-                "this drawing has no boxes to open", asked=f"bp.draw(rec, open={text!r})",
-                why="boxes are the modules of a model and the functions that were called", next="bp.draw(rec)",
-            )  # fmt: skip
+                "this drawing has no boxes to open",
+                asked=f"bp.draw(rec, open={text!r})",
+                why="boxes are the modules of a model and the functions that were called",
+                next="bp.draw(rec)",
+            )
         if not found:
             known = [strip(box).removeprefix("/") for box in graph.boxes]
             refuse_unmatched(text, known, "the boxes of this drawing", lambda name: f"bp.draw(rec, open={name!r})")
@@ -230,8 +238,13 @@ def rolls_of(graph: Graph, view: View) -> dict[str, str]:
     boxes: dict[str, str] = {}
     for level in sorted({box.level for box in graph.boxes.values()}):  # what is within boxes alike is alike too
         own = [box for box in graph.boxes.values() if box.level == level]
-        boxes |= _shared({box.full: f"{boxes.get(box.around or '', box.around)}>{form(box.label)}" for box in own
-                          if box.full not in view.opened})  # fmt: skip
+        boxes |= _shared(
+            {
+                box.full: f"{boxes.get(box.around or '', box.around)}>{form(box.label)}"
+                for box in own
+                if box.full not in view.opened
+            }
+        )
     places = {}
     for at, entry in enumerate(graph.entries):
         box = graph.box_of[at] or ""
@@ -249,5 +262,7 @@ def _shared(forms: Mapping[str, str]) -> dict[str, str]:
 
 def _form(label: str) -> str:
     # A label with every count, and every number that is a whole segment of its path, left open.
-    return "/".join(".".join("*" if part.isdigit() else part for part in partition(segment, "."))
-                    for segment in partition(strip(label), "/"))  # fmt: skip
+    return "/".join(
+        ".".join("*" if part.isdigit() else part for part in partition(segment, "."))
+        for segment in partition(strip(label), "/")
+    )

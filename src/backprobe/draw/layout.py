@@ -77,20 +77,43 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
     pygraphviz = installed("pygraphviz", asked="bp.draw(rec)")
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(
-        rankdir=direction, bgcolor=PAPER, fontname=FONT, fontsize="10", fontcolor=FAINT, labelloc="b", labeljust="l",
-        nodesep="0.25", ranksep="0.45" if direction == "LR" else "0.25", id="bp_circuit",
+        rankdir=direction,
+        bgcolor=PAPER,
+        fontname=FONT,
+        fontsize="10",
+        fontcolor=FAINT,
+        labelloc="b",
+        labeljust="l",
+        nodesep="0.25",
+        ranksep="0.45" if direction == "LR" else "0.25",
+        id="bp_circuit",
         label=_table(_text(part, size=9) for line in circuit.footer for part in textwrap.wrap(printable(line), 110)),
-    )  # fmt: skip
-    graph.node_attr.update(shape="box", style="rounded,filled", fontname=FONT, fontsize="11", margin="0.08,0.05",
-                           fontcolor=INK, color=INK, fillcolor=PAPER)  # fmt: skip
+    )
+    graph.node_attr.update(
+        shape="box",
+        style="rounded,filled",
+        fontname=FONT,
+        fontsize="11",
+        margin="0.08,0.05",
+        fontcolor=INK,
+        color=INK,
+        fillcolor=PAPER,
+    )
     graph.edge_attr.update(fontname=FONT, fontsize="10", fontcolor=INK, color=FAINT, arrowsize="0.7")
     place: dict[str | None, Any] = {None: graph}
     for number, cluster in enumerate(circuit.clusters):
         place[cluster.key] = place[cluster.around].add_subgraph(
-            name=f"cluster_{number}", id=f"bp_f{number}", labeljust="l", labelloc="t", fontname=FONT,
-            label=_table([_text(cluster.label, size=11)], cluster.rows), style="rounded", bgcolor="transparent",
-            color=FAINT, tooltip=_plain(cluster.label),
-        )  # fmt: skip
+            name=f"cluster_{number}",
+            id=f"bp_f{number}",
+            labeljust="l",
+            labelloc="t",
+            fontname=FONT,
+            label=_table([_text(cluster.label, size=11)], cluster.rows),
+            style="rounded",
+            bgcolor="transparent",
+            color=FAINT,
+            tooltip=_plain(cluster.label),
+        )
     numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
     for node in circuit.nodes:
         place[node.cluster].add_node(numbers[node.key], id=f"bp_{numbers[node.key]}", **_node(node))
@@ -170,8 +193,11 @@ def _row(row: Row) -> str:
         return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
     fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""
     ink = {"nonfinite": ALARM, "blamed": ALARM, "missing": FAINT}.get(row.grad, INK)
-    texts = (_text(row.title, bold=True, size=10, ink=INK), _text(row.value, size=10, ink=INK),
-             _text(row.gradient, size=10, ink=ink))  # fmt: skip
+    texts = (
+        _text(row.title, bold=True, size=10, ink=INK),
+        _text(row.value, size=10, ink=INK),
+        _text(row.gradient, size=10, ink=ink),
+    )
     cells = '<td width="8"></td>'.join(f'<td align="left">{text}</td>' for text in texts)
     return f'<tr><td width="5"{fill}></td><td width="2"></td>{cells}</tr>'
 

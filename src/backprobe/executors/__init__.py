@@ -15,9 +15,14 @@ from backprobe.record.options import Option
 __all__ = ["ray", "submitit"]
 
 EXECUTOR = Option(
-    "executor", Executor, None, "concurrent.futures.ProcessPoolExecutor(2)", or_none=True,
-    says="a concurrent.futures.Executor", why="bp.executors.ray(2) and bp.executors.submitit(executor) make one",
-)  # fmt: skip
+    "executor",
+    Executor,
+    None,
+    "concurrent.futures.ProcessPoolExecutor(2)",
+    or_none=True,
+    says="a concurrent.futures.Executor",
+    why="bp.executors.ray(2) and bp.executors.submitit(executor) make one",
+)
 
 
 def ray(num_workers: int, **options: Any) -> Executor:

@@ -26,10 +26,12 @@ def pickled(work: Any, parts: dict[str, Any], asked: str) -> bytes:
     except Exception as error:
         path, culprit, line = _culprit(cloudpickle, parts)
         raise BadOption(
-            f"{path} cannot be sent to another process", asked=asked,
-            found=kind(culprit) + (f", made at {line}" if line else ""), why=f"{type(error).__name__}: {error}",
+            f"{path} cannot be sent to another process",
+            asked=asked,
+            found=kind(culprit) + (f", made at {line}" if line else ""),
+            why=f"{type(error).__name__}: {error}",
             next=f"{path} made where it is used" + (f", in place of {line}" if line else "") + "; or without executor=",
-        ) from error  # fmt: skip
+        ) from error
     return data
 
 

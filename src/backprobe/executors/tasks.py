@@ -27,9 +27,7 @@ class Tasks:
     ``names`` are those of the tasks, ``parts`` what the work consists of, for messages.
     """
 
-    def __init__(
-        self, executor: Executor, work: Work, names: Sequence[str], asked: str, parts: dict[str, Any]
-    ) -> None:  # fmt: skip
+    def __init__(self, executor: Executor, work: Work, names: Sequence[str], asked: str, parts: dict[str, Any]) -> None:
         self.executor, self.names, self.asked = executor, names, asked
         self.data = pickled(work, parts, asked)
         self.done: dict[int, Any] = {}
@@ -61,9 +59,7 @@ class Tasks:
         (folder / "begun").mkdir()
         return Parcel(digest_of(self.data), str(folder / "work"), str(folder / "begun"), home())
 
-    def _round(
-        self, parcel: Parcel, batches: Sequence[Sequence[int]], advance: Callable[[str], None]
-    ) -> list[int]:  # fmt: skip
+    def _round(self, parcel: Parcel, batches: Sequence[Sequence[int]], advance: Callable[[str], None]) -> list[int]:
         # Hand out all batches, and take what they give; returns the tasks that were lost with a worker.
         futures: list[tuple[Sequence[int], Future[Answer] | None]] = []
         try:
@@ -90,9 +86,11 @@ class Tasks:
             return None
         except RuntimeError as error:
             raise BadOption(
-                "the executor takes no tasks", asked=self.asked, found=f"{type(error).__name__}: {error}",
+                "the executor takes no tasks",
+                asked=self.asked,
+                found=f"{type(error).__name__}: {error}",
                 next="with ProcessPoolExecutor(2) as executor: around the call",
-            ) from error  # fmt: skip
+            ) from error
 
     def _answer(self, parcel: Parcel, batch: Sequence[int], future: Future[Answer] | None) -> Answer:
         # What a batch gave; nothing where its worker was lost.
@@ -111,10 +109,12 @@ class Tasks:
     def _take(self, answer: Answer, advance: Callable[[str], None]) -> None:
         if answer.is_home:
             raise BadOption(
-                "the executor runs its tasks in this process", asked=self.asked, found=type(self.executor).__name__,
+                "the executor runs its tasks in this process",
+                asked=self.asked,
+                found=type(self.executor).__name__,
                 why="runs at the same time would share the state of one program",
                 next="an executor of processes: executor=concurrent.futures.ProcessPoolExecutor(2)",
-            )  # fmt: skip
+            )
         for number, is_result, data in answer.results:
             if number in self.done:
                 continue
@@ -150,7 +150,9 @@ class Tasks:
         suspects = sorted((before & after or after) & {*lost}) or lost[:1]
         names = quoted([self.names[number] for number in suspects])
         return WorkerLost(
-            f"a worker was lost twice in the run of {names}", asked=self.asked,
-            found=f"{type(self.error).__name__}: {self.error}", why="it was killed, or had too little memory",
+            f"a worker was lost twice in the run of {names}",
+            asked=self.asked,
+            found=f"{type(self.error).__name__}: {self.error}",
+            why="it was killed, or had too little memory",
             next="without executor=, or with fewer workers",
-        )  # fmt: skip
+        )

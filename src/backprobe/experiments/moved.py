@@ -69,8 +69,9 @@ class Moved:
         own = Counter(map(strip, self.flow.record.names))
         if record is None or own != Counter(name for name in map(strip, record.names) if name in own):
             return set()
-        return {at for at, name in self.names.items()
-                if not self.runs.is_same(self.flow.entries[at], of_name(record, name))}  # fmt: skip
+        return {
+            at for at, name in self.names.items() if not self.runs.is_same(self.flow.entries[at], of_name(record, name))
+        }
 
     def _frontier(self, changed: set[int]) -> list[tuple[int, int]]:
         # The first of them to which no edge leads, each with the last one before it that edges do lead to.
@@ -93,9 +94,14 @@ class Moved:
         is_mentioned = any(mention.source == source for mention in self.flow.mentions[target])
         facts = [say("used_last", value=repr(value.name), text=f"`{line.text.strip()}`")] if line else ()
         one = about(
-            self.flow, self._outcome(value, entry), entry, entry.source if is_mentioned else line, chain=chain,
-            value=repr(value.name), facts=facts,
-        )  # fmt: skip
+            self.flow,
+            self._outcome(value, entry),
+            entry,
+            entry.source if is_mentioned else line,
+            chain=chain,
+            value=repr(value.name),
+            facts=facts,
+        )
         return with_tried(one, say("moved", value=repr(value.name), target=repr(entry.name)))
 
     def _given_in(self, source: int, target: int) -> Source | None:

@@ -126,9 +126,11 @@ def _explain_recording(recording: Recording, name: Any, limit: Limit) -> Report:
         return opened_by_reads(record, report, load_arrays(record.backend))
     if not isinstance(name, str):
         raise BadOption(
-            "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",
-            found=kind(name), next="bp.explain(rec, 'u')",
-        )  # fmt: skip
+            "a value of a recording is asked for by its name",
+            asked=f"bp.explain(rec, {written(name)})",
+            found=kind(name),
+            next="bp.explain(rec, 'u')",
+        )
     entry = entry_of(recording, name, "bp.explain(rec, {})")
     if record.by_output:
         return explain_in_each(record, entry.name, lambda one: _explain_entry(one, record.entries.index(entry)))
@@ -169,8 +171,9 @@ def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
             raise BadOption(
                 "explain takes a recording and a name, or a loss and a tensor",
                 asked=f"bp.explain({written(output)}{'' if tensor is None else ', ' + written(tensor)})",
-                found=kind(one), next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
-            )  # fmt: skip
+                found=kind(one),
+                next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
+            )
     backend = find_backend(None, [output, tensor])
 
     def named(tensor: Any) -> str:

@@ -19,16 +19,28 @@ COUNT = re.compile(r"#\d+")
 
 
 def about(
-    flow: Dataflow, code: str, entry: Entry, source: Source | None, /, *, facts: Sequence[str] = (),
-    chain: tuple[str, ...] = (), known: Known = Known.NOTHING, **fields: str,
-) -> Finding:  # fmt: skip
+    flow: Dataflow,
+    code: str,
+    entry: Entry,
+    source: Source | None,
+    /,
+    *,
+    facts: Sequence[str] = (),
+    chain: tuple[str, ...] = (),
+    known: Known = Known.NOTHING,
+    **fields: str,
+) -> Finding:
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
     words = {
-        "value": repr(entry.name), "target": repr(entry.name), "plain": as_code(entry.name),
-        "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
+        "value": repr(entry.name),
+        "target": repr(entry.name),
+        "plain": as_code(entry.name),
+        "reason": entry.reason,
+        "dtype": str(entry.dtype),
+        "mode": mode_of(entry),
         "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
         "text": "the checkpoint" if entry.cause is None else f"`{uncommented(entry.cause)}`",
-    }  # fmt: skip
+    }
     every = {**words, **fields}
     return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, known=known, **every)
 

@@ -21,10 +21,19 @@ KNOWN = Known.GRADIENT_THERE | Known.MOMENTARY
 
 def with_zeros(flow: Dataflow, report: Report, arrays: Arrays) -> Report:
     """The report, with the gradients that are all 0 before all else, or the single ones that are."""
-    behind = tuple(finding(BEHIND, one.fields["name"], line_in(one.fields), flow.record.framework,
-                           value=repr(one.fields["name"]), operations=one.fields["operations"],
-                           known=Known.GRADIENT_THERE)
-                   for one in flow.record.notes if one.code == BEHIND)  # fmt: skip
+    behind = tuple(
+        finding(
+            BEHIND,
+            one.fields["name"],
+            line_in(one.fields),
+            flow.record.framework,
+            value=repr(one.fields["name"]),
+            operations=one.fields["operations"],
+            known=Known.GRADIENT_THERE,
+        )
+        for one in flow.record.notes
+        if one.code == BEHIND
+    )
     if behind:  # the others have numbers: the first line says so of these
         zero = say("zero_everywhere.exactly", gradients=gradients_of([one.name for one in behind]))
         return Report(f"{report.heading}; {zero}", (*behind, *report.findings), report.notes)
@@ -52,10 +61,26 @@ def _finding(flow: Dataflow, note: Note, arrays: Arrays) -> Finding:
     at = next((flow.entries[each] for each in (*(begin or ())[:1], *reversed(record.outputs))), None)
     gradients = note.fields["gradients"]
     if at is None or at.source is None:
-        return finding(CODE, "", line_in(note.fields), record.framework, facts=facts, gradients=gradients,
-                       look=look_at(flow, None), known=KNOWN)  # fmt: skip
-    return finding(CODE, at.name, at.source, record.framework, facts=facts, gradients=gradients,
-                   look=look_at(flow, at.source), known=KNOWN)  # fmt: skip
+        return finding(
+            CODE,
+            "",
+            line_in(note.fields),
+            record.framework,
+            facts=facts,
+            gradients=gradients,
+            look=look_at(flow, None),
+            known=KNOWN,
+        )
+    return finding(
+        CODE,
+        at.name,
+        at.source,
+        record.framework,
+        facts=facts,
+        gradients=gradients,
+        look=look_at(flow, at.source),
+        known=KNOWN,
+    )
 
 
 def _begins(flow: Dataflow, arrays: Arrays) -> Iterator[tuple[int, int]]:

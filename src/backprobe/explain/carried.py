@@ -81,8 +81,13 @@ def _kept_in(user: Entry, *, is_alone: bool) -> list[str]:
     text = "".join(linecache.getlines(line.file))
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    parts = [node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute)
-             and isinstance(node.ctx, ast.Load) and id(node) not in called | inner]  # fmt: skip
+    parts = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and id(node) not in called | inner
+    ]
     known = {read.spelled for read in user.reads}
     unknown = dict.fromkeys(name for node in parts if (name := ast.unparse(node)) not in known)
     lists = [name for name in unknown if f"{name}.append(" in text]

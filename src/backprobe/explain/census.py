@@ -51,9 +51,10 @@ def trained_leaves(flow: Dataflow) -> set[int]:
     unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
     given = _given(flow)
     return states | {
-        at for at, entry in enumerate(flow.entries)
+        at
+        for at, entry in enumerate(flow.entries)
         if (entry.is_leaf and at not in lacking) or entry.name in unread or at in given
-    }  # fmt: skip
+    }
 
 
 def _given(flow: Dataflow) -> set[int]:
@@ -186,8 +187,17 @@ def _of_variable(flow: Dataflow, name: str) -> Iterator[Finding]:
         entry = flow.entries[at]
         for text, use, place in (*hidden_cuts(entry), *hidden_beside(entry)):
             if text == name:
-                yield about(flow, use.kind, entry, line_of(place, use.text), facts=[say("hidden_of", value=repr(name))],
-                            value=f"`{text}`", plain=text, text=f"`{use.text}`", converted=f"`{text}`")  # fmt: skip
+                yield about(
+                    flow,
+                    use.kind,
+                    entry,
+                    line_of(place, use.text),
+                    facts=[say("hidden_of", value=repr(name))],
+                    value=f"`{text}`",
+                    plain=text,
+                    text=f"`{use.text}`",
+                    converted=f"`{text}`",
+                )
 
 
 def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
@@ -201,8 +211,9 @@ def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
         return
     for found in taken_away(flow, at):
         if found.known & Known.NO_CUT and found.name == entry.name and found.source == entry.source:
-            yield about(flow, "unused.value", entry, entry.source, facts=found.facts, chain=found.chain,
-                        known=found.known)  # fmt: skip
+            yield about(
+                flow, "unused.value", entry, entry.source, facts=found.facts, chain=found.chain, known=found.known
+            )
         else:
             yield found
 
@@ -234,8 +245,16 @@ def _unregistered(found: Sequence[Unregistered], framework: str) -> Iterator[Fin
         of_modules = any(name.name.count(".") > place.count(".") for name in group)
         made = {"dict": "nn.ModuleDict" if of_modules else "nn.ParameterDict"}
         instead = made.get(kind, "nn.ModuleList" if of_modules else "nn.ParameterList")
-        yield finding("not_held.inside", group[0].name, None, framework, facts=facts, place=repr(place), kind=kind,
-                      instead=f"self.{attribute} = {instead}(...)")  # fmt: skip
+        yield finding(
+            "not_held.inside",
+            group[0].name,
+            None,
+            framework,
+            facts=facts,
+            place=repr(place),
+            kind=kind,
+            instead=f"self.{attribute} = {instead}(...)",
+        )
 
 
 def constants(training: Training | None) -> list[str]:

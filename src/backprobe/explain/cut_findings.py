@@ -56,11 +56,23 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     if kind in OF_OTHER_LINES:
         text = "the checkpoint" if line is None else uncommented(line)
     found = about(
-        flow, cause, target, line, facts=_all_facts(flow, cut, kind, cause, function), chain=chain,
-        value=repr(source.name), function=function, plain=as_code(source.name), text=f"`{text}`", call=f"`{call}`",
-        instead=flat, converted=f"`{inside}`", functions=by_hand.get("functions", ""), own=own_name(source.name),
+        flow,
+        cause,
+        target,
+        line,
+        facts=_all_facts(flow, cut, kind, cause, function),
+        chain=chain,
+        value=repr(source.name),
+        function=function,
+        plain=as_code(source.name),
+        text=f"`{text}`",
+        call=f"`{call}`",
+        instead=flat,
+        converted=f"`{inside}`",
+        functions=by_hand.get("functions", ""),
+        own=own_name(source.name),
         known=_known(kind),
-    )  # fmt: skip
+    )
     return replace(found, remedy=flat) if kind == "inside" and flat else found
 
 

@@ -29,21 +29,20 @@ ERRORS = {
     "freed_itself": "an earlier {call} has used and freed the graph behind {value}",
     "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_shared_next": "{name}.detach() where the first loss uses it, if that one need not reach behind it;\n"
-                         "or sum the losses and call backward() once; or retain_graph=True in the first call",
+    "or sum the losses and call backward() once; or retain_graph=True in the first call",
     "freed_in_loop_next": "compute {names} again before each backward(), or sum the losses and call backward() once;\n"
-                          "or use {detach}, if gradients need not flow behind it",
-    "freed_filled_next": "{detach} after each backward(),\n"
-                         "if gradients need not flow into the steps before",
+    "or use {detach}, if gradients need not flow behind it",
+    "freed_filled_next": "{detach} after each backward(),\nif gradients need not flow into the steps before",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
-                          "or compute it again; or sum the losses and call backward() once",
+    "or compute it again; or sum the losses and call backward() once",
     "no_history": "{value} leads back to nothing that requires a gradient",
     "no_history_next": "requires_grad_() on what should be differentiated; or leave out detach(), no_grad and the like",
     "grad_none.computed": "{text} is None: {value} is not a leaf, and backward() sets the .grad of leaves only",
     "grad_none.computed_next": "{name}.retain_grad() before backward();\n"
-                               "or make it a leaf where it is made, with .detach().requires_grad_()",
+    "or make it a leaf where it is made, with .detach().requires_grad_()",
     "grad_none.again_next": "change the leaf itself: with torch.no_grad(): {name} -= ...;\n"
-                            "or make the new one a leaf: {name} = (...).detach().requires_grad_()",
+    "or make the new one a leaf: {name} = (...).detach().requires_grad_()",
     "grad_none.frozen": "{text} is None: {value} does not require a gradient",
     "grad_none.frozen_next": "{name}.requires_grad_() before it is used",
     "grad_none.cleared": "{text} is None: backward() brought {value} a gradient, which was cleared since",
@@ -70,22 +69,22 @@ ERRORS = {
     "none_read.computed": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of leaves only",
     "none_read.computed_next": "{each} before backward(), and .grad is set{otherwise}",
     "none_read.computed.because": "{text} is None: {values} {are} not {leaves}, and backward() sets the .grad of "
-                                  "leaves only",
+    "leaves only",
     "none_read.computed.because_next": "{instead};\nand {each} before backward()",
     "none_read.made_of_leaf": "{text} is None: {value} is not a leaf, but computed from one, `{leaf}`, which has no "
-                              "name; backward() sets the .grad of leaves only",
+    "name; backward() sets the .grad of leaves only",
     "none_read.made_of_leaf_next": "make the leaf of all of it: {plain} = {one_step}",
     "none_read.rebound": "{text} is None: the name holds {value} now, computed from the leaf {before} that it held "
-                         "before, whose .grad backward() sets",
+    "before, whose .grad backward() sets",
     "none_read.rebound_next": "give another name to what that line computes ({line}),\n"
-                              "and {plain}.grad is that of the leaf",
+    "and {plain}.grad is that of the leaf",
     "none_read.updated": "{text} is None: the name holds {value} now, which an update computed from the leaf {before}",
     "none_read.updated_next": "change the leaf itself: with torch.no_grad(): {plain} -= ...;\n"
-                              "or make the new one a leaf: {plain} = (...).detach().requires_grad_()",
+    "or make the new one a leaf: {plain} = (...).detach().requires_grad_()",
     "none_read.other_leaf": "{text} is None: the name holds {value} now, and what backward() ran from was computed "
-                            "from {before}, which it held before",
+    "from {before}, which it held before",
     "none_read.other_leaf_next": "make {value} before what is computed from it; or read the .grad of {before}, under "
-                                 "another name",
+    "another name",
     "none_read.frozen": "{text} is None: {values} {do} not require a gradient",
     "none_read.frozen_next": "{differentiated} before it is used",
     "none_read.frozen.because": "{text} is None: {values} {do} not require a gradient",
@@ -93,12 +92,12 @@ ERRORS = {
     "none_read.not_run": "{text} is None: no backward() had run before that line, in what was recorded",
     "none_read.not_run_next": "read it after backward()",
     "none_read.gradients_returned": "{text} is None: torch.autograd.grad() returns gradients and sets no .grad, and no "
-                                    "backward() had run before that line, in what was recorded",
+    "backward() had run before that line, in what was recorded",
     "none_read.gradients_returned_next": "use what torch.autograd.grad() returns; or call backward(), which sets .grad",
     "none_read.cleared": "{text} is None: backward() brought {values} a gradient, which was cleared before that line",
     "none_read.cleared_next": "read it between backward() and zero_grad()",
     "none_read.retained_late": "{text} is None: retain_grad() on {values} came after backward(), or .grad was cleared "
-                               "since",
+    "since",
     "none_read.retained_late_next": "{each} before backward(), and .grad is set{otherwise}",
     "none_read.limited": "{text} is None: backward(inputs=...) sets the .grad of its inputs only",
     "none_read.limited_next": "call backward() without inputs=, or with {name} among them",
@@ -107,14 +106,14 @@ ERRORS = {
     "none_read.not_reached.because": "{text} is None: no path leads from {values} to what backward() had run from",
     "none_read.not_reached.because_next": "{instead}",
     "none_read.item": "{text} is None: an index gives another tensor each time, and backward() sets the .grad of "
-                      "leaves only",
+    "leaves only",
     "none_read.item_next": "{item}",
     "none_read.given": "torch.autograd.grad(..., allow_unused=True) gave None for {values}: not used in what it "
-                       "differentiated, or no gradient comes back",
+    "differentiated, or no gradient comes back",
     "none_read.given_next": "use {values} in what is differentiated; materialize_grads=True gives zeros in place of "
-                            "None",
+    "None",
     "none_read.given.because": "torch.autograd.grad(..., allow_unused=True) gave None for {values}: not used in what "
-                               "it differentiated, or no gradient comes back",
+    "it differentiated, or no gradient comes back",
     "none_read.given.because_next": "{instead}",
     "none_read.unknown": "{text} is None",
     "none_read.unknown_next": "",
@@ -128,17 +127,17 @@ ERRORS = {
     "leaf_written_next": "{name} = {name}.clone() first, for a new value; with torch.no_grad(): around an update",
     "leaf_view_written": "{value} is a view of a leaf that requires a gradient, and must not be modified in place",
     "leaf_view_written_next": "clone() the leaf before the view is made, for a new value;\n"
-                              "with torch.no_grad(): around an update",
+    "with torch.no_grad(): around an update",
     "view_written": "{value} is a view that must not be modified in place",
     "view_written_next": "{name} = {name}.clone() before the write, or an operation that makes a new tensor",
     "view_written_next.item": "u = {name}.clone() before the write, and u in its place;\n"
-                              "or an operation that makes a new tensor",
+    "or an operation that makes a new tensor",
     "view_written.hook": "a module with a full backward hook gives views, which must not be modified in place",
     "view_written.hook_next": "clone() what the module gives before the write; or take the hook away",
     "write_of_module": "inplace=False in {module}",
     "no_history_in_backward": "gradients are switched off inside a custom backward(): nothing there keeps a history",
     "no_history_in_backward_next": "with torch.enable_grad(): around what it computes and differentiates,\n"
-                                   "from inputs with requires_grad_()",
+    "from inputs with requires_grad_()",
     "inference": "made under torch.inference_mode(): {values}",
     "inference_next": "{name}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
     "integer_leaf": "integers and truth values have no derivative",
@@ -151,7 +150,7 @@ ERRORS = {
     "frozen.leaf_next": "{name}.requires_grad_() before it is used; or leave out what cut it off, detach() or no_grad",
     "not_retained": "{name} is not a leaf, so its .grad stays None: nothing is wrong",
     "not_retained_next": "{name}.retain_grad() before backward(), or a probe around it;\n"
-                         "if it is meant to be trained, make it first: w = (torch.randn(3) * 0.1).requires_grad_()",
+    "if it is meant to be trained, make it first: w = (torch.randn(3) * 0.1).requires_grad_()",
     "unknown.reentrant": "{loss} was computed through a reentrant checkpoint, whose parameters are not in its graph",
     "unknown.reentrant_next": "use_reentrant=False, and ask again; or run backward() and look",
     "made_again.view": "{name} is a view, and {loss} was computed from another view of the same tensor",
@@ -168,7 +167,7 @@ ERRORS = {
     "write_in_modules": "no write in place inside {modules}; bp.probe(model, ['**', '**:*']) names its lines",
     "write_of_update": "update it after the last backward() through what was computed from it",
     "write_of_carried": "{detach} before it is used again: backward() goes back into the step before,\n"
-                        "whose parameters were updated since",
+    "whose parameters were updated since",
     "detach_kept": "detach() what is kept of {values}",
     "write_in_call": "no write in place inside what this line calls: inplace=False where a module in it has that",
     "write_unseen": "a new tensor instead of the write; with bp.probe(model, ['**', '**:*']) its line may be seen",
@@ -225,4 +224,4 @@ ERRORS = {
     "by_module_name": "{spelled}(...), which is still there",
     "notebook_again": "then run {cell} again, for until then {name} stays what it is now",
     "notebook_del": "then type del {name}, for until then it stays what it is now",
-}  # fmt: skip
+}

@@ -105,8 +105,11 @@ def is_of_update(flow: Dataflow, at: int) -> bool:
 def replaced_leaves(flow: Dataflow) -> set[int]:
     """Leaves as they were before, or are after, the version that was used: all of them are one parameter."""
     trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
-    return {at for at, e in enumerate(flow.entries)
-            if e.is_leaf and (strip(e.name) in trained or e.is_because(*WRITTEN_SINCE))}  # fmt: skip
+    return {
+        at
+        for at, e in enumerate(flow.entries)
+        if e.is_leaf and (strip(e.name) in trained or e.is_because(*WRITTEN_SINCE))
+    }
 
 
 def is_of_gradients(flow: Dataflow, at: int) -> bool:

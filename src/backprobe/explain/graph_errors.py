@@ -100,9 +100,7 @@ def _expression(entry: Entry) -> str:
     return ""
 
 
-def note(
-    failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()
-) -> str | None:  # fmt: skip
+def note(failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()) -> str | None:
     """What there is to say about an error; ``captured`` are the positions of the entries that the failure speaks of.
 
     ``in_place`` are the paths of modules that are set to write in place. None where nothing more is known than the
@@ -116,9 +114,15 @@ def note(
         return _none_given(record)
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     context = FailureContext(
-        record, failure, entries(failure.values), savers, entries(failure.writers), entries(failure.users),
-        entries(failure.carried), in_place,
-    )  # fmt: skip
+        record,
+        failure,
+        entries(failure.values),
+        savers,
+        entries(failure.writers),
+        entries(failure.users),
+        entries(failure.carried),
+        in_place,
+    )
     if failure.kind in ("leaf_written", "leaf_view_written", "view_written"):
         return _refused(context)
     if failure.kind == "no_history_in_backward":
@@ -183,14 +187,17 @@ def _refused(context: FailureContext) -> str | None:
     is_item = bool(context.values) and spelling(context.record, context.values[0]).endswith("]")
     remedy = f"{code}_next.item" if is_item and code == "view_written" else f"{code}_next"
     remedy = "write_of_module" if module and "inplace" in module else remedy
-    return _note(context.say(code), [*_made(context), *_lines(context), *by,
-                                     ("next", context.say(remedy, module=module))])  # fmt: skip
+    return _note(
+        context.say(code), [*_made(context), *_lines(context), *by, ("next", context.say(remedy, module=module))]
+    )
 
 
 def _in_place(context: FailureContext) -> Parts:
     modules = {entry.name: path for entry in context.writers if (path := _module(context.record, entry))}
-    written = [context.say("by_module", module=repr(modules[entry.name])) if entry.name in modules else _at(entry)
-               for entry in context.writers]  # fmt: skip
+    written = [
+        context.say("by_module", module=repr(modules[entry.name])) if entry.name in modules else _at(entry)
+        for entry in context.writers
+    ]
     written += map(location, context.failure.lines[:MOST])
     return [
         *(("saved", context.say("saved_for", at=_way_to(entry), operations=names)) for entry, names in context.savers),
@@ -398,11 +405,17 @@ def _checkpoints(flow: Dataflow, among: Iterable[int]) -> Parts:
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
     # What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves.
-    frozen = {each: unseen_calls(flow.entries[each]) for each in sorted(among)
-              if flow.entries[each].status is GradStatus.FROZEN}  # fmt: skip
+    frozen = {
+        each: unseen_calls(flow.entries[each])
+        for each in sorted(among)
+        if flow.entries[each].status is GradStatus.FROZEN
+    }
     calls = {text: flow.entries[each].source for each, texts in frozen.items() for text in texts}
-    leaves = [flow.entries[each] for each, texts in frozen.items()
-              if each not in at and not (texts or flow.sources(each) or is_returned(flow, each))]  # fmt: skip
+    leaves = [
+        flow.entries[each]
+        for each, texts in frozen.items()
+        if each not in at and not (texts or flow.sources(each) or is_returned(flow, each))
+    ]
     parts = [("frozen", f"`{text}`" + (f" ({location(line)})" if line else "")) for text, line in calls.items()]
     parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
     return [*parts, ("next", _requiring(context, leaves, list(calls)))]

@@ -37,8 +37,9 @@ def loaded_steps(flow: Dataflow, lost: Iterable[int]) -> list[Finding]:
 
     A moving average that is loaded likewise needs no gradient.
     """
-    found = [one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at)
-             for one in loaded(flow, at)]  # fmt: skip
+    found = [
+        one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at) for one in loaded(flow, at)
+    ]
     return [as_one(group) for group in grouped(found, lambda one: one.source)]
 
 

@@ -59,8 +59,12 @@ def explain_missing(flow: Dataflow, entry: Entry) -> Report:
         findings = [*(last_cut(flow.record) if entry.is_because(CODE) else ()), by_status(flow, entry)]
     is_frozen = any(finding.kind in ("frozen", "frozen_leaf") for finding in findings)
     is_otherwise = entry.is_because("frozen") and not is_frozen
-    heading = say("missing" if is_otherwise else "missing_because", value=repr(entry.name), status=entry.status,
-                  reason=entry.reason)  # fmt: skip
+    heading = say(
+        "missing" if is_otherwise else "missing_because",
+        value=repr(entry.name),
+        status=entry.status,
+        reason=entry.reason,
+    )
     findings = merged([*findings, *made_leaves(flow)]) + none_given(flow.record, entry.name)
     return Report(heading, tuple(findings), tuple(lost_beside(flow, beside)))
 
@@ -80,10 +84,16 @@ def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
     # Every cut on a way to an output, and each value on one that took the place of another.
     replaced = {mention.target: mention for mention in flow.replaced(after)}
     return [
-        about(flow, "replaced", flow.entries[target], flow.entries[target].source, value=repr(flow.entries[at].name),
-              chain=(*flow.chain(after, mention.source), flow.entries[target].name))
+        about(
+            flow,
+            "replaced",
+            flow.entries[target],
+            flow.entries[target].source,
+            value=repr(flow.entries[at].name),
+            chain=(*flow.chain(after, mention.source), flow.entries[target].name),
+        )
         for target, mention in replaced.items()
-    ] + cut_findings(flow, at, flow.cuts(at))  # fmt: skip
+    ] + cut_findings(flow, at, flow.cuts(at))
 
 
 def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -109,8 +119,16 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         return
     value, target = repr(flow.entries[first.source].name), flow.entries[first.target]
     chain = (*flow.chain(after, first.source), target.name)
-    yield about(flow, "differentiated", target, first.line or target.source, chain=chain, value=value,
-                text=f"`{first.use.text}`", known=Known.NOTHING_LOST)  # fmt: skip
+    yield about(
+        flow,
+        "differentiated",
+        target,
+        first.line or target.source,
+        chain=chain,
+        value=value,
+        text=f"`{first.use.text}`",
+        known=Known.NOTHING_LOST,
+    )
 
 
 def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -119,8 +137,9 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
         facts = [say("unseen_run")] if dialect_of(flow.record.framework).runs_backward else []
-        yield about(flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name),
-                    known=Known.STATUS)  # fmt: skip
+        yield about(
+            flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name), known=Known.STATUS
+        )
 
 
 def _not_taken(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -229,8 +248,17 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         is_same = is_known or (scopes_of(flow, at) == scopes_of(flow, target) and not is_one_line)
         if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
             chain = (*dict.fromkeys(read.values()), entry.name)
-            yield about(flow, "made_again", entry, line_of(other.source, text), chain=chain, text=f"`{text}`",
-                        again=repr(other.name), facts=[named(entry)], known=Known.ANOTHER)  # fmt: skip
+            yield about(
+                flow,
+                "made_again",
+                entry,
+                line_of(other.source, text),
+                chain=chain,
+                text=f"`{text}`",
+                again=repr(other.name),
+                facts=[named(entry)],
+                known=Known.ANOTHER,
+            )
             return
 
 
@@ -238,12 +266,20 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     # Another entry of the same name, from another run of the same code, has a gradient.
     entry = flow.entries[at]
     others = [
-        one.name for one in flow.entries
+        one.name
+        for one in flow.entries
         if one is not entry and strip(one.name) == strip(entry.name) and one.status is GradStatus.OK
-    ]  # fmt: skip
+    ]
     if others:
-        yield about(flow, "other_call", entry, entry.source, facts=_ends(flow, at, after),
-                    others=listed([f"rec[{name!r}]" for name in others]), known=Known.ANOTHER)  # fmt: skip
+        yield about(
+            flow,
+            "other_call",
+            entry,
+            entry.source,
+            facts=_ends(flow, at, after),
+            others=listed([f"rec[{name!r}]" for name in others]),
+            known=Known.ANOTHER,
+        )
 
 
 def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -298,8 +334,17 @@ def _leading_nowhere(flow: Dataflow, at: int, end: int, chain: tuple[str, ...], 
     if reading is None:
         return about(flow, "unused", entry, last.source, chain=chain, facts=facts)
     cause = "unused.held" if is_held else "unused.passed"
-    return about(flow, cause, entry, reading, chain=chain, facts=facts, last=repr(last.name),
-                 text=f"`{uncommented(reading)}`", plain=name)  # fmt: skip
+    return about(
+        flow,
+        cause,
+        entry,
+        reading,
+        chain=chain,
+        facts=facts,
+        last=repr(last.name),
+        text=f"`{uncommented(reading)}`",
+        plain=name,
+    )
 
 
 def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:

@@ -54,18 +54,30 @@ def _cut_of_result(flow: Dataflow, call: ModuleCall) -> Finding | None:
 
 
 def said(
-    flow: Dataflow, code: str, name: str, call: ModuleCall | None, facts: Sequence[str] = (),
-    use: Use | None = None, known: Known = Known.NOTHING, **fields: str,
-) -> Finding:  # fmt: skip
+    flow: Dataflow,
+    code: str,
+    name: str,
+    call: ModuleCall | None,
+    facts: Sequence[str] = (),
+    use: Use | None = None,
+    known: Known = Known.NOTHING,
+    **fields: str,
+) -> Finding:
     """The finding of a cause at the line of a call, if one is known."""
     text = "" if call is None else call.text
     cutting = text if use is None else use.text
     line: Source | None = None if call is None else line_of(call.source, cutting)
     outputs = listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "the loss"
     words: dict[str, str] = {
-        "name": repr(name), "value": f"`{text}`", "plain": text, "text": f"`{cutting}`", "call": f"`{text}`",
-        "target": "the result" if call is None else _bound(call), "outputs": outputs, **fields,
-    }  # fmt: skip
+        "name": repr(name),
+        "value": f"`{text}`",
+        "plain": text,
+        "text": f"`{cutting}`",
+        "call": f"`{text}`",
+        "target": "the result" if call is None else _bound(call),
+        "outputs": outputs,
+        **fields,
+    }
     return finding(code, name, line, flow.record.framework, facts=facts, chain=(), known=known, **words)
 
 

@@ -77,8 +77,9 @@ def opened_by_reads(record: Record, report: Report, arrays: Arrays) -> Report:
 
 def _beneath(found: Finding, known: Sequence[Finding]) -> Finding:
     # The finding of a read, which follows from another whose headline its facts state.
-    causes = [one.headline for one in known
-              if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)]  # fmt: skip
+    causes = [
+        one.headline for one in known if not one.cause and any(fact.startswith(one.headline) for fact in found.facts)
+    ]
     return replace(found, cause=causes[0]) if causes else found
 
 
@@ -118,8 +119,9 @@ def _leaf_before(record: Record, at: int) -> Entry | None:
     entry = record.entries[at]
     if not expression_of(entry.source):
         return None
-    own = next(strip(full) for full, position in record.names.items() if position == at
-               and record.printed[full] == entry.name)  # fmt: skip
+    own = next(
+        strip(full) for full, position in record.names.items() if position == at and record.printed[full] == entry.name
+    )
     earlier = sorted({position for full, position in record.names.items() if position < at and strip(full) == own})
     found = [record.entries[position] for position in earlier if record.entries[position].is_leaf]
     return found[-1] if found else None
@@ -134,11 +136,19 @@ def _finding(record: Record, group: Sequence[_Read], known: Sequence[Finding], a
     names = [_spelled(record, read) for read in each]
     is_one = len(each) == 1
     fields = {
-        "text": first.one.text, "value": first.value, "values": _both(_values(each)), "are": "is" if is_one else "are",
-        "leaves": "a leaf" if is_one else "leaves", "do": "does" if is_one else "do",
-        "each": _calls(names, "retain_grad()"), "differentiated": _calls(names, "requires_grad_()"),
-        "name": names[0], "instead": remedy, **_of_leaf(first), **_remedies(first),
-    }  # fmt: skip
+        "text": first.one.text,
+        "value": first.value,
+        "values": _both(_values(each)),
+        "are": "is" if is_one else "are",
+        "leaves": "a leaf" if is_one else "leaves",
+        "do": "does" if is_one else "do",
+        "each": _calls(names, "retain_grad()"),
+        "differentiated": _calls(names, "requires_grad_()"),
+        "name": names[0],
+        "instead": remedy,
+        **_of_leaf(first),
+        **_remedies(first),
+    }
     code = f"none_read.{first.code}.because" if remedy and first.code in BECAUSE else f"none_read.{first.code}"
     name = "" if first.entry is None else first.entry.name
     source, every = first.one.source, [*facts, *why]
@@ -205,8 +215,10 @@ def _seen(record: Record, read: _Read, arrays: Arrays) -> list[str]:
     shown = [*THERE, *LATER, WhyEmpty.FROZEN] if read.before is not None else [*THERE, *LATER]
     for one in there if read.one.why in shown else ():
         code = "none_read_later" if read.one.why in LATER and one is entry else "none_read_there"
-        found += [say(code, value=repr(one.name), read=spelled, gradient=_number(gradient, arrays))
-                  for spelled, gradient in _held(one)]  # fmt: skip
+        found += [
+            say(code, value=repr(one.name), read=spelled, gradient=_number(gradient, arrays))
+            for spelled, gradient in _held(one)
+        ]
     return found
 
 
@@ -263,8 +275,10 @@ def _of_leaf(read: _Read) -> dict[str, str]:
     source = None if entry is None else entry.source
     text = expression_of(source)
     return {
-        "leaf": leaf_in(text), "one_step": made_a_leaf(text), "expression": text,
+        "leaf": leaf_in(text),
+        "one_step": made_a_leaf(text),
+        "expression": text,
         "plain": "" if entry is None else own_name(entry.name),
         "before": "" if before is None else repr(before.name),
         "line": "" if source is None else location(source),
-    }  # fmt: skip
+    }

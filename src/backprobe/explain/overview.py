@@ -18,7 +18,7 @@ from backprobe.explain.about_entries import (
     is_said,
     merged,
     with_fact,
-)  # fmt: skip
+)
 from backprobe.explain.census import constants, dropped_beside, trained_leaves, with_parameters
 from backprobe.explain.census import heading as heading_of
 from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_line
@@ -71,11 +71,18 @@ def explain_all(flow: Dataflow) -> Report:
     findings = with_parameters(flow, [*findings, *asked, *(() if is_trained else missed)])
     findings = _each_line_once(flow.record, [*findings, *_in_vain(flow, findings)])
     beside = _unsaid(_beside(flow, missing, spared), findings, failed)
-    notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
-             *(one.headline for one in missed if is_trained), *_sampled(flow), *_noted(flow.record), *unfelt,
-             *without_fault(flow, missing, rest - leaves), *constants(flow.record.training),
-             *dropped_beside(flow.record.training),
-             *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings)]  # fmt: skip
+    notes = [
+        *lost_beside(flow, beside),
+        *([say("assigned_between", places=listed(updates))] if updates else ()),
+        *(one.headline for one in missed if is_trained),
+        *_sampled(flow),
+        *_noted(flow.record),
+        *unfelt,
+        *without_fault(flow, missing, rest - leaves),
+        *constants(flow.record.training),
+        *dropped_beside(flow.record.training),
+        *_hidden(flow, missing, {_line(mention.place) for mention in beside}, findings),
+    ]
     return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
 
@@ -90,8 +97,11 @@ def _beside(flow: Dataflow, missing: Sequence[int], spared: Sequence[Mention]) -
 def _unsaid(beside: Sequence[Mention], findings: Sequence[Finding], failed: Sequence[Finding]) -> list[Mention]:
     # Those of these lines that no finding names, nor an error.
     told = "\n".join(fact for one in failed for fact in one.facts)
-    return [mention for mention in beside if not is_said(mention.place, findings)
-            and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
+    return [
+        mention
+        for mention in beside
+        if not is_said(mention.place, findings) and not (mention.place is not None and location(mention.place) in told)
+    ]
 
 
 def _in_vain(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
@@ -118,8 +128,9 @@ def _each_line_once(record: Record, findings: Sequence[Finding]) -> list[Finding
     told = [one for one in findings if Known.NOT_HOW not in one.known or not is_said(one.source, seen)]
     headlines = {one.headline for one in asked}
     recorded = [one for one in told if one.headline not in headlines]
-    kept = [one for one in told
-            if one in recorded or Known.NOT_HOW not in one.known or not is_said(one.source, recorded)]  # fmt: skip
+    kept = [
+        one for one in told if one in recorded or Known.NOT_HOW not in one.known or not is_said(one.source, recorded)
+    ]
     return [*kept, *(one for one in seen if not is_said(one.source, kept))]
 
 
@@ -138,8 +149,15 @@ def _noted(record: Record) -> list[str]:
     # What the recording has notes of that may be meant: zero gradients behind functions whose backward the program has
     # written itself, what these call, parameters taken out of the graph beside the call of their model, loops over
     # datasets, functions that a library was given.
-    codes = ("zero_by_hand", "zero_behind", "backward_unrecorded", "cut_beside", "detached_beside", "dataset_loop",
-             "handed_on")  # fmt: skip
+    codes = (
+        "zero_by_hand",
+        "zero_behind",
+        "backward_unrecorded",
+        "cut_beside",
+        "detached_beside",
+        "dataset_loop",
+        "handed_on",
+    )
     return [str(note) for note in record.notes if note.code in codes]
 
 
@@ -302,15 +320,17 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     # Those that are not faults come as notes.
     entries = [flow.entries[at] for at in missing]
     opaque = [entry for entry in entries if entry.status is GradStatus.OPAQUE and not is_of_whole_numbers(entry)]
-    not_run = [entry for entry in entries if entry.status is GradStatus.BACKWARD_NOT_RUN
-               and not entry.is_because(*NOT_DIFFERENTIATED)]  # fmt: skip
+    not_run = [
+        entry
+        for entry in entries
+        if entry.status is GradStatus.BACKWARD_NOT_RUN and not entry.is_because(*NOT_DIFFERENTIATED)
+    ]
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
     if flow.record.training is not None:
         groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
     found = [(group[0].status, as_one([by_status(flow, entry) for entry in group])) for group in groups]
     is_known = _is_known_not_to_run(flow, missing, opaque)
-    harmless = [one for status, one in found
-                if Known.STATUS in one.known and (is_known or status is GradStatus.OPAQUE)]  # fmt: skip
+    harmless = [one for status, one in found if Known.STATUS in one.known and (is_known or status is GradStatus.OPAQUE)]
     notes = ["; ".join([one.headline, *one.facts]) for one in harmless]
     return [one for _, one in found if one not in harmless], notes
 
@@ -389,8 +409,7 @@ def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
     # What an earlier step of training has computed is: what it wrote into the Variables is meant to stay.
     own = [strip(entry.name) for entry in flow.entries]  # other names, as that of a loop's variable, are many values'
     there = {name for name, entry in zip(own, flow.entries, strict=True) if entry.status is GradStatus.OK}
-    later = {at for at, entry in enumerate(flow.entries)
-             if own[at] in there or entry.is_because(*WRITTEN_SINCE)}  # fmt: skip
+    later = {at for at, entry in enumerate(flow.entries) if own[at] in there or entry.is_because(*WRITTEN_SINCE)}
     return lambda lost: all(at in later for at in lost if not lost & flow.sources(at).keys())
 
 
@@ -413,10 +432,10 @@ def _hidden(
     ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
     hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
     losing = [
-        (at, cuts) for at, found in hidden.items()
-        if (cuts := [one for one in found
-                     if may_lose(one) and _line(one.line) not in said])
-    ]  # fmt: skip
+        (at, cuts)
+        for at, found in hidden.items()
+        if (cuts := [one for one in found if may_lose(one) and _line(one.line) not in said])
+    ]
     groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
     for (at, cuts), *more in groups[:MOST]:
         kinds = ", ".join(dict.fromkeys(map(_kind, cuts)))

@@ -55,10 +55,12 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
     after = flow.after(at)
     return [
         about(flow, "overwritten", entry, entry.cause, facts=[entry.reason], chain=flow.chain(after, each))
-        for each in after if (entry := flow.entries[each]).status is GradStatus.OPAQUE
-        and (entry.cause is not None or entry.is_because("data_replaced")) and each in flow.leading
+        for each in after
+        if (entry := flow.entries[each]).status is GradStatus.OPAQUE
+        and (entry.cause is not None or entry.is_because("data_replaced"))
+        and each in flow.leading
         and not entry.is_because("written_past_unsaved")
-    ]  # fmt: skip
+    ]
 
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
@@ -90,10 +92,13 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
     # A gradient that is the sum of several contributions, of which none is known to be 0: they may cancel.
     value = flow.entries[source]
     parts = [
-        target for target in flow.consumers[source] if source in flow.edges[target]
-        and (entry := flow.entries[target]).status is GradStatus.OK and not is_zero(arrays, entry.held_grad)
+        target
+        for target in flow.consumers[source]
+        if source in flow.edges[target]
+        and (entry := flow.entries[target]).status is GradStatus.OK
+        and not is_zero(arrays, entry.held_grad)
         and not (_is_flat(flow, source, target) or is_zero(arrays, entry.contributions.get(value.name)))
-    ]  # fmt: skip
+    ]
     if len(parts) < 2 or Note("hooked", about=value.name) in flow.record.notes:
         return []
     names = [repr(flow.entries[target].name) for target in parts]
@@ -101,22 +106,38 @@ def _added_up(flow: Dataflow, source: int, before: dict[int, int | None], arrays
         say("contribution", target=repr(entry.name), contribution=brief(held))
         for entry in map(flow.entries.__getitem__, parts)
         if (held := entry.contributions.get(value.name)) is not None
-    ]  # fmt: skip
+    ]
     code = "added_up.parts" if len(facts) == len(parts) else "added_up"
-    return [about(flow, code, value, value.source, facts=facts or [say("may_cancel")], first=names[0],
-                  chain=flow.chain(before, source), targets=listed(names))]  # fmt: skip
+    return [
+        about(
+            flow,
+            code,
+            value,
+            value.source,
+            facts=facts or [say("may_cancel")],
+            first=names[0],
+            chain=flow.chain(before, source),
+            targets=listed(names),
+        )
+    ]
 
 
 def _is_flat(flow: Dataflow, source: int, target: int) -> bool:
     # Does the line, or a rule of the program's own, show that nothing comes back along this edge?
     entry = flow.entries[target]
-    return bool(instead_of_flat(entry.op, flow.record.framework) or _of_part(flow, source, target)
-                or rules_in(flow.record, entry) or _cut_for_certain(flow, source, target))  # fmt: skip
+    return bool(
+        instead_of_flat(entry.op, flow.record.framework)
+        or _of_part(flow, source, target)
+        or rules_in(flow.record, entry)
+        or _cut_for_certain(flow, source, target)
+    )
 
 
 def _cut_for_certain(flow: Dataflow, source: int, target: int) -> Use | None:
-    return next((mention.use for mention in flow.mentions[target]
-                 if mention.source == source and mention.use.kind in CERTAIN), None)  # fmt: skip
+    return next(
+        (mention.use for mention in flow.mentions[target] if mention.source == source and mention.use.kind in CERTAIN),
+        None,
+    )
 
 
 def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
@@ -124,9 +145,7 @@ def _cut_in_a_loop(flow: Dataflow, at: int) -> list[Cut]:
     return [cut for cut in flow.among({*flow.after(at)}) if not cut.is_behind] if flow.entries[at].axes else []
 
 
-def _became_zero(
-    flow: Dataflow, source: int, target: int, before: dict[int, int | None], arrays: Arrays
-) -> Finding:  # fmt: skip
+def _became_zero(flow: Dataflow, source: int, target: int, before: dict[int, int | None], arrays: Arrays) -> Finding:
     # A derivative that is 0; where a value has a hook of the program's, nobody knows what came to it.
     value, entry = flow.entries[source], flow.entries[target]
     facts = [say("became_zero", target=repr(entry.name), value=repr(value.name))]
@@ -146,8 +165,16 @@ def _became_zero(
         facts.append(say("cut_beside", text=f"`{cut.text}`"))
         flat = say("without_cut", text=f"`{cut.text}`", partials=say("see_partials"))
     instead = say("see_rule") if rules else flat or say("see_partials")
-    return about(flow, "zero_derivative", entry, line, facts=facts, chain=flow.chain(before, target),
-                 value=repr(value.name), instead=instead)  # fmt: skip
+    return about(
+        flow,
+        "zero_derivative",
+        entry,
+        line,
+        facts=facts,
+        chain=flow.chain(before, target),
+        value=repr(value.name),
+        instead=instead,
+    )
 
 
 def _of_part(flow: Dataflow, source: int, target: int) -> str:
@@ -163,6 +190,7 @@ def zero_by_rule(flow: Dataflow, arrays: Arrays) -> list[str]:
         "; ".join([found.headline, *([location(found.source)] if found.source else ()), *found.facts[1:]])
         for target, entry in enumerate(flow.entries)
         if rules_in(flow.record, entry) and not is_zero(arrays, entry.held_grad)
-        for source in flow.edges[target] if is_zero(arrays, flow.entries[source].held_grad)
+        for source in flow.edges[target]
+        if is_zero(arrays, flow.entries[source].held_grad)
         for found in [_became_zero(flow, source, target, {source: None, target: source}, arrays)]
-    ]  # fmt: skip
+    ]

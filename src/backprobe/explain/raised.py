@@ -27,10 +27,12 @@ RAISED = {
 def raised(record: Record) -> list[Finding]:
     """The findings about errors: those of backward that the program caught, and the one that ended a block."""
     return [
-        rebound_finding(note, record.framework, say("ends_here")) if note.code == REBOUND
+        rebound_finding(note, record.framework, say("ends_here"))
+        if note.code == REBOUND
         else _finding(RAISED[note.code], note.fields, record.framework)
-        for note in record.notes if note.code in RAISED or note.code == REBOUND
-    ]  # fmt: skip
+        for note in record.notes
+        if note.code in RAISED or note.code == REBOUND
+    ]
 
 
 def _shortened(text: str) -> str:

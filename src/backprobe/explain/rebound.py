@@ -39,12 +39,20 @@ def rebound_reason(error: BaseException) -> Reason | None:
     at = found.failed.expression.lineno
     raised = Source(found.text.file, at, _line(found.text.lines, at))
     defined = "" if found.defined is None else location(_source(found.defined))
-    return Reason(CODE, {
-        "name": found.name, "headline": _headline(found), "defined": defined,
-        "others": "\n".join(map(location, others[-MOST:])),
-        "at": f"{last.file}:{last.line}", "text": last.text, "raised": location(raised),
-        "error": first_line(error), "next": _remedy(found),
-    })  # fmt: skip
+    return Reason(
+        CODE,
+        {
+            "name": found.name,
+            "headline": _headline(found),
+            "defined": defined,
+            "others": "\n".join(map(location, others[-MOST:])),
+            "at": f"{last.file}:{last.line}",
+            "text": last.text,
+            "raised": location(raised),
+            "error": first_line(error),
+            "next": _remedy(found),
+        },
+    )
 
 
 def rebound_note(error: BaseException) -> str | None:
@@ -64,11 +72,12 @@ def rebound_finding(reason: Reason, framework: str, *after: str) -> Finding:
     facts = [
         say("rebound_raised", error=said["error"], at=said["raised"]),
         *([say("rebound_defined", at=said["defined"])] if said["defined"] else ()),
-        *(say("rebound_there", at=line) for line in said["others"].splitlines()), *after,
-    ]  # fmt: skip
+        *(say("rebound_there", at=line) for line in said["others"].splitlines()),
+        *after,
+    ]
     return finding(
         CODE, said["name"], line_in(said), framework, facts=facts, headline=said["headline"], remedy=said["next"]
-    )  # fmt: skip
+    )
 
 
 def with_rebound(report: Report | None, error: BaseException) -> Report | None:

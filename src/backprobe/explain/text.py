@@ -50,13 +50,13 @@ CAUSES = {
     "numpy.predict_why": "",
     "numpy_next": "use the framework's own operation on {value} itself",
     "numpy.left": "numbers computed from {value} are taken out of TensorFlow here, and NumPy arrays have no gradient "
-                  "history",
+    "history",
     "numpy.left_next": "use TensorFlow's own operations from here on to the loss",
     "numpy.function": "{text} runs a function that no tape sees: what it returns are numbers without gradient history",
     "numpy.function_next": "call the function itself, with TensorFlow's own operations in it, and gradients flow;\n"
-                           "or give it a derivative of its own with tf.custom_gradient",
+    "or give it a derivative of its own with tf.custom_gradient",
     "numpy.predict": "numbers computed from {value} are taken out of TensorFlow here: predict() gives NumPy arrays, "
-                     "which have no gradient history",
+    "which have no gradient history",
     "numpy.predict_next": "call the model itself, model(x), and gradients flow",
     "copied": "{text} copies the values of {value} into a new tensor",
     "copied_why": "the new tensor has no gradient history",
@@ -71,7 +71,7 @@ CAUSES = {
     "index": "{text} gives positions, which have no derivative",
     "index_why": "they jump or stay the same as {value} changes",
     "index_next": "use something smooth instead (softmax weights instead of argmax),\n"
-                  "or take the value at that position, whose gradient flows: {at_position}",
+    "or take the value at that position, whose gradient flows: {at_position}",
     "index.other": "{text} gives positions, which have no derivative",
     "index.other_next": "use something smooth instead, as weights that change with the values (softmax for argmax)",
     "index.beside": "{target} holds positions, which have no derivative",
@@ -89,11 +89,11 @@ CAUSES = {
     "no_grad": "{target} is computed from {value} {mode}",
     "no_grad_why": "no gradient history is recorded there",
     "no_grad_next": "compute {target} outside that context, and gradients flow to {value};\n"
-                    "or find a decorator, or an earlier line, that switched gradients off and never on again",
+    "or find a decorator, or an earlier line, that switched gradients off and never on again",
     "no_grad.update": "{target} is computed from {value} {mode}",
     "no_grad.update_why": "the new tensor is not a leaf that requires a gradient",
     "no_grad.update_next": "change the leaf itself, in that place: {plain} -= ...;\n"
-                           "or make the new one a leaf: {plain} = (...).requires_grad_()",
+    "or make the new one a leaf: {plain} = (...).requires_grad_()",
     "sample": "{text} draws samples without gradient history, so {target} is disconnected from {value}",
     "sample_next": "use {draw_smoothly}: gradients flow through such samples; or use a loss of log_prob()",
     "sample.discrete": "{text} draws whole numbers: they have no derivative with respect to {value}",
@@ -112,27 +112,27 @@ CAUSES = {
     "same_numbers_next": "use {value} itself in the place of {target}, and gradients flow to it",
     "new_numbers": "{target} changes with {value}, and no gradient leads back from it",
     "new_numbers_next": "compute {target} with operations that have a derivative;\n"
-                        "or give the function that computes it one of your own",
+    "or give the function that computes it one of your own",
     "nothing_given": "{text} is given no tensor that requires a gradient, so autograd records nothing of it: it looks "
-                     "into no list and no object",
+    "into no list and no object",
     "nothing_given_next": "give {value} to apply() itself, as in apply(*parts), and have forward(ctx, *parts) take it",
     "nothing_given.module": "{text} applies a function with a backward of its own, and autograd records nothing that "
-                            "runs in it",
+    "runs in it",
     "nothing_given.module_next": "call the module outside of it; or give its parameters to apply() as well, and return "
-                                 "a gradient for each",
+    "a gradient for each",
     "inside": INSIDE,
     "inside_next": "look inside: bp.probe({function})(...) by itself records its lines",
     "inside.library": INSIDE,
     "inside.library_next": "{function} is in a library, whose lines are not recorded;\n"
-                           "its documentation says what is differentiated;\n"
-                           "or compute the same with operations that are",
+    "its documentation says what is differentiated;\n"
+    "or compute the same with operations that are",
     "inside.unseen": INSIDE,
     "inside.unseen_next": "no value of {function} can be seen inside of that transformation:\n"
-                          "look in its lines for what lets no gradient through, or compute the same without it",
+    "look in its lines for what lets no gradient through, or compute the same without it",
     "inside.partial": INSIDE,
     "inside.partial_next": "{function} is a functools.partial of a function whose lines are not recorded: where that "
-                           "is a library's,\nits documentation says what is differentiated; or compute the same with "
-                           "operations that are",
+    "is a library's,\nits documentation says what is differentiated; or compute the same with "
+    "operations that are",
     "inside.lambda": INSIDE,
     "inside.lambda_next": "look inside: select '/<lambda>:*' too, and the lines of the lambda are recorded",
     "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
@@ -157,13 +157,13 @@ CAUSES = {
     "unknown.hook_next": "return None from the hook, or a value that keeps its history: detach() only what is kept",
     "unused": "nothing that was recorded leads from {value} to {outputs}",
     "unused_next": "use {value} itself in the computation, or ask for the value that is used;\n"
-                   "in objects, closures and functions that are not followed, give it a name: uses are not seen there",
+    "in objects, closures and functions that are not followed, give it a name: uses are not seen there",
     "unused.passed": "{text} is given {last}, and nothing that was recorded leads on from there to {outputs}",
     "unused.passed_next": "compute {outputs} from {plain} itself: what that line makes of it is not used there, or has "
-                          "no history",
+    "no history",
     "unused.held": "{text} uses '{plain}', and nothing that was recorded leads on from {last} in it to {outputs}",
     "unused.held_next": "compute {outputs} from {last} itself;\n"
-                        "where '{plain}' holds other values by then, give it a name of its own before that line",
+    "where '{plain}' holds other values by then, give it a name of its own before that line",
     "unknown.callers": "no path from {value} to {outputs} was recorded: it is not used there, or is cut off on the way",
     "unknown.callers_next": "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
     "unknown.selection": "nothing that was recorded leads from {value} to {outputs}, and not every name was selected",
@@ -194,7 +194,7 @@ CAUSES = {
     "backward_not_run_next": "{go_back}",
     "backward_not_run.model": "no backward pass reached {value}: {reason}",
     "backward_not_run.model_next": "{go_back};\nif it is called there, what it is called on has lost its history:\n"
-                                   "a block without the model, with bp.probe() as rec:, records the lines up to it",
+    "a block without the model, with bp.probe() as rec:, records the lines up to it",
     "backward_not_run.block": "{reason}",
     "backward_not_run.block_next": "{instead}",
     "backward_not_run.raised": "the block was not differentiated: {reason}",
@@ -202,27 +202,27 @@ CAUSES = {
     "backward_not_run.late": "{value} got its name only after backward() had run, so its gradient was not recorded",
     "backward_not_run.late_next": "give it a name before backward()",
     "zero_behind_stops": "the gradient of {value} is exactly 0: every path from it to the output goes through an "
-                         "operation that has no derivative or a derivative of 0: {operations}",
+    "operation that has no derivative or a derivative of 0: {operations}",
     "zero_behind_stops_next": "leave it out of what is differentiated; or use a smooth function there, as sigmoid "
-                              "for a step",
+    "for a step",
     "all_zero": "{gradients} exactly 0",
     "all_zero_next": "{look}: a factor that is 0, a flat operation or terms that cancel give 0",
     "zero_flat": "{operation} is flat there: {gradients} is exactly 0 {when}",
     "zero_flat_next": "{instead}",
     "zero_flat.constant": "{operation} gives the same whatever it is given: {gradients} is exactly 0",
     "zero_flat.constant_next": "print the shape of what {operation} is given:\n"
-                               "along a dimension of size 1 there is nothing to compare",
+    "along a dimension of size 1 there is nothing to compare",
     "zero_times_zero": "{operation} multiplies by a 0 that is not trained: {gradients} is exactly 0 {when}",
     "zero_times_zero_next": "{look}: a mask, a weight or an input there is 0 everywhere",
     "zero_times_zero.named": "{factors} is 0 everywhere: {gradients}, multiplied by it, is exactly 0 {when}",
     "zero_times_zero.named_next": "look at where {factors} is computed, and print it",
     "cancels": "all ways from {names} into the loss cancel: the gradient is rounding alone",
     "cancels_next": "{look}:\n"
-                    "what is added and subtracted again cancels,\n"
-                    "and so does what is divided by its own sum over a dimension of size 1",
+    "what is added and subtracted again cancels,\n"
+    "and so does what is divided by its own sum over a dimension of size 1",
     "cancels.constant": "{operation} gives the same whatever it is given: {gradients} is rounding alone",
     "cancels.constant_next": "print the shape of what {operation} is given:\n"
-                             "along a dimension of size 1 there is nothing to compare",
+    "along a dimension of size 1 there is nothing to compare",
     "outer_product": "{text} broadcasts {shapes} to {result}: each element is used with all others",
     "outer_product_next": "give both one shape first: {squeeze} where it ends in 1, or [..., None] of the other",
     "result_dropped": "the result of {call} is dropped: it makes a new value and changes none",
@@ -230,19 +230,19 @@ CAUSES = {
     "distribution_twice": "{applied} is applied to what softmax has made: probabilities that sum to 1 already",
     "distribution_twice_next": "give it the logits: leave out the first softmax",
     "not_log_probabilities": "a negative log-likelihood is taken of what are no log-probabilities: their exp does not "
-                             "sum to 1",
+    "sum to 1",
     "not_log_probabilities_next": "{normalise} first; or {of_logits}, which takes the logits",
     "not_log_probabilities.clipped": "the loss takes numbers for probabilities, and clips them: {share} % of them are "
-                                     "outside [0, 1]",
+    "outside [0, 1]",
     "not_log_probabilities.clipped_next": "{from_logits}, if these are logits; or a sigmoid or softmax before it",
     "step_without_effect": "steps of {optimizer} with lr {rate} leave the {dtype} parameters as they are: they change "
-                           "{share} % of the numbers that have a gradient",
+    "{share} % of the numbers that have a gradient",
     "step_without_effect_next": "a larger lr; or parameters in float32, {half}:\n"
-                                "a change below the rounding of a dtype is lost",
+    "a change below the rounding of a dtype is lost",
     "step_without_effect.added": "the updates of {names} are below the rounding of {dtype}: they change {share} % of "
-                                 "the numbers that have a gradient",
+    "the numbers that have a gradient",
     "step_without_effect.added_next": "larger steps; or numbers in a wider dtype, or nearer to 0:\n"
-                                      "a change below the rounding of a dtype is lost",
+    "a change below the rounding of a dtype is lost",
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",
@@ -250,45 +250,45 @@ CAUSES = {
     "watched_late": "a tape gave None for {value}: {target} was computed from it before that tape watched it",
     "watched_late_next": "call tape.watch({plain}) in the tape before its first use",
     "watched_after": "a tape gave None for {value}: what was differentiated had been computed before that tape watched "
-                     "it",
+    "it",
     "watched_after_next": "call tape.watch({plain}) in the tape before its first use",
     "constant_target": "a tape gave None for {value}: no operation computed what was differentiated from a trainable "
-                       "Variable or a watched tensor; it is a constant, or its numbers came from outside of "
-                       "TensorFlow, as from NumPy",
+    "Variable or a watched tensor; it is a constant, or its numbers came from outside of "
+    "TensorFlow, as from NumPy",
     "constant_target_next": "compute it with TensorFlow's own operations alone; a plain block, with bp.probe() as rec: "
-                            "around this line, shows the lines that compute it",
+    "around this line, shows the lines that compute it",
     "not_watched": "a tape gave None for {value}, which it does not watch",
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "not_watched.variable": "a tape gave None for {value}, a Variable that it does not watch",
     "not_watched.variable_next": "trainable=True where it is made, or tape.watch({plain}) in the tape before its use",
     "not_float.asked": "{giver} gave None for {value}: its dtype is {dtype}, and only floating-point and complex "
-                       "values have derivatives",
+    "values have derivatives",
     "not_float.asked_next": "make it with a floating-point dtype, tf.Variable([1.0, 2.0])",
     "asked_for_nothing": "{text} asks a tape for the gradients of nothing: the list that it is given is empty",
     "asked_for_nothing_next": "trainable_variables is empty where trainable is False, and before a model is built;\n"
-                              "set trainable = True, or call the model once before its variables are asked for",
+    "set trainable = True, or call the model once before its variables are asked for",
     "operation_dtype": "{text} makes {dtype} values of {value}, and only floating-point and complex ones have "
-                       "derivatives",
+    "derivatives",
     "operation_dtype.whole": "{text} makes {dtype} values of {value}, and only floating-point and complex ones have "
-                             "derivatives",
+    "derivatives",
     "operation_dtype.whole_next": "a cast does not mend that: use a function of {value} that has a derivative instead",
     "operation_dtype_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers;\n"
-                            "or, where an embedding takes integers, ask for the gradient of what it returns",
+    "or, where an embedding takes integers, ask for the gradient of what it returns",
     "no_derivative": "{text} has no derivative in TensorFlow, so no gradient comes back to {value}",
     "no_derivative_next": "{instead}",
     "zero_derivative.operation": "{text} has a derivative of 0 everywhere, so the gradient of {value} is 0",
     "zero_derivative.operation_next": "{instead}",
     "own_gradient": "the gradient function of {text} returned None, so no gradient comes back to {value}",
     "own_gradient_next": "return a gradient for each input: what came in times the derivative,\n"
-                         "or what came in itself for a straight-through estimator",
+    "or what came in itself for a straight-through estimator",
     "own_gradient.zero": "the gradient function of {text} was given a gradient and returned zeros, so that of {value} "
-                         "is 0",
+    "is 0",
     "own_gradient.zero_next": "return what came in times the derivative, or what came in itself for a straight-through "
-                              "estimator",
+    "estimator",
     "own_gradient.inside": "a gradient came to what {text} returned, and zeros went on to what it was given, so that "
-                           "of {value} is 0",
+    "of {value} is 0",
     "own_gradient.inside_next": "call the function itself, with TensorFlow's own operations in it: gradients flow;\n"
-                                "or give it a derivative of its own with tf.custom_gradient",
+    "or give it a derivative of its own with tf.custom_gradient",
     "graph_cut": "{value} goes into {outputs} through {operations} alone, and no gradient comes back through that",
     "graph_cut_next": "leave out stop_gradient there; in place of any other operation, use one that has a derivative",
     "graph_cut.by_hand": "{value} goes into {outputs}, and a gradient function on the way there gives none for it",
@@ -297,9 +297,9 @@ CAUSES = {
     "tape_stopped_next": "compute it outside `with tape.stop_recording():`",
     "none_in_graph": "tf.gradients gave None for {value}: {target} is not computed from it",
     "none_in_graph_next": "use {plain} in what {target} is computed from, or leave it out of what tf.gradients is "
-                          "asked for",
+    "asked for",
     "none_held": "tf.gradients gave None for {value}: stop_gradients= holds something constant on every way from it to "
-                 "{target}",
+    "{target}",
     "none_held_next": "leave out of stop_gradients= what lies between {value} and {target}",
     "none_given": "{giver} gave None for {value}: {reason}",
     "none_given_next": "name what was differentiated, with bp.probe(of=...) as rec, and ask bp.explain(rec, {value})",
@@ -313,7 +313,7 @@ CAUSES = {
     "added_up.parts_next": "if that is not intended, use {value} in one of them alone",
     "zero_derivative": "the derivative of {target} with respect to {value} that backward uses is 0",
     "zero_derivative_next": "{instead}",
-}  # fmt: skip
+}
 """The headline and the remedy of each cause, in every framework; the remedy with what it changes."""
 
 SENTENCES = {
@@ -321,27 +321,27 @@ SENTENCES = {
     # causes of parameters without a gradient
     "no_grad.call": "{call} runs {mode}",
     "no_grad.call_next": "call it outside that context; if its parameters are to stay as they are, freeze them:\n"
-                         "requires_grad_(False) for that module, whose parameters are then no finding",
+    "requires_grad_(False) for that module, whose parameters are then no finding",
     "replaced.call": "the model ran with other tensors in the place of these parameters, as with "
-                     "torch.func.functional_call",
+    "torch.func.functional_call",
     "replaced.made": "the model ran with {value} in the place of its own parameters, and nothing leads back "
-                     "from it to them",
+    "from it to them",
     "replaced.made_next": "make it of the parameters themselves, as dict(model.named_parameters()) holds them",
     "replaced.leaf": "the model ran with {value} in the place of its own parameters, and nothing leads back "
-                     "from it to them",
+    "from it to them",
     "replaced.leaf_next": "give the optimizer that tensor, if it is to be trained;\n"
-                          "or make it of the parameters in each step: torch.stack([one.weight for one in all])",
+    "or make it of the parameters in each step: torch.stack([one.weight for one in all])",
     "replaced.call_next": "give the optimizer those tensors; or call the model itself, and its own parameters get "
-                          "gradients",
+    "gradients",
     "not_executed.untrained": "{module} ({kind}) was not called in what was recorded",
     "not_executed.untrained_next": "call it where its result goes into the loss;\n"
-                                   "or leave it out of the model, or freeze it with {freeze}, if that is intended",
+    "or leave it out of the model, or freeze it with {freeze}, if that is intended",
     "unused.parameter": "nothing is computed from {name}",
     "unused.parameter_next": "use it in what the loss is computed from; or, if that is intended, freeze it with "
-                             "{freeze}",
+    "{freeze}",
     "unused.parameters": "nothing is computed from these parameters",
     "unused.parameters_next": "use them in what the loss is computed from; or, if that is intended, freeze them with "
-                              "{freeze}",
+    "{freeze}",
     "dropped": "the result of {call} is not used",
     "dropped_next": "use it in what the loss is computed from",
     "unused.forward": "{name} is not mentioned in the forward() of {module}",
@@ -350,7 +350,7 @@ SENTENCES = {
     "unused.value_next": "use it in what the loss is computed from",
     "unknown.call": "no path leads from {outputs} back to {call}: its result is cut off later, or not used",
     "unknown.call_next": "give the result a name, out = {plain}, and ask again: then the line that cuts it off is "
-                         "known",
+    "known",
     "unknown.parameters": "no path leads from {outputs} back to these parameters",
     "unknown.parameters_next": "use them in what the loss is computed from; or freeze them with {freeze}",
     "replaced.held": "the optimizer has parameters of no model that ran",
@@ -364,9 +364,9 @@ SENTENCES = {
     "not_held.tensor": "{place} is a plain tensor, not a parameter: it gets gradients, but no optimizer has it",
     "not_held.tensor_next": "{plain} = nn.Parameter(...), and model.parameters() has it",
     "not_held.computed": "{place} is computed once, where it is assigned, from a leaf that gets gradients and that "
-                         "no optimizer has",
+    "no optimizer has",
     "not_held.computed_next": "{plain} = nn.Parameter(...) around all of that computation, and model.parameters() "
-                              "has it",
+    "has it",
     "not_held": "{parameters} of the model that ran get gradients, and no optimizer has them",
     "not_held_next": "give them to the optimizer, as with model.parameters(), if they are to be trained",
     **ERRORS,
@@ -415,7 +415,7 @@ SENTENCES = {
     "zero_everywhere": "{gradients} is 0 at all points that were tried",
     "zero_everywhere.exactly": "{gradients} is exactly 0",
     "zero_kept": "{gradients} is exactly 0 here; asked for by name, {first} shows where it becomes 0, as far as it was "
-                 "recorded",
+    "recorded",
     "zero_here": "{gradients}, all exactly 0 at these arguments",
     "zero_here.one": "{gradients}, exactly 0 at these arguments",
     "bridged": "with this line bridged, {gradients}",
@@ -489,7 +489,7 @@ SENTENCES = {
     "dropped_beside": "the result of {text} is not used ({at}), and no gradient comes to what it was given by that way",
     "constants": "used, but not trained, since it is not a parameter: {names}; nn.Parameter(...) in its place would be",
     "constants.several": "used, but not trained, since they are not parameters: {names}; nn.Parameter(...) in the "
-                         "place of one would be",
+    "place of one would be",
     "reached_by_all": "every output reaches: {names}",
     "reached_by_some": "{outputs}, but not {others}, reach: {names}",
     "reached_by_one": "{outputs} alone reaches: {names}",
@@ -517,7 +517,7 @@ SENTENCES = {
     "graph_freed": "part of the graph of {loss} is freed: a second backward() or grad() through it raises",
     "no_lines": "the graph knows no lines: record with bp.probe, and bp.explain(rec, name) names the line",
     "python_nodes": "{own}: written in Python, and may give None for {name}; only running it shows",
-}  # fmt: skip
+}
 """All of these, and facts, headings and notes by their codes."""
 
 FLAT = {
@@ -544,9 +544,17 @@ def instead_of_flat(operation: str, framework: str) -> str:
 
 
 def finding(
-    code: str, name: str, source: Source | None, framework: str, /, *, facts: Sequence[str] = (),
-    chain: tuple[str, ...] = (), known: Known = Known.NOTHING, **fields: str,
-) -> Finding:  # fmt: skip
+    code: str,
+    name: str,
+    source: Source | None,
+    framework: str,
+    /,
+    *,
+    facts: Sequence[str] = (),
+    chain: tuple[str, ...] = (),
+    known: Known = Known.NOTHING,
+    **fields: str,
+) -> Finding:
     """The finding of a cause: its headline and remedy filled in with these fields."""
     text, own = fields.get("text", "").strip("`"), fields.get("own", "")
     if code == "index":

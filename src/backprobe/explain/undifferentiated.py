@@ -34,8 +34,14 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
     if cuts and flow.record.training is not None:  # in a script, where these are why
         return cuts
     names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
-    found = finding("backward_not_run.block", next(iter(names), ""), None, flow.record.framework,
-                    reason=str(why), instead=why.fields["next"])  # fmt: skip
+    found = finding(
+        "backward_not_run.block",
+        next(iter(names), ""),
+        None,
+        flow.record.framework,
+        reason=str(why),
+        instead=why.fields["next"],
+    )
     return [*cuts, replace(found, consequence=say("values_lost", names=listed(names)) if names else "")]
 
 
@@ -51,6 +57,8 @@ def last_cut(record: Record) -> list[Finding]:
     if last is None or flow.entries[last].status not in CUT:
         return []
     before = flow.before([last])
-    cuts = [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), last))
-            for cut in flow.severing(before, {last})]  # fmt: skip
+    cuts = [
+        cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), last))
+        for cut in flow.severing(before, {last})
+    ]
     return merged(cuts or hidden_findings(flow, before))

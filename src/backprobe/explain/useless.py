@@ -116,8 +116,10 @@ def _all_once(notes: Sequence[Note]) -> list[str]:
     if len(notes) <= FEW:
         return [*map(_once, notes)]
     lines = [line_of(note) for note in notes]
-    places = [note.fields["operation"] + (f" ({place(at.file, at.line)})" if at is not None else "")
-              for note, at in zip(notes, lines, strict=True)]  # fmt: skip
+    places = [
+        note.fields["operation"] + (f" ({place(at.file, at.line)})" if at is not None else "")
+        for note, at in zip(notes, lines, strict=True)
+    ]
     count = sum(int(note.fields["count"]) for note in notes)
     gradients = gradients_of([notes[0].fields["first"]], count)
     return [say("zero_once.several", gradients=gradients, when=_when(notes[0]), places=", ".join(places))]

@@ -21,10 +21,14 @@ from backprobe.record.none_gradients import CutBy, CutOperation, NoneGiven, WhyN
 from backprobe.record.source import Source
 
 CODES = {
-    WhyNone.OUTSIDE: "outside_tape", WhyNone.WATCHED_LATE: "watched_late", WhyNone.NOT_WATCHED: "not_watched",
-    WhyNone.NOT_FLOAT: "not_float.asked", WhyNone.WATCHED_AFTER: "watched_after", WhyNone.CONSTANT: "constant_target",
+    WhyNone.OUTSIDE: "outside_tape",
+    WhyNone.WATCHED_LATE: "watched_late",
+    WhyNone.NOT_WATCHED: "not_watched",
+    WhyNone.NOT_FLOAT: "not_float.asked",
+    WhyNone.WATCHED_AFTER: "watched_after",
+    WhyNone.CONSTANT: "constant_target",
     WhyNone.HELD: "none_held",
-}  # fmt: skip
+}
 SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 UNSEEN = (*SAID, WhyNone.CONSTANT)
 """Reasons that do not name a line: the program's text may, or what left TensorFlow."""
@@ -36,10 +40,14 @@ PREDICTING = ".predict"
 OWN = {CutBy.OWN_NONE: "own_gradient", CutBy.OWN_ZERO: "own_gradient.zero"}
 CALLED = (CutBy.ASSIGNED, CutBy.ZERO_DERIVATIVE, CutBy.LEFT, CutBy.INSIDE_ZERO)
 CUT_BY = {
-    CutBy.STOP_GRADIENT: "stop_gradient", CutBy.STOPPED: "tape_stopped", CutBy.ASSIGNED: "assigned",
-    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation", CutBy.LEFT: "numpy.function",
-    CutBy.INSIDE_ZERO: "own_gradient.inside", **OWN,
-}  # fmt: skip
+    CutBy.STOP_GRADIENT: "stop_gradient",
+    CutBy.STOPPED: "tape_stopped",
+    CutBy.ASSIGNED: "assigned",
+    CutBy.ZERO_DERIVATIVE: "zero_derivative.operation",
+    CutBy.LEFT: "numpy.function",
+    CutBy.INSIDE_ZERO: "own_gradient.inside",
+    **OWN,
+}
 
 
 def none_given(record: Record, name: str | None = None, findings: Sequence[Finding] = ()) -> list[Finding]:
@@ -93,11 +101,18 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     value, plain = listed([*map(repr, values)]), values[0]
     flat = instead_of_flat(cut.operation.lower(), record.framework)
     code = CUT_BY.get(cut.by) or (
-        "index" if cut.operation.lower() in SIDES else "comparison" if cut.dtype == "bool"
-        else "no_derivative" if cut.by is CutBy.NO_DERIVATIVE
-        else "sample.discrete" if SAMPLING.search(cut.operation)
-        else "operation_dtype" if cut.by is CutBy.CAST else "operation_dtype.whole"
-    )  # fmt: skip
+        "index"
+        if cut.operation.lower() in SIDES
+        else "comparison"
+        if cut.dtype == "bool"
+        else "no_derivative"
+        if cut.by is CutBy.NO_DERIVATIVE
+        else "sample.discrete"
+        if SAMPLING.search(cut.operation)
+        else "operation_dtype"
+        if cut.by is CutBy.CAST
+        else "operation_dtype.whole"
+    )
     text = _text(cut)
     code = "parameter" if code == "assigned" and MAKING in text else code
     if code == "index" and not _is_argument(plain, cut.source.text):  # its operand has no name
@@ -108,11 +123,20 @@ def _cut(record: Record, one: NoneGiven, cut: CutOperation, names: str) -> Findi
     what = "zeros_for" if one.why is WhyNone.ZERO else "none_for"
     facts = [say(what, names=names, giver=_giver(one)), say("asked_for", at=location(one.source))]
     return finding(
-        code, one.name, cut.source, record.framework, facts=facts, value=value, plain=as_code(plain),
-        text=text, target=target, dtype=cut.dtype, instead=flat,
+        code,
+        one.name,
+        cut.source,
+        record.framework,
+        facts=facts,
+        value=value,
+        plain=as_code(plain),
+        text=text,
+        target=target,
+        dtype=cut.dtype,
+        instead=flat,
         known=_known(one, cut),
         at_position=value_at(called_in(cut.source.text, SIDES), record.framework),
-    )  # fmt: skip
+    )
 
 
 def _known(one: NoneGiven, cut: CutOperation) -> Known:
@@ -167,15 +191,26 @@ def _left(record: Record, one: NoneGiven, names: str) -> list[Finding]:
     lines = [line for entry in entries for line in (entry.source, *(way.source for way in entry.indirect)) if line]
     is_known = bool(one.targets)
     used = {name for line in lines for name in names_in(line.statement)}
-    cuts = [cut for cut in one.cuts
-            if any(_is_within(cut.source, line) for line in lines) or used & names_bound(cut.source.statement)
-            or not (is_known or _is_within(cut.source, one.source))]  # fmt: skip
+    cuts = [
+        cut
+        for cut in one.cuts
+        if any(_is_within(cut.source, line) for line in lines)
+        or used & names_bound(cut.source.statement)
+        or not (is_known or _is_within(cut.source, one.source))
+    ]
     facts = [say("none_for", names=names, giver=_giver(one)), say("asked_for", at=location(one.source))]
     return [
-        finding("numpy.predict" if PREDICTING in cut.source.text else "numpy.left", one.name, cut.source,
-                record.framework, facts=facts, value=repr(one.name), known=Known.NOT_HOW)
+        finding(
+            "numpy.predict" if PREDICTING in cut.source.text else "numpy.left",
+            one.name,
+            cut.source,
+            record.framework,
+            facts=facts,
+            value=repr(one.name),
+            known=Known.NOT_HOW,
+        )
         for cut in cuts
-    ]  # fmt: skip
+    ]
 
 
 def _giver(one: NoneGiven) -> str:
@@ -197,10 +232,16 @@ def _finding(record: Record, one: NoneGiven) -> Finding:
     code = CODES.get(one.why, "none_in_graph" if one.in_graph and one.why is WhyNone.NO_WAY else "none_given")
     targets = listed([repr(record.entries[at].name) for at in one.targets]) or "what is differentiated"
     return finding(
-        "not_watched.variable" if code == "not_watched" and one.is_variable else code, one.name,
-        (outside and outside.source) or one.source, record.framework,
-        facts=facts, value=repr(one.name), plain=as_code(one.name),
+        "not_watched.variable" if code == "not_watched" and one.is_variable else code,
+        one.name,
+        (outside and outside.source) or one.source,
+        record.framework,
+        facts=facts,
+        value=repr(one.name),
+        plain=as_code(one.name),
         reason=say(SAID[one.why]) if one.why in SAID else "",
         target=targets if one.in_graph else "a part of the way to it" if outside is None else repr(outside.name),
-        dtype=one.dtype, giver=_giver(one), known=Known.NOTHING if outside is None else Known.OBSERVED,
-    )  # fmt: skip
+        dtype=one.dtype,
+        giver=_giver(one),
+        known=Known.NOTHING if outside is None else Known.OBSERVED,
+    )

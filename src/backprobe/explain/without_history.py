@@ -44,7 +44,7 @@ def without_history(flow: Dataflow, at: int) -> list[Finding]:
 
 def hidden_findings(
     flow: Dataflow, among: Iterable[int], *, to: int | None = None, of: int | None = None
-) -> list[Finding]:  # fmt: skip
+) -> list[Finding]:
     """Lines that cut off what has no entry, such as what a model gives.
 
     ``to`` is what they lead to. ``of`` is a value: only lines in which its name stands where it was not seen, as in a
@@ -57,8 +57,19 @@ def hidden_findings(
                 continue
             chain = () if to is None or to == each else flow.chain(flow.after(each), to)
             facts = [say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")]
-            found.append(about(flow, use.kind, flow.entries[each], line_of(place, use.text), facts=facts, chain=chain,
-                               value=f"`{text}`", plain=text, text=f"`{use.text}`"))  # fmt: skip
+            found.append(
+                about(
+                    flow,
+                    use.kind,
+                    flow.entries[each],
+                    line_of(place, use.text),
+                    facts=facts,
+                    chain=chain,
+                    value=f"`{text}`",
+                    plain=text,
+                    text=f"`{use.text}`",
+                )
+            )
     return found
 
 
@@ -91,8 +102,11 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
 def _frozen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     # What an entry is computed from requires no gradient.
     entry = flow.entries[at]
-    leaves = [each for each in sorted(before - {at}) if flow.entries[each].status is GradStatus.FROZEN
-              and not flow.sources(each)]  # fmt: skip
+    leaves = [
+        each
+        for each in sorted(before - {at})
+        if flow.entries[each].status is GradStatus.FROZEN and not flow.sources(each)
+    ]
     facts = [say("from_frozen", at=named(flow.entries[each])) for each in leaves[:MOST]]
     if is_returned(flow, at):
         facts += [say("callers"), *filter(None, [hooks(flow)])]

@@ -22,11 +22,21 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
         return listed([named(one) or f"a leaf of shape {tuple(one.shape)}" for one in tensors]) or "no leaf"
 
     words = {
-        "name": name, "loss": loss, "value": loss, "values": name, "tensor": facts.tensor, "described": facts.output,
-        "operation": facts.op, "leaves": leaves(facts.leaves), "loss_leaves": leaves(facts.output_leaves),
-        "others": leaves(facts.shared), "checkpoints": ", ".join(facts.checkpoints), "own": ", ".join(facts.own),
-        "again": ", ".join(facts.again[:1]), "savers": ", ".join(dict.fromkeys(facts.written)),
-    }  # fmt: skip
+        "name": name,
+        "loss": loss,
+        "value": loss,
+        "values": name,
+        "tensor": facts.tensor,
+        "described": facts.output,
+        "operation": facts.op,
+        "leaves": leaves(facts.leaves),
+        "loss_leaves": leaves(facts.output_leaves),
+        "others": leaves(facts.shared),
+        "checkpoints": ", ".join(facts.checkpoints),
+        "own": ", ".join(facts.own),
+        "again": ", ".join(facts.again[:1]),
+        "savers": ", ".join(dict.fromkeys(facts.written)),
+    }
     findings = []
     saved: Rules = [(facts.written, "in_place", ["saved_by"])]
     for about, rules in ((loss, _of_loss(facts)), (loss, saved), (name, _of_tensor(facts))):
@@ -39,8 +49,11 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
     heading = "path_filled" if is_filled else "path"
     if not facts.is_reached:
         heading = "path_unseen" if facts.checkpoints and facts.requires_grad else "no_path"
-    notes = {"graph_freed": facts.is_freed, "no_lines": not facts.is_reached,
-             "python_nodes": facts.is_reached and facts.own}  # fmt: skip
+    notes = {
+        "graph_freed": facts.is_freed,
+        "no_lines": not facts.is_reached,
+        "python_nodes": facts.is_reached and facts.own,
+    }
     said = tuple(say(note, **words) for note, holds in notes.items() if holds)
     return Report(say(heading, **words), tuple(findings), said)
 

@@ -19,9 +19,13 @@ if TYPE_CHECKING:  # importing backprobe imports no NumPy
 FORMATS = ("parquet", "arrow", "tensorboard")
 FORMAT = Option("format", str, FORMATS, "'parquet'")
 FIELDS = Option(
-    "fields", object, lambda fields: isinstance(fields, Sequence) and not isinstance(fields, str) and bool(fields),
-    "['grad.rms']", or_none=True, says="a list of fields of the run",
-)  # fmt: skip
+    "fields",
+    object,
+    lambda fields: isinstance(fields, Sequence) and not isinstance(fields, str) and bool(fields),
+    "['grad.rms']",
+    or_none=True,
+    says="a list of fields of the run",
+)
 
 
 def is_export(path: str | os.PathLike[str]) -> bool:

@@ -41,20 +41,19 @@ def _written_before(place: Place, reader: RunReader, format: str, fields: Any) -
         if name.startswith("_rank-") and name.endswith(".json"):
             found[int(name[len("_rank-") : -len(".json")])] = place.read_json(name)
     wanted = {"format": schema.FORMAT, "files": format, "fields": None if fields is None else list(fields)}
-    differs = [
-        key for one in found.values() for key, value in wanted.items() if one.get(key) != value
-    ]  # fmt: skip
+    differs = [key for one in found.values() for key, value in wanted.items() if one.get(key) != value]
     is_other = any(
         rank not in reader.ranks or not _is_same(one, reader.ranks[rank].index()) for rank, one in found.items()
     )
     if differs or is_other or (inside and not found and inside != ["rows"]):
         what = f"an export of this run with another {differs[0]}" if differs else "an export of another run"
         raise BadOption(
-            f"{place.shown} has something else in it", asked=place.asked,
+            f"{place.shown} has something else in it",
+            asked=place.asked,
             found=what if found else f"{inside[0]!r}, and no export of a run",
             why="an export goes on where the last one of the same run ended",
             next="an empty folder, or the one of this run's last export",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -135,25 +134,37 @@ class _Rank:
         for name, kind in self.keys:
             for step, one in self.file.exponents((name, kind), first, last).items():
                 attempt = int(attempts[numpy.searchsorted(info, step)])
-                found.append({"attempt": attempt, "step": step, "name": name, "kind": kind, "low": int(one.low),
-                              "smallest": float(one.smallest), "counts": one.counts.tolist()})  # fmt: skip
+                found.append(
+                    {
+                        "attempt": attempt,
+                        "step": step,
+                        "name": name,
+                        "kind": kind,
+                        "low": int(one.low),
+                        "smallest": float(one.smallest),
+                        "counts": one.counts.tolist(),
+                    }
+                )
         return self.arrow.Table.from_pylist(found, schema=schema.histograms(self.arrow))
 
     def _meta(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
         keys = self.index.keys
         return {
-            "format": schema.FORMAT, "files": self.format, "rank": self.rank,
+            "format": schema.FORMAT,
+            "files": self.format,
+            "rank": self.rank,
             "fields": None if self.fields is None else list(self.fields),
             "attempts": [dict(one.facts) for one in self.index.attempts],
             "rows": [
-                [attempt, *key, keys[key].merge] for attempt, places in sorted(self.index.places.items())
+                [attempt, *key, keys[key].merge]
+                for attempt, places in sorted(self.index.places.items())
                 for key in sorted(places, key=places.__getitem__)
             ],
             "aliases": self.index.aliases,
             "lines": {name: asdict(line) for name, line in self.file.lines().items()},
             "gaps": [[attempt, step, list(map(list, missing))] for attempt, step, missing in self.file.said_of_gaps()],
             "parts": parts,
-        }  # fmt: skip
+        }
 
 
 class Texts:
@@ -164,9 +175,10 @@ class Texts:
         self.lists: dict[str, Any] = {}
         self.codes: dict[str, Any] = {}
         columns: dict[str, list[str]] = {
-            "name": [name for name, _ in keys], "kind": [kind for _, kind in keys],
+            "name": [name for name, _ in keys],
+            "kind": [kind for _, kind in keys],
             "merge": [index.keys[key].merge for key in keys],
-        }  # fmt: skip
+        }
         for column, texts in columns.items():
             known = {text: at for at, text in enumerate(dict.fromkeys(texts))}
             self.lists[column] = arrow.array(list(known), arrow.string())
@@ -195,7 +207,7 @@ def rows_table(file: RankFile, texts: Texts, low: int, high: int, columns: Seque
         arrow.array(index.attempt_of[low:high][when].astype(numpy.int32)),
         arrow.array(index.info["step"][low:high][when]),
         *(texts.of(column, where) for column in ("name", "kind", "merge")),
-    ]  # fmt: skip
+    ]
     return arrow.Table.from_arrays([*first, *held], schema=schema.rows(arrow))
 
 

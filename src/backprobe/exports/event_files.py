@@ -50,15 +50,15 @@ class Protos:
         return self.summaries.Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
 
 
-def write_events(
-    reader: RunReader, path: str | os.PathLike[str], fields: Sequence[str] | None, asked: str
-) -> None:  # fmt: skip
+def write_events(reader: RunReader, path: str | os.PathLike[str], fields: Sequence[str] | None, asked: str) -> None:
     """Write the steps that are new since the last time. Raises BadOption and NotInstalled."""
     if is_url(path):
         raise BadOption(
-            "event files of TensorBoard go to a folder of this machine", asked=asked, found=f"the URL {path}",
+            "event files of TensorBoard go to a folder of this machine",
+            asked=asked,
+            found=f"the URL {path}",
             next="a path, or format='parquet'",
-        )  # fmt: skip
+        )
     file = installed("tensorboard.summary.writer.event_file_writer", asked=asked)
     protos, folder = Protos(asked), Path(path)
     known = {kind for _, kind in reader.rows()}
@@ -104,15 +104,18 @@ def _state(folder: Path, reader: RunReader, fields: list[str], asked: str) -> di
     if not isinstance(found, dict) or any(found.get(key) != new[key] for key in ("fields", "began")):
         what = "no export of a run" if not isinstance(found, dict) else "an export of another run or other fields"
         raise BadOption(
-            f"{folder} has something else in it", asked=asked, found=what,
-            why="an export goes on where the last one of the same run ended", next="an empty folder",
-        )  # fmt: skip
+            f"{folder} has something else in it",
+            asked=asked,
+            found=what,
+            why="an export goes on where the last one of the same run ended",
+            next="an empty folder",
+        )
     return found
 
 
 def _numbers(
     reader: RunReader, fields: list[str], attempt: int, last: int
-) -> Iterator[tuple[Any, int, dict[str, float]]]:  # fmt: skip
+) -> Iterator[tuple[Any, int, dict[str, float]]]:
     # What is known of each new step, the attempt that made it, and its numbers by label.
     info = reader.info()
     made = reader.made_by(int(info["step"][-1])) if len(info) else numpy.empty(0, numpy.int64)
@@ -126,9 +129,11 @@ def _numbers(
         held = {field: _field(reader, rows, names[field], field, low, high) for field in fields}
         for at in range(low, high):
             numbers = {
-                f"{field}/{name}": float(own[at - low]) for field, (matrix, there) in held.items()
-                for name, own, is_there in zip(names[field], matrix, there, strict=True) if is_there[at - low]
-            }  # fmt: skip
+                f"{field}/{name}": float(own[at - low])
+                for field, (matrix, there) in held.items()
+                for name, own, is_there in zip(names[field], matrix, there, strict=True)
+                if is_there[at - low]
+            }
             yield info[at], int(attempts[at]), numbers
 
 

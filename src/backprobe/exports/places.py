@@ -33,14 +33,18 @@ class Place:
             system, root = fsspec.core.url_to_fs(self.shown)
         except ImportError as error:  # such as s3fs
             raise NotInstalled(
-                f"{self.shown} needs a package that is not installed", asked=self.asked, found=str(error),
+                f"{self.shown} needs a package that is not installed",
+                asked=self.asked,
+                found=str(error),
                 next=f"pip install {error.name or 'the package that the line above names'}",
-            ) from error  # fmt: skip
+            ) from error
         except Exception as error:  # of the URL, by whichever file system it names
             raise BadOption(
-                f"{self.shown} cannot be opened", asked=self.asked, found=f"{type(error).__name__}: {error}",
+                f"{self.shown} cannot be opened",
+                asked=self.asked,
+                found=f"{type(error).__name__}: {error}",
                 next="a URL that fsspec opens: fsspec.open_files(URL)",
-            ) from error  # fmt: skip
+            ) from error
         return self.fs.PyFileSystem(self.fs.FSSpecHandler(system)), root
 
     def path(self, *parts: str) -> str:
@@ -89,10 +93,12 @@ class Place:
     def damaged(self, name: str, error: Exception) -> BadRun:
         """What is raised for a file that is cut, or holds something else."""
         return BadRun(
-            f"{self.shown} is not a whole export of a run", asked=self.asked,
+            f"{self.shown} is not a whole export of a run",
+            asked=self.asked,
             found=f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
-            why="nothing of it is read", next="run.export(path) again, from the run",
-        )  # fmt: skip
+            why="nothing of it is read",
+            next="run.export(path) again, from the run",
+        )
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -101,6 +107,8 @@ class Place:
             yield
         except (PermissionError, NotADirectoryError, FileNotFoundError, FileExistsError) as error:
             raise BadOption(
-                f"{self.shown} cannot be read or written", asked=self.asked, found=f"{type(error).__name__}: {error}",
+                f"{self.shown} cannot be read or written",
+                asked=self.asked,
+                found=f"{type(error).__name__}: {error}",
                 next="a folder, or a URL, that this process may write",
-            ) from error  # fmt: skip
+            ) from error

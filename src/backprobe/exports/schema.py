@@ -33,15 +33,28 @@ def rows(arrow: Any) -> Any:
 
 def steps(arrow: Any) -> Any:
     """What is known of each step."""
-    return arrow.schema([
-        ("attempt", arrow.int32()), ("step", arrow.int64()), ("time", arrow.float64()), ("backwards", arrow.int32()),
-        ("skipped", arrow.int32()), ("uncleared", arrow.int64()),
-    ])  # fmt: skip
+    return arrow.schema(
+        [
+            ("attempt", arrow.int32()),
+            ("step", arrow.int64()),
+            ("time", arrow.float64()),
+            ("backwards", arrow.int32()),
+            ("skipped", arrow.int32()),
+            ("uncleared", arrow.int64()),
+        ]
+    )
 
 
 def histograms(arrow: Any) -> Any:
     """Counts by power of two, from ``low`` on."""
-    return arrow.schema([
-        ("attempt", arrow.int32()), ("step", arrow.int64()), ("name", arrow.string()), ("kind", arrow.string()),
-        ("low", arrow.int64()), ("smallest", arrow.float64()), ("counts", arrow.list_(arrow.int64())),
-    ])  # fmt: skip
+    return arrow.schema(
+        [
+            ("attempt", arrow.int32()),
+            ("step", arrow.int64()),
+            ("name", arrow.string()),
+            ("kind", arrow.string()),
+            ("low", arrow.int64()),
+            ("smallest", arrow.float64()),
+            ("counts", arrow.list_(arrow.int64())),
+        ]
+    )

@@ -38,7 +38,7 @@ STATISTICS: Mapping[str, tuple[tuple[str, ...], str]] = {
         f"CASE WHEN nan > 0 OR (posinf > 0 AND neginf > 0) THEN {NAN} WHEN posinf > 0 THEN CAST('Infinity' AS DOUBLE) "
         f"WHEN neginf > 0 THEN CAST('-Infinity' AS DOUBLE) WHEN finite > 0 THEN sum / finite ELSE {NAN} END",
     ),
-}  # fmt: skip
+}
 """By the name of a macro: the columns that it takes, and its expression."""
 
 
@@ -67,13 +67,20 @@ def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[],
     """
     duckdb = installed("duckdb", asked="run.sql")
     if not isinstance(text, str):
-        raise BadOption(
-            "a query is a text", asked=asked, found=written(text), next=EXAMPLE
-        )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="backprobe-sql-") as folder, duckdb.connect(config={
-        "memory_limit": MEMORY, "temp_directory": folder, "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False, "python_enable_replacements": False, "preserve_insertion_order": False,
-    }) as engine:  # fmt: skip
+        raise BadOption("a query is a text", asked=asked, found=written(text), next=EXAMPLE)
+    with (
+        tempfile.TemporaryDirectory(prefix="backprobe-sql-") as folder,
+        duckdb.connect(
+            config={
+                "memory_limit": MEMORY,
+                "temp_directory": folder,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "python_enable_replacements": False,
+                "preserve_insertion_order": False,
+            }
+        ) as engine,
+    ):
         for name, table in tables.items():
             engine.register(name, table)
         for statement in [*macros(), merged()]:
@@ -89,10 +96,12 @@ def query(tables: Mapping[str, Any], text: Any, asked: str, reread: Callable[[],
             if isinstance(error, duckdb.InvalidInputException):  # such as an error of reading a table
                 reread()
             raise BadOption(
-                f"DuckDB refuses {cut(written(text))}", asked=asked, found=str(error).strip(),
+                f"DuckDB refuses {cut(written(text))}",
+                asked=asked,
+                found=str(error).strip(),
                 why="the tables are rows and steps; merged is a view of all processes as one",
                 next=EXAMPLE,
-            ) from error  # fmt: skip
+            ) from error
 
 
 class Stream:

@@ -31,9 +31,11 @@ class Dataset:
         self.ranks = {int(one[len("_rank-") : -len(".json")]): place.read_json(one) for one in names}
         if not self.ranks:
             raise BadRun(
-                f"{place.shown} has no export of a run", asked=place.asked, found=f"no {schema.META.format(0)}",
+                f"{place.shown} has no export of a run",
+                asked=place.asked,
+                found=f"no {schema.META.format(0)}",
                 next="run.export(path), and then bp.open_run(path)",
-            )  # fmt: skip
+            )
         self.ranks = dict(sorted(self.ranks.items()))
         for rank, meta in self.ranks.items():
             self._check(rank, meta)
@@ -45,16 +47,19 @@ class Dataset:
             raise self.place.damaged(name, ValueError("it does not say what was exported"))
         if meta.get("format") != schema.FORMAT:
             raise BadRun(
-                f"{self.place.shown} was exported in another format", asked=self.place.asked,
+                f"{self.place.shown} was exported in another format",
+                asked=self.place.asked,
                 found=f"format {meta.get('format')}, and this version reads {schema.FORMAT}",
                 next="run.export(path) again, from the run",
-            )  # fmt: skip
+            )
         if meta.get("fields") is not None:
             raise BadRun(
-                f"{self.place.shown} has only some fields of a run", asked=self.place.asked,
-                found=f"fields={meta['fields']}", why="alerts and statistics need the others",
+                f"{self.place.shown} has only some fields of a run",
+                asked=self.place.asked,
+                found=f"fields={meta['fields']}",
+                why="alerts and statistics need the others",
                 next="run.export(path), without fields=; or any reader of Parquet",
-            )  # fmt: skip
+            )
 
     @property
     def format(self) -> str:
@@ -77,9 +82,13 @@ class Dataset:
         wanted = self.arrow.schema([*columns, *hive.schema])
         with self.reading(table):
             return dataset.dataset(
-                self.place.path(table), schema=wanted, format=self._checked(dataset), filesystem=self.place.system,
-                partitioning=hive, exclude_invalid_files=False,
-            )  # fmt: skip
+                self.place.path(table),
+                schema=wanted,
+                format=self._checked(dataset),
+                filesystem=self.place.system,
+                partitioning=hive,
+                exclude_invalid_files=False,
+            )
 
     def _checked(self, dataset: Any) -> Any:
         # The format of its files, whose checksums are verified.
@@ -136,8 +145,10 @@ class _Unpacking:
 
     def _steps(self, attempt: int, first: int, keys: list[RowKey]) -> Iterator[StepData]:
         # The steps of a part that an attempt made.
-        files = [[table, f"rank={self.rank}", f"first_step={first}", f"part.{self.dataset.format}"]
-                 for table in schema.TABLES]  # fmt: skip
+        files = [
+            [table, f"rank={self.rank}", f"first_step={first}", f"part.{self.dataset.format}"]
+            for table in schema.TABLES
+        ]
         with self.dataset.reading(*files[1]):
             info = [one for one in self._table(files[1]) if one["attempt"] == attempt]
         if not info:
@@ -226,13 +237,24 @@ def _places(table: Any, places: Any) -> NDArray[numpy.int64]:
 
 def _step(info: dict[str, Any], matrix: Any, counted: dict[int, dict[int, Exponents]]) -> StepData:
     return StepData(
-        info["step"], matrix, info["time"], info["backwards"], info["skipped"], counted.get(info["step"], {}),
+        info["step"],
+        matrix,
+        info["time"],
+        info["backwards"],
+        info["skipped"],
+        counted.get(info["step"], {}),
         uncleared=info["uncleared"],
-    )  # fmt: skip
+    )
 
 
 def _with_gaps(step: StepData, said: Any) -> StepData:
     return StepData(
-        step.step, step.matrix, step.time, step.backwards, step.skipped, step.exponents,
-        [(name, kind, code) for name, kind, code in said], step.uncleared,
-    )  # fmt: skip
+        step.step,
+        step.matrix,
+        step.time,
+        step.backwards,
+        step.skipped,
+        step.exponents,
+        [(name, kind, code) for name, kind, code in said],
+        step.uncleared,
+    )

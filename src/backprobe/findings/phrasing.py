@@ -86,10 +86,11 @@ def folded(names: Sequence[str]) -> list[tuple[str, int]]:
             rest = tuple([frozenset(part) for part in (*one[:at], ("",), *one[at + 1 :])])
             groups.setdefault(rest if is_open else one, []).append(one)
         found = [
-            group[0] if len(group) == 1
+            group[0]
+            if len(group) == 1
             else (*group[0][:at], tuple([each for one in group for each in one[at]]), *group[0][at + 1 :])
             for group in groups.values()
-        ]  # fmt: skip
+        ]
     return [("".join(map(braced, one)), math.prod(map(len, one))) for one in found]
 
 
@@ -101,8 +102,9 @@ def parts(name: str) -> list[str]:
     """
     if name.count("`") % 2:
         return [name]  # it is none
-    marked = "".join(f"\0{char}\0" if char in ".:/#" and read else char
-                     for char, read in zip(name, outside(name), strict=True))  # fmt: skip
+    marked = "".join(
+        f"\0{char}\0" if char in ".:/#" and read else char for char, read in zip(name, outside(name), strict=True)
+    )
     return [part for part in marked.split("\0") if part]
 
 

@@ -65,14 +65,21 @@ class Report(Printed):
         finite is a text: ``"NaN"``, ``"infinite"`` or ``"-infinite"``. ``--json`` prints it.
         """
         return {
-            "ok": self.ok, "complete": self.complete, "heading": self.heading,
-            "findings": [one.to_dict() for one in self.findings], "notes": list(self.notes),
-        }  # fmt: skip
+            "ok": self.ok,
+            "complete": self.complete,
+            "heading": self.heading,
+            "findings": [one.to_dict() for one in self.findings],
+            "notes": list(self.notes),
+        }
 
     def to_sarif(
-        self, program: str | os.PathLike[str] = ".", *, root: str | os.PathLike[str] | None = None, verb: str = "",
+        self,
+        program: str | os.PathLike[str] = ".",
+        *,
+        root: str | os.PathLike[str] | None = None,
+        verb: str = "",
         ran: bool = True,
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """The findings in SARIF 2.1.0, for ``json.dump``: GitHub and editors show each at its line.
 
         - ``program`` is the file or folder that the report is about, where findings without a line are shown.
@@ -128,10 +135,12 @@ class Report(Printed):
 
     def _repr_html_(self) -> str:
         where = places(self.findings)
-        found = numbered([
-            joined([root._html(where), numbered([each._html(where) for each in beneath])])
-            for root, beneath in arranged(self.findings)
-        ])  # fmt: skip
+        found = numbered(
+            [
+                joined([root._html(where), numbered([each._html(where) for each in beneath])])
+                for root, beneath in arranged(self.findings)
+            ]
+        )
         notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
         return shown(element("div", self.heading, class_="heading"), found, *notes)
 

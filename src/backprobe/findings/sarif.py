@@ -32,13 +32,17 @@ def sarif(
         words = [one._title(None), *(f"{label}: {said}" for label, said in one._parts()[2:] if said)]
         way = [(line, f"the path comes by {name!r}") for name, line in zip(one.chain, one.lines, strict=False)]
         way.append((causes.get(one.cause), f"it follows from this: {one.cause}"))
-        results.append({
-            "ruleId": one.kind, "level": "note" if one.cause in causes else one.level,
-            "message": {"text": "\n".join(words)}, "locations": [_place(one.source, root, program)],
-            "relatedLocations": [
-                {**_place(line, root, program), "message": {"text": text}} for line, text in way if line is not None
-            ],
-        })  # fmt: skip
+        results.append(
+            {
+                "ruleId": one.kind,
+                "level": "note" if one.cause in causes else one.level,
+                "message": {"text": "\n".join(words)},
+                "locations": [_place(one.source, root, program)],
+                "relatedLocations": [
+                    {**_place(line, root, program), "message": {"text": text}} for line, text in way if line is not None
+                ],
+            }
+        )
     kinds = dict.fromkeys(one.kind for one in findings)
     about = f"{verb}: " if verb else ""
     rules = [{"id": kind, "shortDescription": {"text": about + kind.replace("_", " ")}} for kind in kinds]
@@ -46,8 +50,9 @@ def sarif(
     run = {
         "tool": {"driver": {"name": "backprobe", "version": sys.modules["backprobe"].__version__, "rules": rules}},
         "invocations": [{"executionSuccessful": ran, "toolExecutionNotifications": said}],
-        "originalUriBaseIds": {ROOT: {"uri": _folder(root)}}, "results": results,
-    }  # fmt: skip
+        "originalUriBaseIds": {ROOT: {"uri": _folder(root)}},
+        "results": results,
+    }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

@@ -24,7 +24,7 @@ def wrapped(words: str, width: int) -> str:
         indent = " " * len(label[0]) if label is not None else ""
         lines += textwrap.wrap(
             line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        ) or [""]  # fmt: skip
+        ) or [""]
     return "\n".join(lines)
 
 

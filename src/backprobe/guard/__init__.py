@@ -32,7 +32,7 @@ from backprobe.source.frames import name_in
 
 def guard(
     model: Any = None, *, allow: str | Sequence[str] = (), capture: str | os.PathLike[str] | None = None
-) -> Guard:  # fmt: skip
+) -> Guard:
     """Raise ``NotFinite`` at the end of the forward call or ``backward()`` in which the first NaN or Inf arises.
 
     >>> import torch, backprobe as bp
@@ -111,16 +111,18 @@ class Guard:
             "a guard is not called: it guards what runs within `with`",
             asked=f"bp.guard({'' if self.model is None else name_of(self.model)})(...)",
             next="with bp.guard(model): model(x)" if is_model else "with bp.guard(): around what calls it",
-        )  # fmt: skip
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self.open:
             raise BadOption(
-                "this guard is not open", asked="guard.__exit__(...)", found="a guard that was never entered",
+                "this guard is not open",
+                asked="guard.__exit__(...)",
+                found="a guard that was never entered",
                 next="with bp.guard():",
-            )  # fmt: skip
+            )
         opened, frame, backend = self.open.pop()
         opened.__exit__(kind, error, trace)
         if error is None and backend is not None:
@@ -132,9 +134,11 @@ class Guard:
         backend = None if isinstance(self.model, str | int | float) else find_backend(None, [self.model])
         if backend is None or not is_model(backend, self.model):
             raise BadOption(
-                "`with bp.guard(...)` takes a model, or nothing", asked=asked,
-                found=kind(self.model), next="with bp.guard(): around what calls it",
-            )  # fmt: skip
+                "`with bp.guard(...)` takes a model, or nothing",
+                asked=asked,
+                found=kind(self.model),
+                next="with bp.guard(): around what calls it",
+            )
         guards = backend.guards or refuse(backend, "guards", asked)
         guard = ModelGuard(self.model, backend, self.allowed, self._capture(backend))
         return guards.listening(self.model, guard.listener())
@@ -154,10 +158,11 @@ class Guard:
             return guards.functions(guard.listener())
         if self.capture is not None:
             raise BadOption(
-                "capture= takes a model", asked=f"with bp.guard(capture={written(self.capture)}):",
+                "capture= takes a model",
+                asked=f"with bp.guard(capture={written(self.capture)}):",
                 why="a step is written as the calls of a model, which another process can make again",
                 next=f"with bp.guard(model, capture={written(self.capture)}):",
-            )  # fmt: skip
+            )
         blocks = guards.blocks or refuse(backend, "block_guards", asked)
         return BlockGuard(backend, blocks(), self.allowed, frame)
 
@@ -184,11 +189,12 @@ def _backend_of(frame: FrameType) -> Backend:
         with suppress(NoBackend):
             return find_backend(None, [*held, one], mixed=False)
     raise NoBackend(
-        "cannot infer the framework of this block", asked="with bp.guard():",
+        "cannot infer the framework of this block",
+        asked="with bp.guard():",
         found="several frameworks, or none, are imported, and no function that runs mentions one",
         why="a guard listens to one framework",
         next="the block in a function that mentions one framework alone, or with bp.guard(model):",
-    )  # fmt: skip
+    )
 
 
 __all__ = ["Guard", "guard"]

@@ -39,15 +39,19 @@ def check_path(path: Any, asked: str, instead: str) -> None:
     if is_there and known.get("process") != PROCESS:
         found = "a step that another run has captured" if known else "a folder" if target.is_dir() else "a file"
         raise BadOption(
-            f"{target} exists already", asked=asked, found=found, why="a step is written into a new folder",
+            f"{target} exists already",
+            asked=asked,
+            found=found,
+            why="a step is written into a new folder",
             next=f"another folder, such as {f'{target}-2'!r}",
-        )  # fmt: skip
+        )
     if not can_write:
         raise BadOption(
-            f"{target} cannot be written", asked=asked,
+            f"{target} cannot be written",
+            asked=asked,
             found=f"{nearest} is {'a folder that you may not write to' if nearest.is_dir() else 'a file'}",
             next=f"a folder that can be written, such as {target.name!r}",
-        )  # fmt: skip
+        )
 
 
 def captures_of(backend: Backend, asked: str) -> Captures:
@@ -55,9 +59,11 @@ def captures_of(backend: Backend, asked: str) -> Captures:
     found = backend.captures
     if found is None:
         raise Unsupported(
-            f"a step of {backend.title} cannot be captured", asked=asked, why="backprobe cannot write down its calls",
+            f"a step of {backend.title} cannot be captured",
+            asked=asked,
+            why="backprobe cannot write down its calls",
             next="with bp.guard(model): without capture=",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -70,16 +76,16 @@ class Capture:
         self.path = self.given.absolute()  # the program may go to another folder
         self.model, self.captures = model, captures
 
-    def written(
-        self, error: NotFinite, calls: Sequence[Any], record: Record | None, is_backward: bool
-    ) -> NotFinite:  # fmt: skip
+    def written(self, error: NotFinite, calls: Sequence[Any], record: Record | None, is_backward: bool) -> NotFinite:
         """The error that is about to be raised, with a note on the file that is now there."""
         if os.path.lexists(self.path):
             return error
         shown = self.given if self.given.absolute() == self.path else self.path
         said = {
-            "headline": error.headline, "report": str(error.report), "process": PROCESS,
-        }  # fmt: skip
+            "headline": error.headline,
+            "report": str(error.report),
+            "process": PROCESS,
+        }
         try:
             step = self.captures.captured(self.model, calls, is_backward=is_backward)
             left_out = steps.write(step, record, said, self.path, self.captures)

@@ -116,12 +116,13 @@ def _without_gradients(call: GuardedCall, backend: Backend) -> Record:
     record = _Run(request, backend).record(args, kwargs).record
     entries = [
         replace(
-            entry, held_grad=None,
+            entry,
+            held_grad=None,
             finiteness=None if entry.finiteness is None else Finiteness(entry.finiteness.value, None),
             status=GradStatus.BACKWARD_NOT_RUN if entry.status is GradStatus.OK else entry.status,
         )
         for entry in record.entries
-    ]  # fmt: skip
+    ]
     return replace(record, entries=tuple(entries))
 
 

@@ -81,9 +81,13 @@ def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
     """A call that returned it, and was not explained."""
     asked = call_of(call)
     headline = f"{word(found)} comes out of {asked}; where it began is not known: {why}"
-    return _unknown(asked, call.see_lines, f":return{next(iter(found))}", headline, tuple(
-        f"':return{path}': {count}" for path, count in found.items()
-    ))  # fmt: skip
+    return _unknown(
+        asked,
+        call.see_lines,
+        f":return{next(iter(found))}",
+        headline,
+        tuple(f"':return{path}': {count}" for path, count in found.items()),
+    )
 
 
 def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
@@ -92,19 +96,29 @@ def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
     headline = (
         f"{word(found)} comes from the backward of {asked}, or from elsewhere; where it began is not known: {why}"
     )
-    return _unknown(asked, call.see_lines, next(iter(found)), headline, tuple(
-        f"the gradient of {name!r}: {count}" for name, count in list(found.items())[:4]
-    ))  # fmt: skip
+    return _unknown(
+        asked,
+        call.see_lines,
+        next(iter(found)),
+        headline,
+        tuple(f"the gradient of {name!r}: {count}" for name, count in list(found.items())[:4]),
+    )
 
 
 def unexplained_gradient(asked: GuardedGradient, found: Found, is_value: bool, why: Reason) -> Report:
     """A gradient that was taken, and not explained."""
     which = "the value" if is_value else "a gradient"
     headline = f"{word(found)} is in {which} of {asked.asked}; where it began is not known: {why}"
-    return _unknown(asked.asked, asked.see_lines, next(iter(found)) or "return", headline, tuple(
-        f"{'the value' if is_value else f'the gradient of {name!r}'}: {count}"
-        for name, count in list(found.items())[:4]
-    ))  # fmt: skip
+    return _unknown(
+        asked.asked,
+        asked.see_lines,
+        next(iter(found)) or "return",
+        headline,
+        tuple(
+            f"{'the value' if is_value else f'the gradient of {name!r}'}: {count}"
+            for name, count in list(found.items())[:4]
+        ),
+    )
 
 
 def _unknown(call: str, next: str, name: str, headline: str, facts: tuple[str, ...]) -> Report:

@@ -42,9 +42,10 @@ def health(recording: Recording, *, experiments: bool = True, seconds: float = 3
     """
     if not isinstance(recording, Recording):
         raise BadOption(
-            f"health takes a recording, not {kind(recording)}", asked=f"bp.health({written(recording)})",
+            f"health takes a recording, not {kind(recording)}",
+            asked=f"bp.health({written(recording)})",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
-        )  # fmt: skip
+        )
     check_options({"experiments": experiments, "seconds": seconds, "runs": RUNS}, EXPERIMENTS)
     refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
     from backprobe.health import depth, missing, precision, units, useless, zeros  # which import NumPy

@@ -154,8 +154,11 @@ def _round(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]
     if not all(_is_later_call(arrays, one, at) for one in consumers):
         return []
     beside = [one for one in (*arrays.graph.consumers[at], *arrays.graph.inputs[at]) if one not in consumers]
-    return [one for one in beside if set(consumers) <= set(arrays.graph.consumers[one])
-            and one not in arrays.graph.parameters]  # fmt: skip
+    return [
+        one
+        for one in beside
+        if set(consumers) <= set(arrays.graph.consumers[one]) and one not in arrays.graph.parameters
+    ]
 
 
 def _is_later_call(arrays: RecordArrays, at: int, start: int) -> bool:

@@ -77,17 +77,20 @@ class WatchCallback(HasWatch, Callback):
         asked, backend = f"WatchCallback({str(self._watch.folder)!r})", keras.backend.backend()
         if backend != "tensorflow":
             raise Unsupported(
-                "WatchCallback watches fit where Keras computes with TensorFlow", asked=asked,
-                found=f"Keras's backend {backend!r}", why="a step of the other backends runs other code",
+                "WatchCallback watches fit where Keras computes with TensorFlow",
+                asked=asked,
+                found=f"Keras's backend {backend!r}",
+                why="a step of the other backends runs other code",
                 next=ELSEWHERE.get(backend, "KERAS_BACKEND=tensorflow"),
-            )  # fmt: skip
+            )
         model = self.model
         if getattr(model, "steps_per_execution", 1) != 1:
             raise BadOption(
-                "several steps in one execution cannot be told apart", asked=asked,
+                "several steps in one execution cannot be told apart",
+                asked=asked,
                 found=f"steps_per_execution={model.steps_per_execution}",
                 next="model.compile(..., steps_per_execution=1)",
-            )  # fmt: skip
+            )
         others = [one for one in vars(model).values() if isinstance(one, keras.optimizers.Optimizer)]
         return [*dict.fromkeys(one for one in others if one is not model.optimizer), model.optimizer]
 

@@ -38,10 +38,14 @@ class TrainerWatch:
                 close = nearest(name, known)
                 why = "the trainer has it: the callback asks for it" if name in GIVEN else ""
                 raise BadOption(
-                    f"WatchCallback has no option {name!r}", asked=f"WatchCallback({written(folder)}, {name}=...)",
-                    found=listed(known), why=why, next=f"WatchCallback({written(folder)}, {close[0]}=...)"
-                    if close and not why else f"WatchCallback({written(folder)})",
-                )  # fmt: skip
+                    f"WatchCallback has no option {name!r}",
+                    asked=f"WatchCallback({written(folder)}, {name}=...)",
+                    found=listed(known),
+                    why=why,
+                    next=f"WatchCallback({written(folder)}, {close[0]}=...)"
+                    if close and not why
+                    else f"WatchCallback({written(folder)})",
+                )
         self.folder, self.options = folder, dict(options)
         self.run: Watch | None = None
         self.opened = ExitStack()

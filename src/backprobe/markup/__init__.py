@@ -86,9 +86,16 @@ def pictured(svg: str) -> Html:
 
 def framed(page: str, title: str = "The recording, to explore") -> Html:
     """A page of its own within the notebook, where it can reach nothing outside itself: the theme is told to it."""
-    frame = element("iframe", title=title, srcdoc=page, sandbox="allow-scripts", width="100%",
-                    height=560, onload=_file("framed.js"),
-                    style="border: 1px solid #8886; border-radius: 6px; resize: vertical")  # fmt: skip
+    frame = element(
+        "iframe",
+        title=title,
+        srcdoc=page,
+        sandbox="allow-scripts",
+        width="100%",
+        height=560,
+        onload=_file("framed.js"),
+        style="border: 1px solid #8886; border-radius: 6px; resize: vertical",
+    )
     return shown(frame)
 
 

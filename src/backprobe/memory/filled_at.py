@@ -124,7 +124,9 @@ def _detached(value: ast.expr) -> str:
     if isinstance(value, ast.Tuple):
         return f"({', '.join(map(_detached, value.elts))})"
     if isinstance(value, ast.BinOp):  # of a running sum, what is added
-        return f"{ast.unparse(value.left)} + {_detached(value.right)}" if isinstance(value.op, ast.Add) else (
-            f"({ast.unparse(value)}).detach()"
-        )  # fmt: skip
+        return (
+            f"{ast.unparse(value.left)} + {_detached(value.right)}"
+            if isinstance(value.op, ast.Add)
+            else (f"({ast.unparse(value)}).detach()")
+        )
     return f"{ast.unparse(value)}.detach()"

@@ -20,10 +20,15 @@ def picture(report: Any) -> Any:
     axes = figure.add_subplot()
     begun = numpy.zeros(len(lines))
     for module in report.by("module"):
-        own = numpy.array([
-            sum(one.nbytes for one in report.saved if where(one.source) == line and one.module == module)
-            for line in lines
-        ]) / 1e6  # fmt: skip
+        own = (
+            numpy.array(
+                [
+                    sum(one.nbytes for one in report.saved if where(one.source) == line and one.module == module)
+                    for line in lines
+                ]
+            )
+            / 1e6
+        )
         axes.barh(range(len(lines)), own, left=begun, label=module or "outside of modules")
         begun += own
     axes.invert_yaxis()

@@ -90,11 +90,16 @@ class MemoryReport(Printed):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, as ``backprobe memory --json`` prints it."""
         return {
-            "ok": self.ok, "steps": self.steps, "nbytes": self.nbytes, "peak": self.peak,
+            "ok": self.ok,
+            "steps": self.steps,
+            "nbytes": self.nbytes,
+            "peak": self.peak,
             "device_peak": self.device_peak,
-            **{key: [{**vars(one), "source": where(one.source)} for one in every]
-               for key, every in (("saved", self.saved), ("held", self.held))},
-        }  # fmt: skip
+            **{
+                key: [{**vars(one), "source": where(one.source)} for one in every]
+                for key, every in (("saved", self.saved), ("held", self.held))
+            },
+        }
 
     def plot(self) -> Any:
         """The bytes by line and module as a ``matplotlib`` figure. Raises NotInstalled."""
@@ -108,10 +113,13 @@ class MemoryReport(Printed):
 
         lines = [one.source for one in self.saved]
         columns = {
-            "file": [line and line.file for line in lines], "line": [line and line.line for line in lines],
-            "code": [line and line.text for line in lines], "name": [one.module for one in self.saved],
-            "op": [one.operation for one in self.saved], "bytes": [one.nbytes for one in self.saved],
-        }  # fmt: skip
+            "file": [line and line.file for line in lines],
+            "line": [line and line.line for line in lines],
+            "code": [line and line.text for line in lines],
+            "name": [one.module for one in self.saved],
+            "op": [one.operation for one in self.saved],
+            "bytes": [one.nbytes for one in self.saved],
+        }
         return frame(lambda: columns, "report.to_dataframe()")
 
     def _fill(self, listener: Memory, frame: FrameType) -> None:
@@ -124,9 +132,15 @@ class MemoryReport(Printed):
     @property
     def _rows(self) -> list[Sequence[str]]:
         return [
-            (printable(where(one.source)), printable(one.module or "–"), printable(one.operation or "–"),
-             f"{one.tensors:,}", size(one.nbytes)) for one in self.saved[:FEW]
-        ]  # fmt: skip
+            (
+                printable(where(one.source)),
+                printable(one.module or "–"),
+                printable(one.operation or "–"),
+                f"{one.tensors:,}",
+                size(one.nbytes),
+            )
+            for one in self.saved[:FEW]
+        ]
 
     def _findings(self) -> list[str]:
         left = len(self.saved) - FEW
@@ -169,10 +183,9 @@ def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     source, remedy = filled_at(holder, made, is_carried=own[0].is_carried)
     at = source or made
     line = "" if at is None else f" at {where(at)}"
-    text = (
-        f"`{holder.path}`, {holder.kind}, keeps the graphs of {len(steps):,} earlier steps, {size(kept)}{line}"
-        + (f": `{at.text}`" if at is not None else "")
-    )  # fmt: skip
+    text = f"`{holder.path}`, {holder.kind}, keeps the graphs of {len(steps):,} earlier steps, {size(kept)}{line}" + (
+        f": `{at.text}`" if at is not None else ""
+    )
     return Held("graphs", holder.path, len(steps), kept, at, text, remedy)
 
 

@@ -52,10 +52,11 @@ def names(target: Any, pattern: str | Sequence[str] = "**", *, backend: BackendN
     """
     if find_program(backend, target, None) is not None:
         raise Unsupported(
-            "a graph has its names in itself", asked=f"bp.names({name_of(target)})",
+            "a graph has its names in itself",
+            asked=f"bp.names({name_of(target)})",
             why="names are read from the source of a function and from the modules of a model",
             next="print(bp.probe(target, session=session)(feed)), for every name",
-        )  # fmt: skip
+        )
     with spelled_as(r"\(x\)", ""):
         refuse_uncallable(target, "names")
     return Names.of(target, pattern, backend)

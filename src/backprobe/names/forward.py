@@ -52,8 +52,9 @@ class _Own:
         if backend is not None and backend.models is not None:
             self.libraries = backend.models.libraries
             forwards = backend.models.call(target, (), {}).forwards()
-            self.known = {quote_path(path): is_read(forward, forwards, backend.models)
-                          for path, forward in forwards.items()}  # fmt: skip
+            self.known = {
+                quote_path(path): is_read(forward, forwards, backend.models) for path, forward in forwards.items()
+            }
 
     def has(self, scope: str, entry: Entry) -> bool:
         if self.known is None:

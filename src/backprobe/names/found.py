@@ -41,9 +41,13 @@ class Names(Printed, Sequence[str]):
 
     @classmethod
     def _chosen(
-        cls, target: Any, pattern: str | Sequence[str], known: Mapping[str, str], backend: str | None,
+        cls,
+        target: Any,
+        pattern: str | Sequence[str],
+        known: Mapping[str, str],
+        backend: str | None,
         notes: tuple[str, ...] = (),
-    ) -> Names:  # fmt: skip
+    ) -> Names:
         # The names that a pattern selects among those that are known. Raises NothingMatched.
         in_function, texts = _in_function(target), texts_of(pattern)
         compiled = [compile_pattern(one, in_function=in_function) for one in texts if one != text.EVERYTHING]
@@ -54,10 +58,11 @@ class Names(Printed, Sequence[str]):
                 refuse_unmatched(one.text, known, name_of(target), asked)
         wanted = None if text.EVERYTHING in texts or all(one.excludes for one in compiled) else compiled
         marks = {
-            name: mark for name, mark in known.items()
+            name: mark
+            for name, mark in known.items()
             if (wanted is None or any(one.matches(full[name]) for one in wanted if not one.excludes))
             and not any(one.matches(full[name]) for one in compiled if one.excludes)
-        }  # fmt: skip
+        }
         return cls(target, pattern, marks, known, backend, notes)
 
     def after(self, /, *args: Any, **kwargs: Any) -> Names:

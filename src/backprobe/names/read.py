@@ -32,8 +32,9 @@ def read(target: Any, backend: str | None, *, operations: bool) -> tuple[dict[st
     assert models is not None
     call = models.call(target, (), {})
     names = dict.fromkeys([*names_in(call), ":return"], "")
-    names |= {name: text.FROM_SOURCE for name in bound_in_model(models, call, operations=operations)
-              if name not in names}  # fmt: skip
+    names |= {
+        name: text.FROM_SOURCE for name in bound_in_model(models, call, operations=operations) if name not in names
+    }
     return names, () if call.is_known else (text.MADE_LATER,)
 
 

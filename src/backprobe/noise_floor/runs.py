@@ -90,11 +90,12 @@ class NoiseRuns(Waiting[P, NoiseFloor]):
         raise BadOption(
             f"nothing that {name_of(self.target)} is given can be moved",
             asked=f"bp.noise_floor({name_of(self.target)})",
-            found=f"arguments of type {', '.join(sorted({type(one).__name__ for one in values}))}" if values
+            found=f"arguments of type {', '.join(sorted({type(one).__name__ for one in values}))}"
+            if values
             else "no arguments",
             why="a floor is what becomes of moving floating-point arguments, and parameters of models, by one ulp",
             next="a function that takes the model as an argument: bp.noise_floor(lambda model, x: model(x))(model, x)",
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

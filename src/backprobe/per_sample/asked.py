@@ -37,9 +37,10 @@ class Asked(Waiting[P, PerSample]):
         probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
         if self.select is None:
             raise BadOption(
-                "per-sample gradients are of named values", asked="bp.per_sample(..., None)",
+                "per-sample gradients are of named values",
+                asked="bp.per_sample(..., None)",
                 next='bp.per_sample(model, "**"), for all modules and parameters',
-            )  # fmt: skip
+            )
         check_options(vars(self), OPTIONS)
         if self.batch is not None:
             check_texts("batch", self.batch)

@@ -79,8 +79,10 @@ def batch_of(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs:
     names = _names(asked, backend, args)
     places: list[tuple[int | str, str, Any]] = [(at, names[at], value) for at, value in enumerate(args)]
     places += [(name, name, value) for name, value in kwargs.items()]
-    every = [_Argument(place, name, tuple([leaf for _, leaf in leaves(value) if is_tensor(leaf)]))
-             for place, name, value in places]  # fmt: skip
+    every = [
+        _Argument(place, name, tuple([leaf for _, leaf in leaves(value) if is_tensor(leaf)]))
+        for place, name, value in places
+    ]
     chosen = _named(asked, every) if asked.batch is not None else _found(asked, every)
     tensors = [vectorized.tensor(tensor) for one in chosen for tensor in one.tensors]
     return Batch(args, kwargs, frozenset(one.place for one in chosen), is_tensor, tuple(tensors))
@@ -107,10 +109,12 @@ def _named(asked: Asked[...], every: Sequence[_Argument]) -> list[_Argument]:
     lengths = {one.length for one in chosen}
     if {*wanted} > {one.name for one in chosen} or len(lengths) != 1 or not all(lengths):
         raise BadOption(
-            "these are not arguments that hold the same number of samples", asked=f"batch={asked.batch!r}",
+            "these are not arguments that hold the same number of samples",
+            asked=f"batch={asked.batch!r}",
             found="; ".join(one.shown if one.tensors else f"{one.name} without a tensor" for one in every),
-            why="the first axis of each counts the samples", next="arguments whose first axes have one length",
-        )  # fmt: skip
+            why="the first axis of each counts the samples",
+            next="arguments whose first axes have one length",
+        )
     return chosen
 
 
@@ -122,12 +126,14 @@ def _found(asked: Asked[...], every: Sequence[_Argument]) -> list[_Argument]:
         return chosen
     names = [one.name for one in chosen] or [one.name for one in every if one.tensors] or ["x"]
     raise BadOption(
-        "it is not clear which arguments hold the samples", asked=asked.call,
+        "it is not clear which arguments hold the samples",
+        asked=asked.call,
         found="; ".join(one.shown for one in chosen) or f"arguments of {name_of(asked.target)} without an axis",
-        why="their first axes have different lengths" if chosen
+        why="their first axes have different lengths"
+        if chosen
         else "samples are in the arguments that hold tensors and are not selected",
         next=f"bp.per_sample({name_of(asked.target)}, ..., batch={names[-1:] if len(names) > 1 else names[0]!r})",
-    )  # fmt: skip
+    )
 
 
 def _is_selected(name: str, texts: Sequence[str]) -> bool:

@@ -35,9 +35,16 @@ def measured(asked: Asked[...], backend: Backend, args: tuple[Any, ...], kwargs:
     measure = Measure(runs, wanted, whole)
     weights = measure.weights()
     return PerSample(
-        target=name_of(asked.target), of=_of(asked, whole), losses=measure.losses, weights=weights,
-        measured=measure.scaled(weights), notes=tuple(runs.notes), runs=runs, wanted=tuple(wanted), marks=runs.marks(),
-    )  # fmt: skip
+        target=name_of(asked.target),
+        of=_of(asked, whole),
+        losses=measure.losses,
+        weights=weights,
+        measured=measure.scaled(weights),
+        notes=tuple(runs.notes),
+        runs=runs,
+        wanted=tuple(wanted),
+        marks=runs.marks(),
+    )
 
 
 def _of(asked: Asked[...], whole: Recording) -> str:
@@ -184,11 +191,15 @@ class Measure:
     ) -> bool:
         # Do the gradients of the samples sum to those of the batch, but for rounding?
         power = {name: 2 if name in self.gaps else 1 for name in self.norms}  # rows are compared one by one
-        sizes = {name: float(numpy.linalg.norm((weight * own)[self.is_finite], power[name]))
-                 for name, own in self.norms.items()}  # fmt: skip
+        sizes = {
+            name: float(numpy.linalg.norm((weight * own)[self.is_finite], power[name]))
+            for name, own in self.norms.items()
+        }
         largest = max(sizes.values(), default=0.0)
-        gaps = {name: float(numpy.linalg.norm(self.runs.backend.arrays.numbers(totals[name]) - own))
-                for name, own in sums.items()}  # fmt: skip
+        gaps = {
+            name: float(numpy.linalg.norm(self.runs.backend.arrays.numbers(totals[name]) - own))
+            for name, own in sums.items()
+        }
         gaps |= {name: float(numpy.sqrt(square)) for name, square in of_rows.items()}
         return all(gap <= self.tolerance(name) * max(sizes[name], SMALL * largest) for name, gap in gaps.items())
 
@@ -277,8 +288,13 @@ def _are_mixed(runs: Runs, measure: Measure) -> bool:
 def _weights_of_rows(runs: Runs, whole: Recording, alone: Recording) -> Array | None:
     # How much each sample counts, as the gradient of an inner value shows: in the batch, and of each sample alone.
     entries = {full: whole.record.entries[at] for full, at in whole.record.names.items()}
-    names = [full for full, entry in entries.items() if entry.status is GradStatus.OK and full in alone
-             and batch_axis(entry.shape, alone[full].shape, len(runs.batch)) is not None]  # fmt: skip
+    names = [
+        full
+        for full, entry in entries.items()
+        if entry.status is GradStatus.OK
+        and full in alone
+        and batch_axis(entry.shape, alone[full].shape, len(runs.batch)) is not None
+    ]
     if not names:
         return None
     name = names[-1]

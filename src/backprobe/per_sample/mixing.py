@@ -62,12 +62,14 @@ def refuse(runs: Runs, found: Sequence[Entry]) -> NoReturn:
     said = ", ".join([*(repr(one.name) for one in found[:1]), *lines[:1]])
     name = name_of(runs.asked.target)
     raise Unsupported(
-        f"{name} computes something else for a sample in its batch than alone" if said
+        f"{name} computes something else for a sample in its batch than alone"
+        if said
         else f"gradients of single samples of {name} do not sum to that of their batch",
-        asked=runs.asked.call, found=said or "neither a sum nor a mean over samples",
+        asked=runs.asked.call,
+        found=said or "neither a sum nor a mean over samples",
         why=WHY if said else "another loss has none of one sample, such as a sum with a penalty on weights",
         next=NEXT if said else "of=..., the part of the loss that is a sum or a mean",
-    )  # fmt: skip
+    )
 
 
 def users_lines(found: Sequence[Entry]) -> list[str]:
@@ -80,9 +82,12 @@ def refuse_alone(runs: Runs, error: Exception) -> NoReturn:
     line = users_line_of(error.__traceback__)
     said = (str(error).strip().splitlines() or [""])[0]
     raise Unsupported(
-        f"{name_of(runs.asked.target)} cannot run on one sample", asked=runs.asked.call,
-        found=f"{type(error).__name__}: {said}" + (f"\n{line}" if line is not None else ""), why=WHY, next=NEXT,
-    ) from error  # fmt: skip
+        f"{name_of(runs.asked.target)} cannot run on one sample",
+        asked=runs.asked.call,
+        found=f"{type(error).__name__}: {said}" + (f"\n{line}" if line is not None else ""),
+        why=WHY,
+        next=NEXT,
+    ) from error
 
 
 def unlike(runs: Runs, whole: Recording, alone: Recording) -> list[Entry]:

@@ -28,9 +28,13 @@ def picture(samples: Any) -> Any:
     edges = numpy.arange(len(samples) + 1) - 0.5
     below.set_facecolor("0.85")  # where a norm is NaN or Inf
     drawn = below.pcolormesh(
-        edges, numpy.arange(len(names) + 1) - 0.5, numpy.ma.masked_invalid(grid), norm=scale, cmap="viridis",
+        edges,
+        numpy.arange(len(names) + 1) - 0.5,
+        numpy.ma.masked_invalid(grid),
+        norm=scale,
+        cmap="viridis",
         rasterized=True,
-    )  # fmt: skip
+    )
     label(below.yaxis, names)
     below.invert_yaxis()
     below.set_xlabel("sample")

@@ -83,11 +83,12 @@ class PerSample(Printed):
         names = self._matching(pattern)
         if self.runs.marks() != self.marks:
             raise Overwritten(
-                "the gradients of single samples cannot be computed any more", asked=f"samples[{names[0]!r}]",
+                "the gradients of single samples cannot be computed any more",
+                asked=f"samples[{names[0]!r}]",
                 found="arguments, parameters or a state of the model that have changed since",
                 why="norms are kept, and gradients are computed when they are asked for",
                 next="samples.grads() before the optimizer's step",
-            )  # fmt: skip
+            )
         wanted = [one for one in self.wanted if one.name in names]
         parts: dict[str, list[Any]] = {one.name: [] for one in wanted}
         vectorized = self.runs.vectorized
@@ -210,10 +211,15 @@ class PerSample(Printed):
 
         is_finite = numpy.isin(numpy.arange(len(self)), self.nonfinite, invert=True)
         known = {
-            "sample": numpy.arange(len(self)), "loss": self.losses, "weight": self.weights, "norm": self.norm,
-            "share": self.shares, "cosine": self.cosines, "is_finite": is_finite,
+            "sample": numpy.arange(len(self)),
+            "loss": self.losses,
+            "weight": self.weights,
+            "norm": self.norm,
+            "share": self.shares,
+            "cosine": self.cosines,
+            "is_finite": is_finite,
             **{f"norm of {name}": norms for name, (norms, _, _) in self.measured.items()},
-        }  # fmt: skip
+        }
         return frame(lambda: known, "samples.to_dataframe()")
 
     def _name(self, name: str) -> str:
@@ -236,9 +242,11 @@ class PerSample(Printed):
     def _unknown(self, kind: type[BackprobeError], name: Any) -> BackprobeError:
         close, asked = nearest(str(name), self.names) or self.names, written(name)
         return kind(
-            f"there are no per-sample gradients of {asked}", asked=f"samples[{asked}]",
-            found=f"gradients of {quoted(self.names)}", next=f"samples[{close[0]!r}], or select {asked} as well",
-        )  # fmt: skip
+            f"there are no per-sample gradients of {asked}",
+            asked=f"samples[{asked}]",
+            found=f"gradients of {quoted(self.names)}",
+            next=f"samples[{close[0]!r}], or select {asked} as well",
+        )
 
     @property
     def _rows(self) -> list[Sequence[str]]:

@@ -70,9 +70,13 @@ class Runs:
         """What makes such a recording; ``inside`` a transformation of the framework."""
         target = self.vectorized.inside(self.asked.target) if inside else self.asked.target
         return Probe(
-            target, select, of=self.of, replace=replace or None, options=Options(backward=backward),
+            target,
+            select,
+            of=self.of,
+            replace=replace or None,
+            options=Options(backward=backward),
             backend=self.asked.backend,
-        )  # fmt: skip
+        )
 
     def marks(self) -> list[Any]:
         """What is another list once the arguments or parameters have other numbers."""
@@ -103,9 +107,10 @@ class Runs:
         if not found:
             raise NothingMatched(
                 f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that has a gradient",
-                asked=self.asked.call, why="the gradient of each sample is a part of the gradient of the batch",
+                asked=self.asked.call,
+                why="the gradient of each sample is a part of the gradient of the batch",
                 next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
-            )  # fmt: skip
+            )
         return found
 
     def _of(self, whole: Recording) -> Any:
@@ -186,7 +191,7 @@ class Runs:
         self.is_vectorized = False
         self.notes.append(
             f"one sample after another, since the program does not run under {self.vectorized.title}: {why}"
-        )  # fmt: skip
+        )
 
     def _each(self, wanted: Sequence[Wanted], use: Use, compute: Callable[..., tuple[Any, Gradients]]) -> None:
         size = self.chunk(wanted)
@@ -200,8 +205,9 @@ class Runs:
 
     def _one_by_one(self, wanted: Sequence[Wanted], samples: Sequence[Any]) -> tuple[Any, Gradients]:
         program = Program(self, wanted)
-        every = [program.gradients([part[at : at + 1] for part in samples], inside=False)
-                 for at in range(len(samples[0]))]  # fmt: skip
+        every = [
+            program.gradients([part[at : at + 1] for part in samples], inside=False) for at in range(len(samples[0]))
+        ]
         losses = self.vectorized.stacked([loss for loss, _ in every])
         gradients = {one.name: self.vectorized.stacked([own[one.name] for _, own in every]) for one in wanted}
         return losses, {one.name: self._shaped(one, gradients[one.name]) for one in wanted}
@@ -228,8 +234,7 @@ class Program(SampleProgram):
         return {one.name: known[one.keys[0]] for one in self.wanted if self.runs.is_variable(one)}
 
     def loss(self, sample: Sequence[Any], shifts: Mapping[str, Any]) -> Any:
-        replace = {key: partial(add, shifts[one.name]) for one in self.wanted if one.name in shifts
-                   for key in one.keys}  # fmt: skip
+        replace = {key: partial(add, shifts[one.name]) for one in self.wanted if one.name in shifts for key in one.keys}
         request = self.runs.probe([*replace] or None, replace=replace, backward=False)
         return live_output(request, self.runs.backend, *self.runs.batch.filled(sample))
 

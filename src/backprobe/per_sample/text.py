@@ -28,9 +28,12 @@ def cells(samples: Any, at: int) -> Sequence[str]:
     """What the table says of one sample."""
     share, cosine = samples.shares[at], samples.cosines[at]
     return (
-        str(at), f"{samples.losses[at]:.4g}", f"{samples.norm[at]:.4g}",
-        "–" if math.isnan(share) else f"{share:z.3f}", "–" if math.isnan(cosine) else f"{cosine:z.3f}",
-    )  # fmt: skip
+        str(at),
+        f"{samples.losses[at]:.4g}",
+        f"{samples.norm[at]:.4g}",
+        "–" if math.isnan(share) else f"{share:z.3f}",
+        "–" if math.isnan(cosine) else f"{cosine:z.3f}",
+    )
 
 
 def remarks(samples: Any) -> list[str]:
@@ -42,8 +45,9 @@ def remarks(samples: Any) -> list[str]:
     )
     return [
         (f"one sample {one}" if len(every) == 1 else f"{plural(len(every), 'sample')} {several}") + f": {_some(every)}"
-        for every, one, several in found if every
-    ]  # fmt: skip
+        for every, one, several in found
+        if every
+    ]
 
 
 def _some(every: Sequence[int]) -> str:

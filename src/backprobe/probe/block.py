@@ -323,10 +323,11 @@ class PlainBlock(BlockRun):
     def _refuse_operations(self) -> None:
         asked = next(p.text for p in self.selection.positive if p.asks_operations)
         raise Unsupported(
-            "operations without a name cannot be seen in a block", asked=self.spelled(asked),
+            "operations without a name cannot be seen in a block",
+            asked=self.spelled(asked),
             why="a block runs unmodified and is observed from outside: only named values are seen",
             next="put the block into a function f and write rec = bp.probe(f, ...)(x), or give the operation a name",
-        )  # fmt: skip
+        )
 
     def spelled(self, pattern: str | None = None) -> str:
         return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"

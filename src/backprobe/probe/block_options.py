@@ -39,7 +39,9 @@ def refuse_options_of_block(probe: Request, is_run_backward: bool, takes_partial
     for one in probe.asked:
         if not (one.of is None or isinstance(one.of, str)):
             raise BadOption(
-                "of is the name of a variable in a block", asked=f"with bp.probe({target}of={probe.of!r})",
-                found=kind(one.of), why="a block returns nothing: it leaves variables behind",
+                "of is the name of a variable in a block",
+                asked=f"with bp.probe({target}of={probe.of!r})",
+                found=kind(one.of),
+                why="a block returns nothing: it leaves variables behind",
                 next='of="loss", with loss = ... in the block',
-            )  # fmt: skip
+            )

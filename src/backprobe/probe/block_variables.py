@@ -45,7 +45,7 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
-) -> list[Output]:  # fmt: skip
+) -> list[Output]:
     """The variables that ``of`` names, parts of them, or other values; else what the program asked gradients of last,
     and where it asked for none the variable that holds what was computed last.
 
@@ -67,17 +67,16 @@ def outputs_of(
         return [Output(tensor, None, None) for tensor in own]
 
 
-def _output_of(
-    frame: FrameType, computed: Variables, one: Asked, trace: Trace, asked: str, framework: str
-) -> Output:  # fmt: skip
+def _output_of(frame: FrameType, computed: Variables, one: Asked, trace: Trace, asked: str, framework: str) -> Output:
     words = Words("the block", SCALAR, REAL, framework, one.key)
     if one.of is None and not computed:
         raise NothingToDifferentiate(
-            "no variable of the block holds a value that can be differentiated", asked=asked,
+            "no variable of the block holds a value that can be differentiated",
+            asked=asked,
             found="no floating tensor made in the block, other than of constants, in a variable",
             why="gradients are of a value that the block leaves in a variable, with respect to what it reads",
             next="loss = ..., in the block, from its Variables or from the tensors that it reads",
-        )  # fmt: skip
+        )
     of = next(reversed(computed)) if one.of is None else str(one.of)
     name = re.split(r"[.\[]", of)[0]
     value = name_in(frame, name)

@@ -75,9 +75,15 @@ class BridgedRun:
     """The hooks of one run, and what they have found."""
 
     def __init__(
-        self, bridges: Bridges, statements: Sequence[Statement], plan: Plan, is_over: Stop, until: float,
-        total: Callable[[Any], float | None], is_tensor: Callable[[Any], bool],
-    ) -> None:  # fmt: skip
+        self,
+        bridges: Bridges,
+        statements: Sequence[Statement],
+        plan: Plan,
+        is_over: Stop,
+        until: float,
+        total: Callable[[Any], float | None],
+        is_tensor: Callable[[Any], bool],
+    ) -> None:
         self.bridges, self.statements, self.plan = bridges, statements, plan
         self.is_over, self.until, self.total, self.is_tensor = is_over, until, total, is_tensor
         self.hooks: dict[str, Any] = {BEGIN: self.begin, SEEN: self.seen, MADE: self.made}
@@ -190,9 +196,7 @@ class BridgedRun:
             if kept is not None and kept[0] is each:
                 yield kept[1], kept[2]
 
-    def _carried(
-        self, one: Running, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType
-    ) -> Any:  # fmt: skip
+    def _carried(self, one: Running, value: Any, sources: list[Any], owners: Sequence[Any], frame: FrameType) -> Any:
         # The value with these sources in its history; or they are kept for what will be made of it.
         is_off, statement = self.bridges.is_off(), self.statements[one.number]
         new = self.bridges.bridged(value, sources)
@@ -279,9 +283,11 @@ class BridgedRun:
 
 def is_same(one: Any, other: Any) -> bool:
     """Is it the same tensor, or the Variable of another library around it?"""
-    return one is other or (other is not None and getattr(other, "_value", None) is one) or (
-        getattr(one, "_value", None) is other and other is not None
-    )  # fmt: skip
+    return (
+        one is other
+        or (other is not None and getattr(other, "_value", None) is one)
+        or (getattr(one, "_value", None) is other and other is not None)
+    )
 
 
 def held_at(name: str, frame: FrameType | None) -> Any:

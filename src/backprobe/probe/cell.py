@@ -49,9 +49,11 @@ def probe_cell(
             raise
         if len(mentioned) != 1:
             raise NoBackend(
-                "cannot infer the framework from the cell", asked="%%probe", found=error.found,
+                "cannot infer the framework from the cell",
+                asked="%%probe",
+                found=error.found,
                 next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
-            ) from None  # fmt: skip
+            ) from None
         found = load_backend(mentioned[0])
     if found.blocks is None:
         refuse(found, "cells", "%%probe", derivative_calls([cell.tree], found.name, found.derivatives))

@@ -41,12 +41,13 @@ class OfCell(Form):
         self.output_name, tensor = self._chosen(result)
         if not self.tape.is_differentiated(tensor):
             raise NothingToDifferentiate(
-                "the output does not depend on any differentiated value", asked=self.spelled(),
+                "the output does not depend on any differentiated value",
+                asked=self.spelled(),
                 found=f"{self.output_name or 'the last expression'} without history",
                 why="no tensor that it was computed from requires a gradient, or the graph was cut on the way "
                 "(detach, no_grad)",
                 next="x = torch.tensor(3.0, requires_grad=True) for an input, or %%probe with another name",
-            )  # fmt: skip
+            )
         code, cotangent = self.probe.cotangent, None
         if code is not None:
             self.doing = "evaluating the cotangent of"
@@ -71,11 +72,12 @@ class OfCell(Form):
             if self.tape.is_differentiated(self.cell.value(name)):
                 return name, self.cell.value(name)
         raise NothingToDifferentiate(
-            "the cell computes nothing that can be differentiated", asked=self.spelled(),
+            "the cell computes nothing that can be differentiated",
+            asked=self.spelled(),
             found=f"floating tensors: {', '.join(floating)}" if floating else "no floating tensor",
             why="none that the cell assigns requires a gradient, and its last line is not a floating-point tensor",
             next="x = torch.tensor(3.0, requires_grad=True) for an input",
-        )  # fmt: skip
+        )
 
     def _floating_names(self) -> list[str]:
         # The variables that this run has bound to floating tensors: an older value of one is none of the cell's.
@@ -92,11 +94,14 @@ class OfCell(Form):
         raise BadOutput(
             f"the cell does not assign {name!r}" if value is ABSENT else f"{name!r} is not a floating-point tensor",
             asked=self.spelled(),
-            found="a name that is deleted, or was not assigned in this run" if value is ABSENT
-            else f"a tensor of {dtype}" if dtype else type(value).__name__,
+            found="a name that is deleted, or was not assigned in this run"
+            if value is ABSENT
+            else f"a tensor of {dtype}"
+            if dtype
+            else type(value).__name__,
             why="" if value is ABSENT else "a gradient is the derivative of a floating output",
             next=f"%%probe {others[-1]}" if others else "a cell that assigns a floating tensor",
-        )  # fmt: skip
+        )
 
     def _is_floating(self, value: Any) -> bool:
         return self.tape.is_tensor(value) and self.tape.is_floating(value)

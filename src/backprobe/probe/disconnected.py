@@ -19,8 +19,10 @@ def disconnected(record: Record | None) -> Record | None:
     """The record of such a run, in which values that have a history have no gradient; None where none has one."""
     if record is None or not any(one.status is GradStatus.BACKWARD_NOT_RUN for one in record.entries):
         return None
-    entries = [replace(one, status=GradStatus.NOT_CONNECTED, why=NO_PATH)
-               if one.status is GradStatus.BACKWARD_NOT_RUN else one for one in record.entries]  # fmt: skip
+    entries = [
+        replace(one, status=GradStatus.NOT_CONNECTED, why=NO_PATH) if one.status is GradStatus.BACKWARD_NOT_RUN else one
+        for one in record.entries
+    ]
     return replace(record, entries=tuple(entries))
 
 

@@ -162,9 +162,10 @@ def _hold(run: Running, tensor: Any, at: TracebackType | None) -> int:
 def _began(tree: ast.AST, frame: FrameType) -> tuple[str | None, ast.expr | None]:
     # The only call in a line that differentiates, and what stands there for that which it begins at.
     calls = {
-        node: name for node in ast.walk(tree)
+        node: name
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and (name := _differentiates(node.func, frame))
-    }  # fmt: skip
+    }
     if len(calls) != 1:
         return None, None
     ((call, name),) = calls.items()

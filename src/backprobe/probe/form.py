@@ -55,9 +55,7 @@ class Form:
         self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         file = self.file()
-        self.trace = Trace(
-            self.tape, self.selection, None if file is None else home(file), replacing=self.replacing
-        )  # fmt: skip
+        self.trace = Trace(self.tape, self.selection, None if file is None else home(file), replacing=self.replacing)
 
     def pasted(self, chosen: Any) -> Any:
         """What is selected, in the names of a model."""

@@ -49,8 +49,9 @@ class FunctionRun(Run):
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         given = self.bound.arguments
         self.arguments = [leaf for value in inputs.values() for _, leaf in leaves(value)]
-        self.lifted_numbers = [name for name, value in given.items()
-                               if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
+        self.lifted_numbers = [
+            name for name, value in given.items() if isinstance(value, int | float) and inputs[name] is not value
+        ]
         given.update(inputs)
         if self.around is None:
             return self.reporting(*self.bound.args, **self.bound.kwargs)
@@ -74,9 +75,11 @@ class FunctionRun(Run):
             asked = sorted(unknown)[0]
             close = nearest(asked, found.arguments) or list(found.arguments)
             raise BadOption(
-                f"{asked!r} is not an argument of {name_of(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
-                found=f"arguments: {', '.join(found.arguments)}", next=f"wrt={close[0]!r}",
-            )  # fmt: skip
+                f"{asked!r} is not an argument of {name_of(function)}",
+                asked=f"wrt={sorted(self.probe.wrt or ())}",
+                found=f"arguments: {', '.join(found.arguments)}",
+                next=f"wrt={close[0]!r}",
+            )
         return found
 
     def output(self, result: Any, asked: Asked) -> Output:

@@ -40,16 +40,27 @@ class NamedGradients:
         """The entries of the values, by name, of a run in which something is added to some of them."""
         replace = {self.keys[name]: partial(add, shift) for name, shift in shifts.items()}
         recording = Probe(
-            self.target, [*self.keys.values()], of=self.of, replace=replace or None,
-            options=Options(create_graph=create_graph), backend=self.backend,
-        )(*self.args, **self.kwargs)  # fmt: skip
+            self.target,
+            [*self.keys.values()],
+            of=self.of,
+            replace=replace or None,
+            options=Options(create_graph=create_graph),
+            backend=self.backend,
+        )(*self.args, **self.kwargs)
         return {name: recording[key] for name, key in self.keys.items()}
 
 
 def named_gradients(
-    backend: Backend, target: Any, select: Any, of: Any, asked: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any],
-    *, is_name: bool = False,
-) -> NamedGradients:  # fmt: skip
+    backend: Backend,
+    target: Any,
+    select: Any,
+    of: Any,
+    asked: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    is_name: bool = False,
+) -> NamedGradients:
     """The program with the values in it that patterns select, or with that of one name.
 
     Raises NothingMatched, UnknownName and AmbiguousName, and NoGradient for a name whose value has no gradient.

@@ -33,16 +33,19 @@ class GraphRun:
         self.selection: Selection = selection(chosen, True)
         if probe.wrt is not None:
             raise BadOption(
-                "wrt is for functions: in a graph every value is differentiated", asked=f"wrt={sorted(probe.wrt)}",
+                "wrt is for functions: in a graph every value is differentiated",
+                asked=f"wrt={sorted(probe.wrt)}",
                 next=f"bp.probe({program.name}, {sorted(probe.wrt)!r}), to record only these",
-            )  # fmt: skip
+            )
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward, at once."""
         refuse_several(
-            self.probe.of, f"bp.probe({self.program.name}, ", f"bp.probe({self.program.name}, of=...), once for each",
+            self.probe.of,
+            f"bp.probe({self.program.name}, ",
+            f"bp.probe({self.program.name}, of=...), once for each",
             "a graph runs forward and backward at once, from one output",
-        )  # fmt: skip
+        )
         refuse_options(load_backend(self.program.framework), self.probe.options)
         self.program.bind(args, kwargs)
         try:
@@ -90,9 +93,11 @@ class GraphRun:
 
     def _is_wanted(self, at: int, node: Node) -> bool:
         names = self.names[at]
-        chosen = node.by_default if self.selection.everything else any(
-            pattern.matches(full) for pattern in self.selection.positive for full in names
-        )  # fmt: skip
+        chosen = (
+            node.by_default
+            if self.selection.everything
+            else any(pattern.matches(full) for pattern in self.selection.positive for full in names)
+        )
         return chosen and not any(pattern.matches(full) for pattern in self.selection.negative for full in names)
 
     def _refuse_unmatched(self, pattern: str) -> NoReturn:

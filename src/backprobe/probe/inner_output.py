@@ -127,15 +127,20 @@ def _element_of_result(trace: Trace, result: Any, reading: Reading, of: str, cot
             key, value = inside[position]
         except IndexError as error:
             raise BadOutput(
-                f"{path!r} has no position {position}", asked=f"of={of!r}", found=f"{kind(value)} of {len(inside)}",
+                f"{path!r} has no position {position}",
+                asked=f"of={of!r}",
+                found=f"{kind(value)} of {len(inside)}",
                 next=f"of={path + '[0]'!r}",
-            ) from error  # fmt: skip
+            ) from error
         path = f"{path}.{key}"
     if not (trace.tape.is_tensor(value) and trace.tape.is_floating(value)):
         raise BadOutput(
-            "the selected output is not a floating-point tensor", asked=f"of={of!r}",
-            found=f"{path!r} is {kind(value)}", why="a gradient is of a floating output", next="the path of a tensor",
-        )  # fmt: skip
+            "the selected output is not a floating-point tensor",
+            asked=f"of={of!r}",
+            found=f"{path!r} is {kind(value)}",
+            why="a gradient is of a floating output",
+            next="the path of a tensor",
+        )
     tensor = _element(value, path, replace(reading, indices=tuple(indices)), of)
     output = differentiated(tensor, None, of, [], cotangent, trace.tape, words)
     return replace(output, name=of) if indices else replace(output, path=f".{path}")
@@ -171,9 +176,12 @@ class Captured:
         if len(found) > 1:
             choices = self._spelled(reading.name)
             raise AmbiguousName(
-                f"{reading.name!r} means several values", asked=f"of={self.asked!r}", found=listed(choices, 12),
-                why="one value is differentiated", next=f"of={choices[-1] + self.asked.removeprefix(reading.name)!r}",
-            )  # fmt: skip
+                f"{reading.name!r} means several values",
+                asked=f"of={self.asked!r}",
+                found=listed(choices, 12),
+                why="one value is differentiated",
+                next=f"of={choices[-1] + self.asked.removeprefix(reading.name)!r}",
+            )
         return found.pop()
 
     def tensor(self, at: int, reading: Reading) -> Any:
@@ -181,9 +189,12 @@ class Captured:
         number = self.numbers[at]
         if number is None:
             raise BadOutput(
-                f"{reading.name!r} is not a tensor", asked=f"of={self.asked!r}", found=self._plain(at, reading),
-                why="a gradient is of a floating output", next="the name of a tensor",
-            )  # fmt: skip
+                f"{reading.name!r} is not a tensor",
+                asked=f"of={self.asked!r}",
+                found=self._plain(at, reading),
+                why="a gradient is of a floating output",
+                next="the name of a tensor",
+            )
         return _tensor(self.trace, number, reading, self.asked)
 
     def _plain(self, at: int, reading: Reading) -> str:
@@ -203,20 +214,24 @@ class Captured:
             choices = self._spelled(strip(reading.name)) if strip(reading.name) != reading.name else []
             if choices:
                 raise BadOutput(
-                    f"no value is named {reading.name!r}", asked=f"of={self.asked!r}", found=listed(choices, 12),
+                    f"no value is named {reading.name!r}",
+                    asked=f"of={self.asked!r}",
+                    found=listed(choices, 12),
                     why="counts begin at 0, in the order of execution, and #-1 is the last",
                     next=f"of={choices[-1] + self.asked.removeprefix(reading.name)!r}",
-                ) from KeyError(reading.name)  # fmt: skip
+                ) from KeyError(reading.name)
 
     def _spelled(self, name: str) -> list[str]:
         # The names that this may mean, as ``of=`` takes them: a local of a model's own forward has a colon.
         found = [full for each in self.names.readings(name) for full in each]
         printed = [(full, self.schema.names.printed[full]) for full in found]
         in_function = self.trace.selection.in_function
-        return list(dict.fromkeys(
-            text if in_function or not full.startswith(":") or text.startswith(":") else f":{text}"
-            for full, text in printed
-        ))  # fmt: skip
+        return list(
+            dict.fromkeys(
+                text if in_function or not full.startswith(":") or text.startswith(":") else f":{text}"
+                for full, text in printed
+            )
+        )
 
 
 def _is_floating(trace: Trace, number: int | None) -> bool:
@@ -228,18 +243,21 @@ def _tensor(trace: Trace, number: int, reading: Reading, of: str) -> Any:
     tensor = versions.tensors[number]
     if versions.version(tensor) != versions.versions[number]:
         raise BadOutput(
-            f"{reading.name!r} was modified in place after it was bound", asked=f"of={of!r}",
-            found="a tensor that holds other values now", why="its own values, and the graph to them, are gone",
+            f"{reading.name!r} was modified in place after it was bound",
+            asked=f"of={of!r}",
+            found="a tensor that holds other values now",
+            why="its own values, and the graph to them, are gone",
             next=f"the name that it has after the write, or a copy that is not written to: {reading.name}.clone()",
-        )  # fmt: skip
+        )
     if isinstance(tape, Staging):
         tensor = tape.outside(versions.captures[number])
         if tensor is None:
             raise BadOutput(
-                f"{reading.name!r} is inside a transformation", asked=f"of={of!r}",
+                f"{reading.name!r} is inside a transformation",
+                asked=f"of={of!r}",
                 why="what is inside a function that is transformed as a whole has no value outside of it",
                 next="return it from that function, and give its path in what is returned",
-            )  # fmt: skip
+            )
     return tensor
 
 
@@ -251,18 +269,22 @@ def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
     first = f"of={name + str([0] * len(shape))!r}" if shape else f"of={name!r}"
     if reading.unreadable:
         raise BadOutput(
-            f"the index of {of!r} cannot be read", asked=f"of={of!r}",
+            f"the index of {of!r} cannot be read",
+            asked=f"of={of!r}",
             found=f"{name!r}, a tensor of shape {shape}, and behind it {reading.unreadable}",
-            why="an index holds whole numbers, slices, ... and None", next=first,
-        ) from IndexError(reading.unreadable)  # fmt: skip
+            why="an index holds whole numbers, slices, ... and None",
+            next=first,
+        ) from IndexError(reading.unreadable)
     for index in reading.indices:
         try:
             numpy.broadcast_to(0, tensor.shape)[index]  # JAX takes the nearest element where there is none
             tensor = tensor[index]
         except Exception as error:  # each framework has errors of its own for an index that does not fit
             raise BadOutput(
-                f"{name!r} has no such element", asked=f"of={of!r}",
+                f"{name!r} has no such element",
+                asked=f"of={of!r}",
                 found=f"shape {tuple(tensor.shape)}: {error}",
-                why=f"{name!r} has the shape {shape}" if len(reading.indices) > 1 else "", next=first,
-            ) from error  # fmt: skip
+                why=f"{name!r} has the shape {shape}" if len(reading.indices) > 1 else "",
+                next=first,
+            ) from error
     return tensor

@@ -45,11 +45,21 @@ class Modules:
         """The observer to which the model's parameters and modules report while it runs."""
         wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
-            self._parameter, self._parameters, self.plan.wants_output.of, self.plan.wants_locals.of, self._rewritten,
-            self.trace.name_returned, self._writing, self._written, wants_parameter,
-            executed=self.executed, called=self.code.called, kinds=self.code.kinds, hooks=self.code.hooks,
+            self._parameter,
+            self._parameters,
+            self.plan.wants_output.of,
+            self.plan.wants_locals.of,
+            self._rewritten,
+            self.trace.name_returned,
+            self._writing,
+            self._written,
+            wants_parameter,
+            executed=self.executed,
+            called=self.code.called,
+            kinds=self.code.kinds,
+            hooks=self.code.hooks,
             known=self.plan.chosen if self.versions is None else {},
-        )  # fmt: skip
+        )
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
         """The modules of a call that were selected, and not seen to run, have a name too.
@@ -131,11 +141,12 @@ class ModelRun(Run):
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.probe.wrt is not None:
             raise BadOption(
-                "wrt is for functions, and a model is recorded as it is", asked=f"wrt={sorted(self.probe.wrt)}",
+                "wrt is for functions, and a model is recorded as it is",
+                asked=f"wrt={sorted(self.probe.wrt)}",
                 why="what is differentiated is what the model's own parameters and inputs say",
                 next="x.requires_grad_() for an input, or " * dialect_of(self.backend.name).requires_on_tensors
                 + "bp.probe(lambda x: model(x), wrt='x')",
-            )  # fmt: skip
+            )
         self.unfit = unfit_buffers(self)
         self.call = models_of(self).call(self.probe.target, args, kwargs)
         if self.replacing is not None:

@@ -19,11 +19,13 @@ def one_number(arrays: Arrays, of: Any, what: str, why: str) -> Callable[[Any], 
         numbers = arrays.numbers(output)
         if numbers.size != 1 or numbers.dtype.kind == "c":
             raise BadOutput(
-                f"the output of {what} is one real number", asked=f"of={written(of)}",
-                found=f"a tensor of shape {tuple(numbers.shape)} and dtype {arrays.describe(output).dtype}", why=why,
+                f"the output of {what} is one real number",
+                asked=f"of={written(of)}",
+                found=f"a tensor of shape {tuple(numbers.shape)} and dtype {arrays.describe(output).dtype}",
+                why=why,
                 next="the name of an element, of='logits[0, -1, 5]', or a function of what is returned: "
                 "of=lambda result: result.sum()",
-            )  # fmt: skip
+            )
         return numpy.ones_like(numbers)
 
     return weigh

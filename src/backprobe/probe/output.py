@@ -101,9 +101,11 @@ def differentiated(
     """A tensor as the output. Raises BadOutput or NothingToDifferentiate."""
     if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
         raise BadOutput(
-            "the selected output is not a floating-point tensor", asked=f"of={written(of)}",
-            found=_kind(tensor, tape), next=_choices(floating),
-        )  # fmt: skip
+            "the selected output is not a floating-point tensor",
+            asked=f"of={written(of)}",
+            found=_kind(tensor, tape),
+            next=_choices(floating),
+        )
     is_used = not isinstance(cotangent, Weighing) or cotangent.is_used
     if is_used and not tape.is_differentiated(tensor):
         if callable(of) and any(tape.is_differentiated(leaf) for _, leaf in floating):
@@ -124,10 +126,11 @@ def _cut_by(of: Callable[[Any], Any], words: Words) -> NothingToDifferentiate:
     code, name = getattr(of, "__code__", None), written(of)
     return NothingToDifferentiate(
         f"of= cuts the output off: {words.holder} has a gradient history, and what of= makes of it has none",
-        asked=f"of={name}", found=name if code is None else f"{name}, {place(code.co_filename, code.co_firstlineno)}",
+        asked=f"of={name}",
+        found=name if code is None else f"{name}, {place(code.co_filename, code.co_firstlineno)}",
         why="it does not use what it is given, or lets no gradient through",
         next=f"bp.probe({name if name.isidentifier() else 'f'})(x), of what it is given, names the line",
-    )  # fmt: skip
+    )
 
 
 def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Words) -> tuple[str, Any]:
@@ -137,21 +140,28 @@ def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Wo
         return next(iter(distinct.values()))
     if not floating:
         raise BadOutput(
-            f"{words.holder} holds no floating tensor", found=_kind(result, tape),
-            why="a gradient is the derivative of a floating output", next="return a tensor made from the arguments",
-        )  # fmt: skip
+            f"{words.holder} holds no floating tensor",
+            found=_kind(result, tape),
+            why="a gradient is the derivative of a floating output",
+            next="return a tensor made from the arguments",
+        )
     raise BadOutput(
-        f"{words.holder} holds several floating tensors", asked="their gradient",
+        f"{words.holder} holds several floating tensors",
+        asked="their gradient",
         found=", ".join(path.lstrip(".") for path, _ in connected or floating),
         why="a gradient is of one output",
         next=_choices(connected or floating),
-    )  # fmt: skip
+    )
 
 
 def _at(
-    result: Any, of: str, floating: list[tuple[str, Any]], tape: Tensors, words: Words,
+    result: Any,
+    of: str,
+    floating: list[tuple[str, Any]],
+    tape: Tensors,
+    words: Words,
     names: Callable[[], Collection[str]],
-) -> tuple[str, Any]:  # fmt: skip
+) -> tuple[str, Any]:
     try:
         return f".{of}", at_path(result, of)
     except KeyError as error:
@@ -161,15 +171,16 @@ def _at(
         raise BadOutput(
             f"{words.holder} has nothing at {of!r}" + (", and no value has that name" if inside else ""),
             asked=f"of={of!r}",
-            found=_kind(result, tape) + (f" with {', '.join(paths)}; no {error}" if paths else "")
+            found=_kind(result, tape)
+            + (f" with {', '.join(paths)}; no {error}" if paths else "")
             + (f"; the nearest names: {', '.join(inside)}" if inside else ""),
             next=f"of={close[0]!r}" if close else otherwise,
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _at_position(
     result: Any, position: int, floating: list[tuple[str, Any]], tape: Tensors, words: Words
-) -> tuple[str, Any]:  # fmt: skip
+) -> tuple[str, Any]:
     # An item of what is returned by its position, which may be counted from the end. Raises BadOutput.
     has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")  # as transformers' ModelOutput has
     inside = children(result) or [] if has_positions else []
@@ -179,11 +190,12 @@ def _at_position(
             value = at_path(result, key)
         except KeyError as error:
             raise BadOutput(
-                f"{words.holder} has nothing at position {position}", asked=f"of={position}",
+                f"{words.holder} has nothing at position {position}",
+                asked=f"of={position}",
                 found=_kind(result, tape) + (f" of {len(inside)}" if has_positions else ""),
                 why="a position counts the items of a tuple or list, from 0, or from -1 at the end",
                 next=_choices(floating) if any(path for path, _ in floating) else "leave out of=",
-            ) from error  # fmt: skip
+            ) from error
     return f".{quote(key)}", value
 
 
@@ -212,35 +224,46 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
     if cotangent is None:
         if str(dtype).startswith("complex"):
             raise BadOutput(
-                "the output is complex", asked=words.gradient, found=f"dtype {dtype}",
+                "the output is complex",
+                asked=words.gradient,
+                found=f"dtype {dtype}",
                 why="only a real scalar has one gradient",
                 next=f"{words.cotangent('1.0')}, or {words.real}",
-            )  # fmt: skip
+            )
         if shape is not None and math.prod(shape) == 0:
             raise BadOutput(
-                "the output has no elements", asked=words.gradient, found=f"shape {shape}",
+                "the output has no elements",
+                asked=words.gradient,
+                found=f"shape {shape}",
                 why="a gradient is the derivative of a number",
                 next="an output that is computed from one element or more",
-            )  # fmt: skip
+            )
         if shape is None or math.prod(shape) != 1:
             raise BadOutput(
-                "the output is not a scalar", asked=words.gradient, found=f"shape {shape}",
+                "the output is not a scalar",
+                asked=words.gradient,
+                found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=words.cotangent(dialect_of(words.framework).ones.format(shape)) + ", or "
+                next=words.cotangent(dialect_of(words.framework).ones.format(shape))
+                + ", or "
                 + words.scalar.format(at=", ".join("0" * len(shape or ()))),
-            )  # fmt: skip
+            )
         return None
     if _is_complex(cotangent) and not str(dtype).startswith("complex"):
         raise BadOutput(
-            "the cotangent is complex, and the output is not", asked=f"cotangent={written(cotangent)}",
-            found=f"an output of dtype {dtype}", next="a cotangent of real numbers",
-        )  # fmt: skip
+            "the cotangent is complex, and the output is not",
+            asked=f"cotangent={written(cotangent)}",
+            found=f"an output of dtype {dtype}",
+            next="a cotangent of real numbers",
+        )
     made = tape.cotangent(tensor, cotangent)
     if tape.describe(made).shape != shape:
         raise BadOutput(
-            "the cotangent's shape differs from the output's", asked=f"cotangent of shape {tape.describe(made).shape}",
-            found=f"output of shape {shape}", next=f"a cotangent of shape {shape}",
-        )  # fmt: skip
+            "the cotangent's shape differs from the output's",
+            asked=f"cotangent of shape {tape.describe(made).shape}",
+            found=f"output of shape {shape}",
+            next=f"a cotangent of shape {shape}",
+        )
     return made
 
 

@@ -71,8 +71,9 @@ class Probe(Request, Generic[P, R, T]):
             raise BadOption(
                 "session runs the tensors of a TensorFlow graph",
                 asked=f"bp.probe({name_of(self.target)}, session=...)",
-                found=kind(self.target), next=f"bp.probe({name_of(self.target)})",
-            )  # fmt: skip
+                found=kind(self.target),
+                next=f"bp.probe({name_of(self.target)})",
+            )
         refuse_uncallable(self.target, "probe")
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(self.backend, [self.target, *values])
@@ -109,9 +110,10 @@ class Probe(Request, Generic[P, R, T]):
         about = "" if self.target is None else name_of(self.target)
         spelled = f"bp.probe({about})"
         raise BadOption(
-            "this probe has not recorded anything: it has not been called", asked=f"{spelled}[{name!r}]",
+            "this probe has not recorded anything: it has not been called",
+            asked=f"{spelled}[{name!r}]",
             next=f"rec = {spelled}(x), and then rec[{name!r}]" if about else "with bp.probe() as rec:",
-        )  # fmt: skip
+        )
 
     def __enter__(self) -> BlockRecording:
         """Record the block that begins here: what the program computes in it, and what its ``backward()`` brings."""
@@ -128,9 +130,11 @@ class Probe(Request, Generic[P, R, T]):
         frame = users_frame(sys._getframe(1))
         if not opened:
             raise BadOption(
-                "this probe has no open block", asked="probe.__exit__(...)", found="a block that was never entered, "
-                "or entered in another thread", next="with bp.probe() as rec:",
-            )  # fmt: skip
+                "this probe has no open block",
+                asked="probe.__exit__(...)",
+                found="a block that was never entered, or entered in another thread",
+                next="with bp.probe() as rec:",
+            )
         run = ([run for run in opened if run.frame is frame] or opened)[-1]  # generators and tasks take turns
         opened.remove(run)
         run.exit(error)
@@ -139,9 +143,11 @@ class Probe(Request, Generic[P, R, T]):
         for option in OPTIONS:
             if getattr(self, option):
                 raise Unsupported(
-                    f"{option} is not available in {target}", asked=f"bp.probe(..., {option}=...)", why=why,
+                    f"{option} is not available in {target}",
+                    asked=f"bp.probe(..., {option}=...)",
+                    why=why,
                     next=f"rec = bp.probe(f, {option}=...)(x), with the program in a function f",
-                )  # fmt: skip
+                )
 
     def _block(self, frame: FrameType) -> BlockRun:
         if self.target is None:
@@ -157,10 +163,11 @@ class Probe(Request, Generic[P, R, T]):
             (backend.blocks or refuse(backend, "blocks", asked)).refuse(self.target, asked)
         if backend is None or not is_model(backend, self.target):
             raise BadOption(
-                "`with bp.probe(...)` takes a model, or nothing", asked=asked,
+                "`with bp.probe(...)` takes a model, or nothing",
+                asked=asked,
                 found=kind(self.target),
                 next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
-            )  # fmt: skip
+            )
         return ModelBlock(self, backend, frame)
 
 

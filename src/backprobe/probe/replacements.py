@@ -43,8 +43,9 @@ def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: b
     _refuse_other_options(probe)
     asked = [
         Replacement.of(text, _held(option, text, what), of_gradient=option == "replace_grad", in_function=in_function)
-        for option, texts in given.items() for text, what in texts.items()
-    ]  # fmt: skip
+        for option, texts in given.items()
+        for text, what in texts.items()
+    ]
     return Replacing(asked, tape, in_function=in_function)
 
 
@@ -56,14 +57,17 @@ def check_replacing(option: str, given: Any) -> None:
     if not isinstance(given, Mapping) or isinstance(given, Recording):
         raise BadOption(
             f"{option} is a dict from names to what takes their place, not {kind(given)}",
-            asked=f"{option}={written(given)}", why=_why_named(given), next=_named(option, given, example),
-        )  # fmt: skip
+            asked=f"{option}={written(given)}",
+            why=_why_named(given),
+            next=_named(option, given, example),
+        )
     other = next((text for text in given if not isinstance(text, str) or not text or text.startswith("!")), None)
     if other is not None:
         raise BadOption(
-            f"{option} is asked for by names and patterns of what to replace", asked=f"{option}={{{other!r}: ...}}",
+            f"{option} is asked for by names and patterns of what to replace",
+            asked=f"{option}={{{other!r}: ...}}",
             next=f"{option}={{'u': {example}}}",
-        )  # fmt: skip
+        )
     for text in given:
         if "#-1" in text and strip(text) == text.replace("#-1", ""):
             _refuse_last(option, text)
@@ -72,10 +76,11 @@ def check_replacing(option: str, given: Any) -> None:
 def _refuse_last(option: str, text: str) -> NoReturn:
     # Raise BadName for the last of several bindings.
     raise BadName(
-        f"{option} cannot take the last one: {text!r}", asked=f"{option}={{{text!r}: ...}}",
+        f"{option} cannot take the last one: {text!r}",
+        asked=f"{option}={{{text!r}: ...}}",
         why="which one is last is known only when the program is over",
         next=f"{option}={{{text.replace('#-1', '#0')!r}: ...}}, where #0 is the first",
-    )  # fmt: skip
+    )
 
 
 def _why_named(given: Any) -> str:
@@ -107,9 +112,11 @@ def _refuse_other_options(probe: Request) -> None:
     ):
         if is_given:
             raise BadOption(
-                f"replace_grad cannot be combined with {option}", why=why,
-                asked=f"replace_grad=..., {option}={getattr(options, option)!r}", next=f"leave out {option}=",
-            )  # fmt: skip
+                f"replace_grad cannot be combined with {option}",
+                why=why,
+                asked=f"replace_grad=..., {option}={getattr(options, option)!r}",
+                next=f"leave out {option}=",
+            )
 
 
 def _held(option: str, text: str, what: Any) -> Any:
@@ -118,14 +125,18 @@ def _held(option: str, text: str, what: Any) -> Any:
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
     changed = "gradient" if option == "replace_grad" else "value"
-    if what is None or isinstance(what, str) or (is_mapping and not isinstance(what, Recording)) or (
-        is_mapping and option == "replace_grad"
-    ):  # fmt: skip
+    if (
+        what is None
+        or isinstance(what, str)
+        or (is_mapping and not isinstance(what, Recording))
+        or (is_mapping and option == "replace_grad")
+    ):
         raise BadOption(
-            f"{kind(what)} cannot take the place of a {changed}", asked=f"{option}={{{text!r}: {written(what)}}}",
+            f"{kind(what)} cannot take the place of a {changed}",
+            asked=f"{option}={{{text!r}: {written(what)}}}",
             why=f"what goes on is a tensor, what a function makes of the {changed}, or an entry of another recording",
             next=f"{option}={{{text!r}: lambda {changed}: {changed} * 0}}",
-        )  # fmt: skip
+        )
     return what
 
 
@@ -134,7 +145,7 @@ def _held(option: str, text: str, what: Any) -> Any:
 
 def refuse_unknown_paths(
     replacing: Replacing, call: ModelCall, models: Models, target: Any, *, in_block: bool = False
-) -> None:  # fmt: skip
+) -> None:
     """Raise NothingMatched for a module or parameter that is not there, Unsupported for one that cannot be replaced."""
     modules = {quote_path(path): path for path in call.module_paths()}
     parameters = [quote_path(path) for path in call.parameter_paths()]
@@ -146,10 +157,12 @@ def refuse_unknown_paths(
         found = [path for path in modules if _is_scope(one, path)]
         if found and all(modules[path] in hidden for path in found):
             raise Unsupported(
-                f"{found[0]!r} runs compiled, and nothing in it can be replaced", asked=one.asked,
-                found=str(hidden[modules[found[0]]]), why="its code was fixed when it was compiled",
+                f"{found[0]!r} runs compiled, and nothing in it can be replaced",
+                asked=one.asked,
+                found=str(hidden[modules[found[0]]]),
+                why="its code was fixed when it was compiled",
                 next="what the compiled module returns, or the model before it was compiled",
-            )  # fmt: skip
+            )
         if not found and not own and call.is_known:
             refuse_missed(one, [path for path in (*modules, *parameters) if path], name_of(target))
 
@@ -169,10 +182,11 @@ def _refuse_parameter(one: Replacement, path: str, in_block: bool) -> NoReturn:
     raise Unsupported(
         f"the parameter {path!r} cannot be replaced " + ("in a block" if in_block else "in a model of Keras"),
         asked=one.asked,
-        why="the program holds it itself, as its optimizer does" if in_block
+        why="the program holds it itself, as its optimizer does"
+        if in_block
         else "the layer goes on with its own Variable",
         next=f"{one.option}={{{module!r}: ...}}, for what its module returns",
-    )  # fmt: skip
+    )
 
 
 def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: str = "") -> NoReturn:
@@ -196,16 +210,15 @@ def _refuse_part(one: Replacement, known: Collection[str]) -> None:
     if strip(whole).removeprefix(":") in names or any(map(pattern.matches, names)):
         what = "gradient" if one.of_gradient else "value"
         raise BadOption(
-            f"{one.option} takes the names of whole values, and {one.text!r} is a part of one", asked=one.asked,
+            f"{one.option} takes the names of whole values, and {one.text!r} is a part of one",
+            asked=one.asked,
             found=f"the name {whole!r}, and the index {index}",
             why=f"a function replaces a part: it gets the whole {what}, and returns it with that part changed",
             next=f"{one.option}={{{whole!r}: change}}, where change({what}) returns it with {index} changed",
-        )  # fmt: skip
+        )
 
 
-def refuse_never_bound(
-    replacing: Replacing, names: Collection[str], subject: str, printed: Mapping[str, str]
-) -> None:  # fmt: skip
+def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str, printed: Mapping[str, str]) -> None:
     """Raise NothingMatched for a name that never came up while the program ran.
 
     ``names`` have no counts; ``printed`` are the recorded ones, by their full names.
@@ -218,10 +231,12 @@ def refuse_never_bound(
         bound = [text for full, text in printed.items() if one.loose.matches(strip(full))] if is_there else []
         if bound:
             raise NothingMatched(
-                f"{one.text!r} is not bound in {subject}", asked=one.asked,
-                found=listed(list(dict.fromkeys(bound)), 12), why=why,
+                f"{one.text!r} is not bound in {subject}",
+                asked=one.asked,
+                found=listed(list(dict.fromkeys(bound)), 12),
+                why=why,
                 next=f"{one.option}={{{strip(one.text)!r}: ...}}, for all that a statement binds to this name",
-            )  # fmt: skip
+            )
         refuse_missed(one, names, subject, why * is_there)
 
 
@@ -238,9 +253,11 @@ def _refuse_passed_over(one: Replacement, found: Mapping[str, str], subject: str
     # Raise NothingMatched for a pattern that met no floating tensor.
     first = next(iter(found))
     raise NothingMatched(
-        f"the pattern {one.text!r} matches no floating-point tensor in {subject}", asked=one.asked,
+        f"the pattern {one.text!r} matches no floating-point tensor in {subject}",
+        asked=one.asked,
         found=listed([f"{name} is {what}" for name, what in found.items()]),
-        why="only floating-point tensors have gradients" if one.of_gradient
+        why="only floating-point tensors have gradients"
+        if one.of_gradient
         else "a pattern replaces floating-point tensors; anything else is replaced by its name",
         next="the name of a floating-point tensor" if one.of_gradient else f"replace={{{first}: ...}}",
-    )  # fmt: skip
+    )

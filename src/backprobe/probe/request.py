@@ -54,15 +54,18 @@ class Request:
             check_texts("select", self.select)
             if not self.select and not isinstance(self.select, str):
                 raise BadOption(
-                    "select is an empty list, and selects nothing", asked="select=[]",
+                    "select is an empty list, and selects nothing",
+                    asked="select=[]",
                     next="leave out select=, for what is recorded by default",
-                )  # fmt: skip
+                )
         several = bool(self.asked) and self.asked[0].key is not None
         if several and options.strategy != "edges":
             refuse_several(
-                self.of, f"bp.probe(..., strategy={options.strategy!r}, ", 'strategy="edges"',
+                self.of,
+                f"bp.probe(..., strategy={options.strategy!r}, ",
+                'strategy="edges"',
                 "the other strategies are for comparison, of one backward pass",
-            )  # fmt: skip
+            )
 
     @cached_property
     def asked(self) -> tuple[Asked, ...]:
@@ -87,13 +90,15 @@ def _refuse_strategy(options: Options) -> NoReturn:
         raise BadOption(
             "partials are taken at gradient edges",
             asked=f"partials={options.partials!r}, strategy={options.strategy!r}",
-            why="the hooks of the other strategies would take part in every local pass", next='strategy="edges"',
-        )  # fmt: skip
+            why="the hooks of the other strategies would take part in every local pass",
+            next='strategy="edges"',
+        )
 
     raise BadOption(
         "NaN and Inf are looked for in one pass over the gradient edges",
-        asked=f"nonfinite=True, strategy={options.strategy!r}", next='strategy="edges"',
-    )  # fmt: skip
+        asked=f"nonfinite=True, strategy={options.strategy!r}",
+        next='strategy="edges"',
+    )
 
 
 def name_of(target: Any) -> str:
@@ -119,9 +124,11 @@ def bound(
     needed = [one for one in parameters if one.default is one.empty and one.kind not in several]
     fitting = ["..." if one.kind is one.POSITIONAL_ONLY else f"{one.name}=..." for one in needed]
     raise BadOption(
-        f"{name} cannot be called with these arguments: {why}", asked=f"bp.{verb}({name})({', '.join(asked)})",
-        found=f"{name}{signature}", next=f"bp.{verb}({name})({', '.join(fitting)})",
-    )  # fmt: skip
+        f"{name} cannot be called with these arguments: {why}",
+        asked=f"bp.{verb}({name})({', '.join(asked)})",
+        found=f"{name}{signature}",
+        next=f"bp.{verb}({name})({', '.join(fitting)})",
+    )
 
 
 def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
@@ -131,9 +138,10 @@ def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
         spelled = "with bp.{}({}):" if in_block else "bp.{}({})"
         raise BadOption(
             f"{name} is a class, and bp.{verb} takes an object of it" + ", or a function" * (not in_block),
-            asked=spelled.format(verb, name), found=kind(target),
+            asked=spelled.format(verb, name),
+            found=kind(target),
             next=f"{made} = {name}(...), and {spelled.format(verb, made)}",
-        )  # fmt: skip
+        )
 
 
 def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
@@ -141,9 +149,11 @@ def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
     refuse_class(target, verb)
     if not callable(target):
         raise BadOption(
-            f"{kind(target)} is neither a function nor a model", asked=f"bp.{verb}({written(target)}{more})",
-            found="an object that cannot be called", next=f"bp.{verb}(f{more})(x), with f a function or a model",
-        )  # fmt: skip
+            f"{kind(target)} is neither a function nor a model",
+            asked=f"bp.{verb}({written(target)}{more})",
+            found="an object that cannot be called",
+            next=f"bp.{verb}(f{more})(x), with f a function or a model",
+        )
 
 
 @contextmanager

@@ -153,9 +153,16 @@ class Rerun:
                 return None
             limit.runs -= 1
             element = f"{of}[{', '.join(map(str, at))}]" if at else of
-            made = self.again(nullcontext(), replace(
-                self.request, of=element, cotangent=None, select=(wrt,), options=Options(),
-            ))  # fmt: skip
+            made = self.again(
+                nullcontext(),
+                replace(
+                    self.request,
+                    of=element,
+                    cotangent=None,
+                    select=(wrt,),
+                    options=Options(),
+                ),
+            )
             return self.backend.arrays.numbers(made[wrt].grad_or_none)
         except (Exception, SystemExit, Stopped):  # noqa: BLE001  the program has run: an error now is no answer
             return None
@@ -228,7 +235,7 @@ class Rerun:
 
     def _with_trial(
         self, report: Report, record: Record, limit: Limit, trial: Callable[[int], Report], runs: int = 2
-    ) -> Report:  # fmt: skip
+    ) -> Report:
         # The report of a trial that is given as many runs as are left, if these are so many: one is as it is. It is the
         # report as it was where the program may not run again, and where it may and cannot, with a note.
         try:

@@ -90,15 +90,21 @@ class Run(Form):
             result.close()
             raise NothingToDifferentiate(
                 f"{name_of(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
-                asked=self.spelled(), next="probe a function that runs it to its end",
-            )  # fmt: skip
+                asked=self.spelled(),
+                next="probe a function that runs it to its end",
+            )
         return result
 
     def _recording(self, result: Any, passes: Sequence[Backward]) -> Recording:
         ran = over(
-            self.trace, self.backend, self.schema, passes, live=self.probe.options.create_graph, code=self.code,
+            self.trace,
+            self.backend,
+            self.schema,
+            passes,
+            live=self.probe.options.create_graph,
+            code=self.code,
             keys=self.probe.keys,
-        )  # fmt: skip
+        )
         self.refuse_missed(self.schema)
         if self.replacing is not None:
             refuse_never_bound(self.replacing, self.names(self.schema), self.subject(), self.schema.names.printed)

@@ -136,8 +136,13 @@ class Script:
 
     def run(self) -> None:
         """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
-        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._block,
-                            frameworks_of(self.file, self.probe.backend))  # fmt: skip
+        loop = TrainingLoop(
+            self.probe,
+            os.path.abspath(self.file),
+            self._over,
+            self._block,
+            frameworks_of(self.file, self.probe.backend),
+        )
         gradients = ScriptGradients(self.probe, self._taken, self.judge)
         loop.without_blocks = gradients.listen
         try:
@@ -296,9 +301,15 @@ class Script:
         if self.backend is None or not self.passes:
             return None
         return ScriptExperiments(
-            beginning, self.backend, self.file, self.arguments, self.spec, self.passes, self.losses,
+            beginning,
+            self.backend,
+            self.file,
+            self.arguments,
+            self.spec,
+            self.passes,
+            self.losses,
             time.monotonic() - self.began,
-        )  # fmt: skip
+        )
 
     def report(self) -> Report | None:
         """The report, also on a script that raised; None where nothing was recorded."""
@@ -309,7 +320,7 @@ class Script:
                 return Report(CLEAN_GRADIENTS.format(plural(self.gradients, "gradient")))
             heading = CLEAN.format(
                 plural(self.values, "value"), plural(self.gradients, "gradient"), plural(self.iterations, "iteration")
-            )  # fmt: skip
+            )
             return Report(heading, (), tuple(self.before))
         return self.last
 

@@ -88,9 +88,16 @@ class ScriptExperiments:
     """
 
     def __init__(
-        self, beginning: Beginning, backend: Backend, file: str, arguments: Sequence[str], spec: ModuleSpec | None,
-        passes: int, losses: Sequence[float], seconds: float,
-    ) -> None:  # fmt: skip
+        self,
+        beginning: Beginning,
+        backend: Backend,
+        file: str,
+        arguments: Sequence[str],
+        spec: ModuleSpec | None,
+        passes: int,
+        losses: Sequence[float],
+        seconds: float,
+    ) -> None:
         self.beginning, self.backend, self.spec = beginning, backend, spec
         self.file, self.arguments, self.passes, self.losses = file, arguments, passes, losses
         self.seconds = seconds
@@ -115,7 +122,7 @@ class ScriptExperiments:
 
     def safely(
         self, report: Report, is_wanted: Callable[[Report], bool], tries: Callable[[Report], Iterator[Report]]
-    ) -> Report:  # fmt: skip
+    ) -> Report:
         """The last of the reports that ``tries`` comes to, with a note where it ends at an error or a side effect."""
         try:
             if not is_wanted(report) or not self.may_try():
@@ -246,7 +253,7 @@ class ScriptExperiments:
 
     def _run(
         self, plan: Plan, is_over: Stop, edits: Sequence[Edit] = (), within: AbstractContextManager[Any] | None = None
-    ) -> BridgedRun | None:  # fmt: skip
+    ) -> BridgedRun | None:
         # None where nothing can be concluded: there was an error, or it took too long.
         if not (self.left or edits) or time.monotonic() > self.until:
             return None

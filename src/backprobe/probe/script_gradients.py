@@ -104,7 +104,7 @@ class ScriptGradients:
         if why is None:
             request = Request(
                 asked.function, of=asked.of, wrt=asked.wrt, cotangent=asked.cotangent, options=self.probe.options
-            )  # fmt: skip
+            )
             args, kwargs = asked.arguments()
             run = FunctionRun(request, self.backend)
             try:
@@ -121,9 +121,7 @@ class ScriptGradients:
                 return Report(NOT_AGAIN.format(asked.asked, first_line(error)), where, complete=False), Observed()
         return Report(NOT_AGAIN.format(asked.asked, why), complete=False), Observed()
 
-    def _rerun(
-        self, asked: GuardedGradient, request: Request, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Rerun:  # fmt: skip
+    def _rerun(self, asked: GuardedGradient, request: Request, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Rerun:
         # What takes the gradient again for an experiment.
         assert self.backend is not None
         backend = self.backend
@@ -150,8 +148,12 @@ def _is_any(name: str) -> bool:
 
 def _arguments(record: Record, wrt: frozenset[str]) -> dict[int, None]:
     # The positions of the entries that these arguments hold.
-    return {at: None for full, at in record.names.items() for name in wrt
-            if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
+    return {
+        at: None
+        for full, at in record.names.items()
+        for name in wrt
+        if full == f":{name}#0" or full.startswith(f":{name}#0.")
+    }
 
 
 def with_zeros(
@@ -198,15 +200,24 @@ def counted(
     if trained is not None and any(one.name in trained for _, one in floating):
         frozen = {at for at, one in floating if one.name not in trained}
         floating = [(at, one) for at, one in floating if at not in frozen]
-        record = replace(record, entries=tuple([
-            replace(one, status=GradStatus.FROZEN, why=FROZEN, held_grad=None) if at in frozen else one
-            for at, one in enumerate(record.entries)
-        ]))  # fmt: skip
-    untrained = tuple([
-        Untrained(one.name, "", "", Ran.NEVER_READ) if one.name in unused else
-        Untrained(one.name, "", "", Ran.UNKNOWN, own=at)
-        for at, one in floating if one.status is not GradStatus.OK
-    ])  # fmt: skip
+        record = replace(
+            record,
+            entries=tuple(
+                [
+                    replace(one, status=GradStatus.FROZEN, why=FROZEN, held_grad=None) if at in frozen else one
+                    for at, one in enumerate(record.entries)
+                ]
+            ),
+        )
+    untrained = tuple(
+        [
+            Untrained(one.name, "", "", Ran.NEVER_READ)
+            if one.name in unused
+            else Untrained(one.name, "", "", Ran.UNKNOWN, own=at)
+            for at, one in floating
+            if one.status is not GradStatus.OK
+        ]
+    )
     if not floating:
         return record
     return replace(record, training=Training(len(floating), untrained=untrained))

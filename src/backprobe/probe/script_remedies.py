@@ -62,7 +62,7 @@ class ScriptRemedies:
 
     def _best(
         self, finding: Finding, known: BridgedRun, ways: Sequence[Sequence[Edit]], wanted: Sequence[str]
-    ) -> tuple[Finding, Sequence[Outcome | None]]:  # fmt: skip
+    ) -> tuple[Finding, Sequence[Outcome | None]]:
         # The finding with the way by which most gradients arrive, if one does, and what came of each that was tried.
         self.passes, self.loss = len(known.losses), known.losses[0]
         best: tuple[Sequence[Edit], Outcome] | None = None

@@ -36,9 +36,12 @@ def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about on
     """Raise BadOption where ``of`` names several outputs."""
     if is_several(of):
         raise BadOption(
-            "several outputs are for bp.probe", asked=asked + f"of={written(of)})", found=kind(of), why=why,
+            "several outputs are for bp.probe",
+            asked=asked + f"of={written(of)})",
+            found=kind(of),
+            why=why,
             next=instead,
-        )  # fmt: skip
+        )
 
 
 def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
@@ -56,10 +59,11 @@ def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
     for key, one in found.items():
         if not isinstance(key, str) or not key:
             raise BadOption(
-                f"the keys of several outputs are texts{', and not empty' * (key == '')}", asked=f"of={written(of)}",
+                f"the keys of several outputs are texts{', and not empty' * (key == '')}",
+                asked=f"of={written(of)}",
                 found=kind(key),
                 next="of={'ce': lambda result: result[0], 'kl': lambda result: result[1]}",
-            )  # fmt: skip
+            )
         _check_one(one, f"of[{key!r}]", is_part=True)
     cotangents = _cotangents(found, cotangent)
     return tuple(Asked(key, one, cotangents.get(key)) for key, one in found.items())
@@ -70,16 +74,20 @@ def _by_text(of: Sequence[Any]) -> dict[str, Any]:
     for one in of:
         if callable(one):
             raise BadOption(
-                "a function among several outputs needs a key", asked=f"of=[{', '.join(map(written, of))}]",
-                why="the key is what its gradients are asked for by", next=f"of={{'loss': {written(one)}, ...}}",
-            )  # fmt: skip
+                "a function among several outputs needs a key",
+                asked=f"of=[{', '.join(map(written, of))}]",
+                why="the key is what its gradients are asked for by",
+                next=f"of={{'loss': {written(one)}, ...}}",
+            )
         _check_one(one, "of", is_part=True)
     found = {str(one): one for one in of}
     if len(found) < len(of):
         raise BadOption(
-            "of names an output twice", asked=f"of={list(of)!r}", why="its gradients would have one key",
+            "of names an output twice",
+            asked=f"of={list(of)!r}",
+            why="its gradients would have one key",
             next=f"of={list(found)!r}",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -87,9 +95,10 @@ def _check_one(of: Any, option: str, *, is_part: bool = False) -> None:
     if isinstance(of, bool) or not (isinstance(of, str | int) or callable(of) or (of is None and not is_part)):
         several = "" if is_part else ", or a list or dict of these"
         raise BadOption(
-            f"{option} is a path, a position or a function{several}, not {kind(of)}", asked=f"{option}={written(of)}",
+            f"{option} is a path, a position or a function{several}, not {kind(of)}",
+            asked=f"{option}={written(of)}",
             next="of='loss'",
-        )  # fmt: skip
+        )
 
 
 def _cotangents(of: Mapping[str, Any], cotangent: Any) -> Mapping[str, Any]:
@@ -98,14 +107,19 @@ def _cotangents(of: Mapping[str, Any], cotangent: Any) -> Mapping[str, Any]:
     spelled = "cotangent={" + ", ".join(f"{key!r}: ..." for key in of) + "}"
     if not isinstance(cotangent, Mapping):
         raise BadOption(
-            "several outputs have a cotangent each", asked=f"cotangent={written(cotangent)}", found=kind(cotangent),
-            why="each has a backward pass of its own; one that is a scalar needs none", next=spelled,
-        )  # fmt: skip
+            "several outputs have a cotangent each",
+            asked=f"cotangent={written(cotangent)}",
+            found=kind(cotangent),
+            why="each has a backward pass of its own; one that is a scalar needs none",
+            next=spelled,
+        )
     for key in cotangent:
         if key not in of:
             close = nearest(str(key), of) or list(of)
             raise BadOption(
-                f"cotangent has the key {key!r}, and no output has it", asked=f"cotangent={{{key!r}: ...}}",
-                found=f"outputs: {', '.join(of)}", next=f"cotangent={{{close[0]!r}: ...}}",
-            )  # fmt: skip
+                f"cotangent has the key {key!r}, and no output has it",
+                asked=f"cotangent={{{key!r}: ...}}",
+                found=f"outputs: {', '.join(of)}",
+                next=f"cotangent={{{close[0]!r}: ...}}",
+            )
     return cotangent

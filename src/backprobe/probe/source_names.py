@@ -43,9 +43,12 @@ def bound_in_model(models: Models, call: ModelCall, *, operations: bool = False)
     """The same of the forwards of a model's modules, but for those of the framework and of other libraries."""
     forwards = call.forwards()
     return [
-        name for path, forward in forwards.items() if is_read(forward, forwards, models)
-        for name in bound_in(forward, quote_path(path), operations=operations) if not path or name[-7:] != ":return"
-    ]  # fmt: skip
+        name
+        for path, forward in forwards.items()
+        if is_read(forward, forwards, models)
+        for name in bound_in(forward, quote_path(path), operations=operations)
+        if not path or name[-7:] != ":return"
+    ]
 
 
 def is_read(forward: Any, forwards: Mapping[str, Any], models: Models) -> bool:

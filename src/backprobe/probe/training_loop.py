@@ -73,8 +73,11 @@ class Part(PlainBlock):
         It holds what was computed after the loss. Before that, the variables of two loops may well have one name.
         """
         loss = max(self.outputs, default=-1)
-        return any(self._is_leaf(held[0]) and not self._is_leaf(held[-1]) for held in self._bound()
-                   if (held[-1].number or 0) > loss)  # fmt: skip
+        return any(
+            self._is_leaf(held[0]) and not self._is_leaf(held[-1])
+            for held in self._bound()
+            if (held[-1].number or 0) > loss
+        )
 
     @property
     def has_more_to_come(self) -> bool:

@@ -66,14 +66,15 @@ class Waiting(Generic[P, R]):
             is_graph = True
         if is_graph:
             raise Unsupported(
-                f"a graph cannot be {refused}", asked=asked, found="operations that a session runs, instead of calls",
-                why=why, next=f"bp.{self.verb}(f{self.options})(x), with f the Python function",
-            )  # fmt: skip
+                f"a graph cannot be {refused}",
+                asked=asked,
+                found="operations that a session runs, instead of calls",
+                why=why,
+                next=f"bp.{self.verb}(f{self.options})(x), with f the Python function",
+            )
         refuse_uncallable(self.target, self.verb, self.options)
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
-        found = find_backend(
-            self.backend, [self.target, *values], spelled=f"bp.{self.verb}(f{self.options}, {{}})"
-        )  # fmt: skip
+        found = find_backend(self.backend, [self.target, *values], spelled=f"bp.{self.verb}(f{self.options}, {{}})")
         found.refuse(self.target, asked)
         for value in values:
             found.refuse_argument(value, asked)
@@ -85,17 +86,20 @@ def refuse_used_up(value: Any, asked: str) -> None:
     """Raise BadOption for an iterator among the arguments of a program that runs again and again."""
     if isinstance(value, Iterator):
         raise BadOption(
-            f"the first run would use up {kind(value)} among the arguments", asked=asked, found=kind(value),
+            f"the first run would use up {kind(value)} among the arguments",
+            asked=asked,
+            found=kind(value),
             why="the program runs more than once, each time on the same arguments",
             next="list(...) of it, and iter(...) of that in the function where it needs an iterator",
-        )  # fmt: skip
+        )
 
 
 def _refused(one: Any, call: str, name: str) -> Unsupported:
     # The refusal to run a program again that would be given something else by an iterator, a queue or a file.
     return Unsupported(
         f"{name} cannot be run again: the first run took from {kind(one)}, and the next would be given what comes then",
-        asked=call, found=f"{kind(one)} that the program holds",
+        asked=call,
+        found=f"{kind(one)} that the program holds",
         why="runs are compared that compute with the same numbers, and what was taken cannot be put back",
         next=f"what is taken as an argument: batch = next(batches), and {call}(batch)",
-    )  # fmt: skip
+    )

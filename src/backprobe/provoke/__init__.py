@@ -24,9 +24,14 @@ OPTIONS = (Option("tries", int, 1, str(TRIES)), Option("seed", int, 0, "0"), EXE
 
 @renamed("bp.provoke(f{})", {"steps": "tries={}"})
 def provoke(
-    target: Callable[P, Any], *, bounds: Any = None, seed: int = 0, tries: int = TRIES,
-    executor: Executor | None = None, backend: BackendName | None = None,
-) -> Waiting[P, Provocations]:  # fmt: skip
+    target: Callable[P, Any],
+    *,
+    bounds: Any = None,
+    seed: int = 0,
+    tries: int = TRIES,
+    executor: Executor | None = None,
+    backend: BackendName | None = None,
+) -> Waiting[P, Provocations]:
     """Make a function or model that, called with an example, searches inputs near it at which it gives NaN or Inf.
 
     >>> import torch, backprobe as bp

@@ -41,17 +41,24 @@ class Inputs:
     """The arguments of a program: which numbers in them are varied, and how far."""
 
     def __init__(
-        self, function: Callable[..., Any], named: Callable[..., Any], trials: Trials, arrays: Arrays,
-        args: Sequence[Any], kwargs: Mapping[str, Any], bounds: Bounds,
-    ) -> None:  # fmt: skip
+        self,
+        function: Callable[..., Any],
+        named: Callable[..., Any],
+        trials: Trials,
+        arrays: Arrays,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        bounds: Bounds,
+    ) -> None:
         self.trials, self.arrays = trials, arrays
         name = name_of(getattr(named, "__self__", named))  # the forward of a model goes by the model's name
         signature = inspect.signature(function)
         for option in {"bounds", "seed"} & {*kwargs} - _accepted(named, kwargs):  # where they were before
             raise BadOption(
                 f"{option} is an option of bp.provoke, and not an argument of {name}",
-                asked=f"bp.provoke({name})(..., {option}=...)", next=f"bp.provoke({name}, {option}=...)(...)",
-            )  # fmt: skip
+                asked=f"bp.provoke({name})(..., {option}=...)",
+                next=f"bp.provoke({name}, {option}=...)(...)",
+            )
         self.bound = bound(signature, name, "provoke", args, kwargs)
         self.held = refilled(dict(self.bound.arguments), trials.given)
         names = _names(named, args, kwargs) if function is not named else {}
@@ -69,10 +76,12 @@ class Inputs:
                 size = span.stop
         if not size:
             raise NothingToDifferentiate(
-                f"{name} has no floating argument to vary", asked=f"bp.provoke({name})",
-                found=_given(args, kwargs), why="an input is searched by its gradient",
+                f"{name} has no floating argument to vary",
+                asked=f"bp.provoke({name})",
+                found=_given(args, kwargs),
+                why="an input is searched by its gradient",
                 next="floating point values, 3.0 instead of 3; or a function of what is to be varied",
-            )  # fmt: skip
+            )
         self.example = self.row(self.held)
         self.low, self.high = self.example.copy(), self.example.copy()
         self.notes: list[tuple[str, dict[str, str]]] = []
@@ -132,20 +141,24 @@ class Inputs:
             low, high = self._default(one, numbers) if limits is ... else self._asked(one, limits)
             if (numbers < low).any() or (numbers > high).any():
                 raise BadOption(
-                    f"the example of {one.name!r} lies outside of its bounds", asked=f"bounds of {one.argument!r}",
+                    f"the example of {one.name!r} lies outside of its bounds",
+                    asked=f"bounds of {one.argument!r}",
                     found=f"numbers from {numbers.min():.6g} to {numbers.max():.6g}",
-                    why="the search begins at the example", next="bounds that hold the example",
-                )  # fmt: skip
+                    why="the search begins at the example",
+                    next="bounds that hold the example",
+                )
             self.low[one.span], self.high[one.span] = low, high
 
     def refuse_fixed(self, asked: str) -> None:
         """Raise BadOption where no number may be varied."""
         if not self.width.any():
             raise BadOption(
-                "no number may be varied", asked=asked, found=listed([one.name for one in self.variables]),
+                "no number may be varied",
+                asked=asked,
+                found=listed([one.name for one in self.variables]),
                 why="without bounds a number varies within the range of its argument in the example",
                 next=f"bounds={{{self.variables[0].argument!r}: (-1.0, 1.0)}}",
-            )  # fmt: skip
+            )
 
     def _default(self, one: Variable, numbers: Array) -> tuple[Array, Array]:
         # The range of the example; of one number, or of equal ones, from its negative to itself.
@@ -167,10 +180,12 @@ class Inputs:
                 return low, high
             why = "a lower end above the upper one, or an end that is not finite"
         raise BadOption(
-            "bounds are a lower and an upper end", asked=f"bounds of {one.argument!r}: {written(limits)}",
-            found=kind(limits), why=why,
+            "bounds are a lower and an upper end",
+            asked=f"bounds of {one.argument!r}: {written(limits)}",
+            found=kind(limits),
+            why=why,
             next=f"bounds={{{one.argument!r}: (-1.0, 1.0)}}, or None for what is not to be varied",
-        )  # fmt: skip
+        )
 
     def _by_argument(self, bounds: Bounds) -> Mapping[str, Any]:
         arguments = list(dict.fromkeys(one.argument for one in self.variables))
@@ -182,9 +197,11 @@ class Inputs:
             if name not in arguments:
                 close = nearest(str(name), arguments) or arguments
                 raise BadOption(
-                    f"{name!r} is not a floating argument", asked=f"bounds={{{name!r}: ...}}",
-                    found=f"floating arguments: {listed(arguments)}", next=f"bounds={{{close[0]!r}: (-1.0, 1.0)}}",
-                )  # fmt: skip
+                    f"{name!r} is not a floating argument",
+                    asked=f"bounds={{{name!r}: ...}}",
+                    found=f"floating arguments: {listed(arguments)}",
+                    next=f"bounds={{{close[0]!r}: (-1.0, 1.0)}}",
+                )
         return bounds
 
 

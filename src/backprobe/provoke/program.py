@@ -123,9 +123,12 @@ class Program:
         names = [risk.operand, *(one.entry for one in self.inputs.variables)]
         found: list[tuple[float, float]] = []
         made: Probe[..., Any] = Probe(
-            self.function, list(dict.fromkeys(names)), of=risk.operand, backend=self.backend.name,
+            self.function,
+            list(dict.fromkeys(names)),
+            of=risk.operand,
+            backend=self.backend.name,
             cotangent=Weighing(partial(self._weights, risk, found)),
-        )  # fmt: skip
+        )
         with self.replay.run():
             gradient = self.inputs.gradient(made(*args, **kwargs))
         ((number, margin),) = found

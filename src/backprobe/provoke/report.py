@@ -62,6 +62,9 @@ def _plain(given: Any) -> Any:
     arrays = next((one for one in known if one.is_tensor(given)), None)
     if arrays is not None:
         about, numbers = arrays.describe(given), arrays.array(given)
-        return {"shape": plain(about.shape), "dtype": about.dtype,
-                "numbers": None if numbers is None else plain(numbers.tolist())}  # fmt: skip
+        return {
+            "shape": plain(about.shape),
+            "dtype": about.dtype,
+            "numbers": None if numbers is None else plain(numbers.tolist()),
+        }
     return plain(given) if given is None or isinstance(given, str | int | float | complex) else plain_text(given)

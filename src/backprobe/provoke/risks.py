@@ -98,16 +98,20 @@ def _between(low: float, high: float) -> Callable[[float, Sequence[Array]], Goal
 
 RISKS: Mapping[str, Callable[[float, Sequence[Array]], Goals]] = {
     **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "gammaln", "digamma", "entr"), _fixed(BELOW)),
-    "log1p": _fixed(Goal("below", -1.0)), "acosh": _fixed(Goal("below", 1.0)),
-    **dict.fromkeys(("acos", "asin", "atanh", "erfinv"), _between(-1.0, 1.0)), "logit": _between(0.0, 1.0),
+    "log1p": _fixed(Goal("below", -1.0)),
+    "acosh": _fixed(Goal("below", 1.0)),
+    **dict.fromkeys(("acos", "asin", "atanh", "erfinv"), _between(-1.0, 1.0)),
+    "logit": _between(0.0, 1.0),
     "reciprocal": _fixed(ZERO),
-    **dict.fromkeys(("div", "remainder", "floordiv"), _fixed(ZERO, operand=1)), "xlogy": _fixed(BELOW, operand=1),
+    **dict.fromkeys(("div", "remainder", "floordiv"), _fixed(ZERO, operand=1)),
+    "xlogy": _fixed(BELOW, operand=1),
     "pow": _power,
-    **dict.fromkeys(("exp", "expm1"), _overflow(math.log)), "exp2": _overflow(math.log2),
+    **dict.fromkeys(("exp", "expm1"), _overflow(math.log)),
+    "exp2": _overflow(math.log2),
     **dict.fromkeys(("cosh", "sinh"), _overflow(lambda largest: math.log(largest) + math.log(2), both=True)),
     "square": _overflow(math.sqrt, both=True),
     **dict.fromkeys(("norm", "std", "cdist", "hypot"), _fixed(BELOW, operand=RESULT)),
-}  # fmt: skip
+}
 """What may break, by the operation's one name."""
 
 
@@ -188,9 +192,16 @@ def _at(known: Evidence, full: Mapping[int, str], at: int) -> Iterator[Risk | Un
         if numbers is None or held.status is GradStatus.NOT_TENSOR:
             continue
         yield Risk(
-            goal, entry.name, full[operand.at], _text(known, at, term), _text(known, operand.at, operand),
-            source, nearest_to(goal, numbers)[1], numpy.size(numbers), at,
-        )  # fmt: skip
+            goal,
+            entry.name,
+            full[operand.at],
+            _text(known, at, term),
+            _text(known, operand.at, operand),
+            source,
+            nearest_to(goal, numbers)[1],
+            numpy.size(numbers),
+            at,
+        )
 
 
 def _operand(term: Term, position: int) -> Term | None:

@@ -49,9 +49,7 @@ def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kw
     return provoking.run(partial(_elsewhere, asked.executor, work, parts))
 
 
-def provoking_of(
-    asked: Provoke[...], backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Provoking:  # fmt: skip
+def provoking_of(asked: Provoke[...], backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Provoking:
     """What searches the operands of a target."""
     target, bounds, seed, steps = asked.target, asked.bounds, asked.seed, asked.tries
     call = f"bp.provoke({name_of(target)})"
@@ -85,7 +83,7 @@ class Work:
 
 def _elsewhere(
     executor: Executor, work: Work, parts: dict[str, Any], risks: Sequence[Risk]
-) -> Iterator[tuple[int, Searched]]:  # fmt: skip
+) -> Iterator[tuple[int, Searched]]:
     # The searches of all operands on an executor, in their order; of those that came, if Ctrl-C ends it.
     names = [risk.text for risk in risks]
     tasks = Tasks(executor, work, names, f"bp.provoke({next(iter(parts))}, ...)", parts)
@@ -231,10 +229,20 @@ class Provoking:
         headline = text.say("elsewhere", headline=first.headline) if risk is None else text.headline(risk, broken)
         verdict = [] if risk is None else [first.headline]
         return Provocation(
-            "provoked", first.name, headline, first.source if risk is None else risk.source,
-            (*text.facts(risk, self.inputs, number, look.row, steps), *verdict), (), first.remedy, args=args,
-            kwargs=kwargs, broken=broken, change=text.change(self.inputs, look.row), tries=steps, explained=explained,
-        )  # fmt: skip
+            "provoked",
+            first.name,
+            headline,
+            first.source if risk is None else risk.source,
+            (*text.facts(risk, self.inputs, number, look.row, steps), *verdict),
+            (),
+            first.remedy,
+            args=args,
+            kwargs=kwargs,
+            broken=broken,
+            change=text.change(self.inputs, look.row),
+            tries=steps,
+            explained=explained,
+        )
 
     def _number(self, risk: Risk, look: Look) -> float | None:
         # The operand's number that is nearest to its end.
@@ -247,9 +255,18 @@ class Provoking:
         args, kwargs = self.inputs.arguments(row)
         first = (_births(explained) or [Finding("unknown", "", explained.heading)])[0]
         one = Provocation(
-            "provoked", first.name, text.say("example_breaks"), first.source, (first.headline,), (), first.remedy,
-            args=args, kwargs=kwargs, broken=self.program.broken(row) or "result", explained=explained,
-        )  # fmt: skip
+            "provoked",
+            first.name,
+            text.say("example_breaks"),
+            first.source,
+            (first.headline,),
+            (),
+            first.remedy,
+            args=args,
+            kwargs=kwargs,
+            broken=self.program.broken(row) or "result",
+            explained=explained,
+        )
         heading = text.say("broke_at_example", name=self.name)
         return Provocations(heading, (one,), tuple(self._notes()), complete=False)
 
@@ -261,9 +278,13 @@ class Provoking:
         searched = [one for one in still if one.nearest is not None]
         is_searched = len(searched) == sum(risk.place not in self.found for risk in self.risks)
         return Provocations(
-            heading, tuple(self.found.values()), tuple(notes), risky=risky, tries=self.taken,
+            heading,
+            tuple(self.found.values()),
+            tuple(notes),
+            risky=risky,
+            tries=self.taken,
             complete=is_searched and not self.unsearched,
-        )  # fmt: skip
+        )
 
     def _notes(self) -> list[str]:
         raised = [

@@ -41,7 +41,7 @@ SENTENCES = {
     "nothing_searched": "{name} has no risky operation that could be searched",
     "nothing_risky": "no risky operation on the arguments of {name} was recorded",
     "broke_at_example": "{name} breaks at the example itself",
-}  # fmt: skip
+}
 
 ENDS = {"below": "smallest", "above": "largest", "zero": "nearest to 0"}
 MOST = 4
@@ -66,9 +66,12 @@ def facts(risk: Risk | None, inputs: Inputs, after: float | None, row: Any, step
     is_shown = risk is not None and risk.of == 1 and risk.operand_text in [one.name for one in inputs.variables]
     if risk is not None and after is not None and not is_shown:
         yield say(
-            "operand", end=_of_several(risk), operand=shorten(risk.operand_text), before=number(risk.example),
+            "operand",
+            end=_of_several(risk),
+            operand=shorten(risk.operand_text),
+            before=number(risk.example),
             after=number(after),
-        )  # fmt: skip
+        )
     if steps:
         part = f"{100 * change(inputs, row):.3g} %"
         yield say("found", steps=plural(steps, "tried input"), change=part)

@@ -50,9 +50,11 @@ def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: s
     nearest = reached(target)
     found = os.strerror(number) if number is not None else str(error)
     return BadOption(
-        f"{what} cannot be written to {target}", asked=asked,
-        found=found if nearest.is_dir() else f"{nearest} is a file", next=_next(number, target, call, smaller),
-    )  # fmt: skip
+        f"{what} cannot be written to {target}",
+        asked=asked,
+        found=found if nearest.is_dir() else f"{nearest} is a file",
+        next=_next(number, target, call, smaller),
+    )
 
 
 def reached(target: Path) -> Path:

@@ -181,10 +181,11 @@ def _first(texts: Sequence[str], most: int = 12) -> str:
 def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownName:
     """The error about a key that no output has."""
     return UnknownName(
-        f"no output has the key {key!r}", asked=asked,
+        f"no output has the key {key!r}",
+        asked=asked,
         found=f"outputs: {_first([*keys])}" if keys else "a recording of one output, which has no key",
         next=asked.replace(repr(key), repr(next(iter(keys)))) if keys else "bp.probe(f, of=['ce', 'kl']), for several",
-    )  # fmt: skip
+    )
 
 
 class Presenting(Protocol):
@@ -313,11 +314,12 @@ class Entry(Printed, Generic[T]):
         read, otherwise = (".grad", ".grad_or_none") if key is None else (f".grads[{key!r}]", f".grads.get({key!r})")
         recording = "rec" if key is None else f"rec.of({key!r})"
         return NoGradient(
-            f"{self.name!r} has no gradient{of}: {self.status}", asked=asked + read,
+            f"{self.name!r} has no gradient{of}: {self.status}",
+            asked=asked + read,
             found="\n".join([self.reason, *self._line_of_cause()]),
             why="" if self.is_because(*LIMITED) else self.status.meaning,
             next=f"bp.explain({recording}, {self.name!r}), or {asked}{otherwise} for None",
-        )  # fmt: skip
+        )
 
     def _several(self, part: str) -> NoGradient:
         # The error about asking for one gradient, or what flows along its edges, where there are several.
@@ -325,11 +327,12 @@ class Entry(Printed, Generic[T]):
         name, of_sum = f"[{self.name!r}]", f"rec.total()[{self.name!r}]"
         each = f"rec{name}.grads[{key!r}]" if part.startswith("grad") else f"rec.of({key!r}){name}.{part}"
         return NoGradient(
-            f"{self.name!r} has a gradient of each of several outputs", asked=f"rec{name}.{part}",
+            f"{self.name!r} has a gradient of each of several outputs",
+            asked=f"rec{name}.{part}",
             found=_first([f"{key}: {one.status}" for key, one in self.by_output.items()]),
             why="each of them has a backward pass of its own",
             next=f"{each}, or {of_sum}.{'grad' if part.startswith('grad') else part} for that of their sum",
-        )  # fmt: skip
+        )
 
     @property
     def grads(self) -> Mapping[str, T]:
@@ -347,9 +350,17 @@ class Entry(Printed, Generic[T]):
         if one.finiteness is not None and finiteness is not None:
             finiteness = replace(one.finiteness, value=finiteness.value)
         return replace(
-            self, status=one.status, why=one.why, inputs=one.inputs, held_grad=one.held_grad, cause=one.cause,
-            finiteness=finiteness, leaves_reached=one.leaves_reached, by_output={}, default_output=None,
-        )  # fmt: skip
+            self,
+            status=one.status,
+            why=one.why,
+            inputs=one.inputs,
+            held_grad=one.held_grad,
+            cause=one.cause,
+            finiteness=finiteness,
+            leaves_reached=one.leaves_reached,
+            by_output={},
+            default_output=None,
+        )
 
     def _line_of_cause(self) -> list[str]:
         source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)
@@ -369,14 +380,15 @@ class Entry(Printed, Generic[T]):
     def _parts(self) -> list[tuple[str, str]]:
         # What is known of it, each with its label.
         return [
-            ("also", ", ".join(self.aliases)), ("value", self._in_words(self.held)),
+            ("also", ", ".join(self.aliases)),
+            ("value", self._in_words(self.held)),
             ("original", self._in_words(self.held_original) if self.replaced else ""),
             ("dtype", f"{self.dtype} on {self.device}" if self.dtype and self.device else self.dtype or ""),
             ("gradient", self._gradient_in_words()),
             ("line", "" if self.source is None else str(self.source)),
             ("cause", "" if self.cause is None else str(self.cause)),
             ("inputs", ", ".join([edge.name for edge in self.inputs])),
-        ]  # fmt: skip
+        ]
 
     def _gradient_in_words(self) -> str:
         if self.by_output:

@@ -20,8 +20,14 @@ from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, returned_
 from backprobe.record.own_reads import given_to_modules, own_reads
 
 TAKING = ("gradient", "jacobian", "batch_jacobian", "grad", "vjp")
-NO_DERIVATIVE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.FROZEN, GradStatus.DETACHED,
-                 GradStatus.NO_GRAD, GradStatus.OPAQUE)  # fmt: skip
+NO_DERIVATIVE = (
+    GradStatus.NOT_TENSOR,
+    GradStatus.NOT_FLOAT,
+    GradStatus.FROZEN,
+    GradStatus.DETACHED,
+    GradStatus.NO_GRAD,
+    GradStatus.OPAQUE,
+)
 
 CACHED = "_graph"
 
@@ -185,6 +191,8 @@ def inverted(sources: Sequence[Iterable[int]]) -> list[list[int]]:
 
 def _damaged(found: str) -> BadRecording:
     return BadRecording(
-        "the recording is not the graph of a computation", found=found,
-        why="a value can flow only into values that are computed after it", next="record and save it again",
-    )  # fmt: skip
+        "the recording is not the graph of a computation",
+        found=found,
+        why="a value can flow only into values that are computed after it",
+        next="record and save it again",
+    )

@@ -53,9 +53,12 @@ class Lookup:
         if not found and split(plain)[1] is not None:
             prefix = plain + "."
             inside = [
-                full for stripped, names in self.stripped.items() if stripped.startswith(prefix)
-                for full in names if counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
-            ]  # fmt: skip
+                full
+                for stripped, names in self.stripped.items()
+                if stripped.startswith(prefix)
+                for full in names
+                if counts_agree(asked + "." + strip(stripped)[len(prefix) :], full)
+            ]
             floating = [full for full in inside if self.is_floating(self.positions[full])]
             found = floating if len(self.at(floating)) == 1 else inside
         if last and found:

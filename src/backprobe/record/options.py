@@ -44,9 +44,12 @@ class Option:
         words = [one for one in self.allowed if isinstance(one, str)] if isinstance(self.allowed, tuple) else []
         meant = [repr(one) for one in nearest(value, words)[:1]] if isinstance(value, str) else []
         return BadOption(
-            f"{self.name} is {self}", asked=asked or f"{self.name}={text}",
-            found="" if is_shown else kind(value), why=self.why, next=f"{self.name}={meant[0] if meant else self.next}",
-        )  # fmt: skip
+            f"{self.name} is {self}",
+            asked=asked or f"{self.name}={text}",
+            found="" if is_shown else kind(value),
+            why=self.why,
+            next=f"{self.name}={meant[0] if meant else self.next}",
+        )
 
     def __str__(self) -> str:
         if self.kind is int and not self.says:
@@ -79,8 +82,9 @@ def check_texts(name: str, texts: Any, example: str = "'x'") -> None:
         if not isinstance(other, str):
             raise BadOption(
                 f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
-                asked=f"{name}={written(texts)}", next=f"{name}={example}",
-            )  # fmt: skip
+                asked=f"{name}={written(texts)}",
+                next=f"{name}={example}",
+            )
 
 
 def check_folder(path: Any, headline: str, asked: str, instead: str) -> None:

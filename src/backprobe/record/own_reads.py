@@ -22,7 +22,7 @@ STEP = re.compile(r"""(?:\.\w+|\[["']\w+["']\]|\[\d+\])""")
 
 def own_reads(
     at: int, entries: Sequence[Entry], inputs: Iterable[int], into: Callable[[int], Iterable[int]]
-) -> set[int]:  # fmt: skip
+) -> set[int]:
     """The positions that an entry reads itself; ``inputs`` are those with an edge to it, ``into`` gives what flows into
     an earlier one.
     """
@@ -44,8 +44,11 @@ def own_reads(
     without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
     given = [_all_into(one, into) for one in called] if without == text else []
     text = without
-    return {one for one, spelled in read.items()
-            if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)}  # fmt: skip
+    return {
+        one
+        for one, spelled in read.items()
+        if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)
+    }
 
 
 def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[int, int]]:
@@ -53,8 +56,12 @@ def given_to_modules(entry: Entry, entries: Sequence[Entry], inputs: Iterable[in
     text = expression_of(entry.source)
     calls = _module_calls(text, entries, inputs)
     read = [one for one in entry.reads if not one.spelled.endswith("()") and not _is_of_other_leaf(text, one.spelled)]
-    return [(one.at, module) for call, module in calls for one in read
-            if one.at < module and _mentions(call.partition("(")[2], one.spelled)]  # fmt: skip
+    return [
+        (one.at, module)
+        for call, module in calls
+        for one in read
+        if one.at < module and _mentions(call.partition("(")[2], one.spelled)
+    ]
 
 
 def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) -> list[tuple[str, int]]:
@@ -74,8 +81,11 @@ def _module_calls(text: str, entries: Sequence[Entry], inputs: Iterable[int]) ->
         words = re.findall(r"\w+", ast.unparse(node.func)) if isinstance(node, ast.Call) else []
         if words and words[-1] in returned:
             calls.setdefault(words[-1], []).append(ast.get_source_segment(text.strip(), node) or "")
-    return [(found[0], returned[name][0]) for name, found in calls.items()
-            if len(found) == len(returned[name]) == 1 and found[0]]  # fmt: skip
+    return [
+        (found[0], returned[name][0])
+        for name, found in calls.items()
+        if len(found) == len(returned[name]) == 1 and found[0]
+    ]
 
 
 def _without_calls(text: str, functions: Set[str]) -> str:
@@ -84,8 +94,11 @@ def _without_calls(text: str, functions: Set[str]) -> str:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
         return text
-    calls = [ast.get_source_segment(text.strip(), node) for node in ast.walk(tree) if isinstance(node, ast.Call)
-             and ast.unparse(node.func).rpartition(".")[2] in functions]  # fmt: skip
+    calls = [
+        ast.get_source_segment(text.strip(), node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in functions
+    ]
     for call in sorted(filter(None, calls), key=len, reverse=True):
         text = text.replace(call, " ")
     return text

@@ -101,9 +101,10 @@ def expanded(text: str) -> list[str]:
     if any(isinstance(one, re.Match) and int(one[2]) - int(one[1]) >= MOST_DECISIONS for one in choices):
         raise BadName(f"the pattern {text!r} stands for too many", asked=repr(text), next="* instead of the range")
     written = [
-        str(each) for one in choices
+        str(each)
+        for one in choices
         for each in (range(int(one[1]), int(one[2]) + 1) if isinstance(one, re.Match) else [one])
-    ]  # fmt: skip
+    ]
     return [text[:start] + each + behind for each in written for behind in rest]
 
 
@@ -124,15 +125,18 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
             return Pattern(text, excludes, re.compile(body[3:]), None, None)
         except re.error as error:
             raise BadName(
-                f"the pattern {text!r} is not a valid regular expression", asked=repr(text), found=str(error),
+                f"the pattern {text!r} is not a valid regular expression",
+                asked=repr(text),
+                found=str(error),
                 next=r"re: with a valid expression, such as 're:h\.\d+:u'; or a pattern without re:, such as 'h.*:u'",
-            ) from error  # fmt: skip
+            ) from error
     if "#-1" in "".join(character for character, read in zip(body, outside(body), strict=True) if read):
         raise BadName(
-            f"the pattern {text!r} asks for the last one", asked=repr(text),
+            f"the pattern {text!r} asks for the last one",
+            asked=repr(text),
             why="which one is last is known only after the program has run",
             next=f"the pattern {body.replace('#-1', '')!r}, and then rec[{body!r}]",
-        )  # fmt: skip
+        )
     scope, local = split("**:**" if in_function and body == "**" else body)
     leaves = r"(?:\..*)?"
     if local is not None:
@@ -189,9 +193,11 @@ class Decisions(dict[str, T]):
 
 @lru_cache(64)
 def selection(
-    patterns: str | tuple[str, ...] | None, in_function: bool, also: tuple[str, ...] = (),
+    patterns: str | tuple[str, ...] | None,
+    in_function: bool,
+    also: tuple[str, ...] = (),
     replaced: tuple[str, ...] = (),
-) -> Selection:  # fmt: skip
+) -> Selection:
     """The selection of these patterns, which remembers its decisions from one recording to the next."""
     return Selection(patterns, in_function=in_function, also=also, replaced=replaced)
 
@@ -217,9 +223,13 @@ class Selection:
     """Which locals of a scope (without counts) are selected under some count."""
 
     def __init__(
-        self, patterns: str | Sequence[str] | None, *, in_function: bool, also: Sequence[str] = (),
+        self,
+        patterns: str | Sequence[str] | None,
+        *,
+        in_function: bool,
+        also: Sequence[str] = (),
         replaced: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         texts = [] if patterns is None else texts_of(patterns)
         self.in_function = in_function
         self.patterns = [compile_pattern(text, in_function=in_function) for text in texts]

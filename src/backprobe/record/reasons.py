@@ -58,11 +58,11 @@ SENTENCES = {
     "not_tensor": "it is {kind}",
     "side_effect": "{name} was not run again to look for useless gradients: it {effect}",
     "written_before_again": "the arguments were written to since, so the program was not run again to look for useless "
-                            "gradients",
+    "gradients",
     "not_opened": "it is {kind}, which is not opened: tensors have names in tuples, lists, mappings and dataclasses",
     "no_attention_weights": "it is None: this attention returns no weights; fused kernels (SDPA, flash) have none to "
-                            "return, and eager attention has: attn_implementation='eager' in transformers, "
-                            "need_weights=True in nn.MultiheadAttention",
+    "return, and eager attention has: attn_implementation='eager' in transformers, "
+    "need_weights=True in nn.MultiheadAttention",
     "dtype": "its dtype is {dtype}",
     "frozen": "nothing recorded that it was computed from requires a gradient",
     "shape_only": "not computed from the values of what is differentiated, only from a shape, a .grad or the like",
@@ -76,7 +76,7 @@ SENTENCES = {
     "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "no call of it was seen",
     "used_directly": "no call of it was seen, and its parameters have gradients: its forward() or its parameters "
-                     "were used directly, or compiled code called it",
+    "were used directly, or compiled code called it",
     "line_not_run": "no line that binds it was seen to run",
     "no_tensor_bound": "no tensor was seen in what the lines that ran bound it to",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
@@ -91,38 +91,38 @@ SENTENCES = {
     "func_transform": "it exists only inside a torch.func transform",
     "script_module": "it runs inside a ScriptModule, whose code is TorchScript, not Python",
     "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
-                               "tensor of its memory): what was computed before and after has one gradient",
+    "tensor of its memory): what was computed before and after has one gradient",
     "written_within_function": "it was written inside a function with its own backward, and has a history only after "
-                               "that",
+    "that",
     "written_past_autograd": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see",
     "written_past_unsaved": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see; no "
-                            "operation is seen to have saved it for backward",
+    "operation is seen to have saved it for backward",
     "partly_updated": "it was modified through .data, NumPy or a fused optimizer; part of its gradient comes from uses "
-                      "of its new values",
+    "of its new values",
     "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data, NumPy or "
-                                   "a fused optimizer",
+    "a fused optimizer",
     "data_replaced": "its .data was replaced by another tensor's, which autograd cannot see",
     "not_recomputed": "it was computed inside a reentrant checkpoint, and was not seen again when that was recomputed",
     "requires_grad_late": "it required a gradient only after it got its name, and was not seen again before backward()",
     "named_late": "it got its name only after backward() had run, so its gradient was not recorded",
     "several_roots": "backward() was called on several tensors at once, and this one has no name",
     "grad_held_before": "its .grad was not empty before the block, and backprobe cannot separate what this backward() "
-                        "added: select a module's output as well",
+    "added: select a module's output as well",
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
     "gradients_lie_apart": "several gradients came to it, as DTensors of different placements or parts of a maximum: "
-                           "to add them up, the processes would have to wait for each other",
+    "to add them up, the processes would have to wait for each other",
     "returned_none": "every path from it to the output goes through {functions}, which returned None",
     "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "first_gradients": "these are of the first iteration of the script that takes gradients; it was stopped in the "
-                       "second",
+    "second",
     "outputs_not_kept": "autograd.grad(...) took gradients of many outputs: those of {count} calls after the first "
-                        "{most} outputs are not kept",
+    "{most} outputs are not kept",
     "is_gradient": "it is a gradient from autograd.grad(...) without create_graph=True",
     "beside_inputs": "autograd.grad(...) goes to its inputs alone, and not by it",
     "grads_batched": "its gradients are of {count} cotangents at once (is_grads_batched=True): their first axis counts "
-                     "these",
+    "these",
     "grads_batched_of_view": "it is a view that was written in place, or was written through one, and its gradients "
-                             "are of many cotangents at once",
+    "are of many cotangents at once",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
@@ -144,7 +144,7 @@ SENTENCES = {
     "recomputed": "it ran in a checkpoint (tf.recompute_grad, keras.RematScope), which runs it again to differentiate",
     "tape_stopped": "it was computed from differentiated values while their tape was stopped",
     "variable_read_unseen": "the Variable was modified, and compiled code or a gather read it: what was read before "
-                            "and after the write has one gradient together",
+    "and after the write has one gradient together",
     "assigned": "it was written into a Variable, and no gradient flows through an assignment",
     "block_not_over": "the block has not ended",
     "block_raised": "the block was left by {error}",
@@ -157,13 +157,13 @@ SENTENCES = {
     "in_graph": "it belongs to a graph, and no session has run its gradients in the block",
     "not_fetched": "the session did not compute it, or it got its name only after the session had run",
     "not_run_again": "{operation} comes before it, and gives something else or writes each time: so it was not "
-                     "computed a second time, and the program itself did not fetch it",
+    "computed a second time, and the program itself did not fetch it",
     "beside_sources": "tf.gradients(...) was asked for other values, and did not come by this one on the way to them",
     "through_other_dtype": "it was computed from differentiated values, but through a dtype that has no derivative",
     "custom_gradient": "a custom gradient on the way to the output leaves it out",
     "no_derivative": "every path from it to the output goes through {operations}, and no gradient does",
     "in_loop_or_branch": "{name} is inside a loop or a branch of the graph, where TensorFlow gives it no value of its "
-                         "own; what goes in and what comes out have names",
+    "own; what goes in and what comes out have names",
     "written_in_run": "{operation} may write to it during this run: each of its reads is a value of its own",
     # of JAX
     "unseen_transform": "it is computed inside a transformation that backprobe cannot see into",
@@ -190,24 +190,24 @@ SENTENCES = {
     "locals_unseen": "the locals of {name} cannot be seen: {why}",
     "binding_unseen": "{name} (line {line}) cannot be seen in a block: give it a name",
     "pipeline_divides": "the pipeline schedule divided .grad by {number} after backward(): the entry of a parameter is "
-                        "{number} × what was added to its .grad",
+    "{number} × what was added to its .grad",
     "pipeline_infers": "the pipeline schedule ran each stage once more, to infer shapes: of its calls of a module, the "
-                       "first is that run",
+    "first is that run",
     "unreadable": "{name} (line {line}) was not recorded: Python 3.13.0 to 3.13.2 crash when it is read",
     "class_not_followed": "{name} was not followed: what a class does when an object is made is not checked",
     "tracer_replaced": "another tracer replaced backprobe's, or an error stopped it; later code was not recorded",
     "block_not_differentiated": "the block was not differentiated: {why}",
     "dataset_loop": "{name} loops over a dataset, and was run line by line here, which the program does not do: "
-                    "compiled, TensorFlow gives None for what goes through such a loop",
+    "compiled, TensorFlow gives None for what goes through such a loop",
     "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
-                      "recorded",
+    "recorded",
     "jacobian_summed": "tape.{method} gives a derivative of each element of what it differentiates; the gradients here "
-                       "are those of the sum of these elements",
+    "are those of the sum of these elements",
     "session_runs": "the session has computed gradients {count} times: values and gradients are those of the last time",
     "session_joined": "the program's own session.run was given more to fetch, as {operation} can run only once: the "
-                      "last bits of what it returns may be others, since TensorFlow fuses what is not fetched",
+    "last bits of what it returns may be others, since TensorFlow fuses what is not fetched",
     "graph_not_followed": "the graph that was built for a session was not followed; "
-                          "bp.probe(loss, session=session)(feed) records it",
+    "bp.probe(loss, session=session)(feed) records it",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     "raised": "the program raised {error}",
@@ -220,11 +220,11 @@ SENTENCES = {
     "replaced_nothing": "{option} has {name!r}, which never came up: nothing was replaced",
     "replaced_no_tensor": "{option} has {name!r}, which named no floating-point tensor: nothing was replaced",
     "sum_of_replaced": "replace_grad= changed the gradients of each output by themselves; these are their sum, and not "
-                       "what it would make of the gradients of the sum",
+    "what it would make of the gradients of the sum",
     "zero_by_hand": "the gradients of {names} are zero everywhere, and every path to them goes through {functions} "
-                    "({at}: {text})",
+    "({at}: {text})",
     "backward_unrecorded": "{functions} runs during the backward pass, where nothing is recorded of what it calls: "
-                           "{names} ({at}: {text})",
+    "{names} ({at}: {text})",
     "result_dropped": "the result of {call} is dropped",
     "zero_flat": "the gradients of {names} are exactly 0: {operation} is flat there",
     "zero_times_zero": "the gradients of {names} are exactly 0: {operation} multiplies by 0",
@@ -235,7 +235,7 @@ SENTENCES = {
     "step_without_effect": "{steps} change {share} % of the {dtype} numbers that have a gradient",
     "all_zero": "{gradients} exactly 0: {names}",
     "zero_behind_stops": "the gradient of {name!r} is exactly 0: every path from it to the output goes through an "
-                         "operation that has no derivative or a derivative of 0: {operations}",
+    "operation that has no derivative or a derivative of 0: {operations}",
     "cut_beside": "no gradient flows back along {text} ({at}) to {value}: intended?",
     "detached_beside": "no gradient flows back along {text} ({at}) to {value}: it is detached there",
     # notes about an entry
@@ -245,7 +245,7 @@ SENTENCES = {
     "scaled_by": "backward() ran on {number} × this value; all gradients carry that factor",
     "scaled_by_scaler": "backward() ran on {number} × this value, the scale of a GradScaler; all gradients carry it",
     "scaled_itself_by_scaler": "it is {number} × a value without a name, the scale of a GradScaler; all gradients "
-                               "carry it",
+    "carry it",
     "scaled_itself": "it is {number} × a value without a name; all gradients carry that factor",
     "scaled_unknown": "it is a multiple of another value (a scaled loss?); all gradients carry that factor",
     "no_gradient_to_replace": "replace_grad= changed nothing here, as no gradient arrives ({status})",
@@ -253,7 +253,7 @@ SENTENCES = {
     "block_too_large": "a Jacobian block of {elements} elements was not computed: the limit is {most}",
     "partials_wait": "its local partials are missing: to take them, several processes would wait for each other",
     "partials_missing": "it is not connected, and its local partials are missing: {error}",
-}  # fmt: skip
+}
 """The sentence of each code. A field in braces is filled in with what the code was reported with."""
 
 

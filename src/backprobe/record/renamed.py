@@ -52,8 +52,9 @@ def refuse_renamed(call: str, names: Mapping[str, Spelling], given: Mapping[str,
     if old:
         raise BadOption(
             f"{verb} has no {', '.join(f'{name}=' for name in old)}",
-            asked=", ".join(f"{name}={written(value)}" for name, value in old.items()), next=call.replace("{}", added),
-        )  # fmt: skip
+            asked=", ".join(f"{name}={written(value)}" for name, value in old.items()),
+            next=call.replace("{}", added),
+        )
 
 
 def renamed_attributes(**names: str) -> Callable[[K], K]:

@@ -49,12 +49,15 @@ def joined(records: Mapping[str, Record], default: str | None = None) -> Record:
         **{**OF_SEVERAL, "outputs": _all(records, "outputs"), **own},
         by_output={
             key: Differentiated(
-                backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums,
+                backward=one.backward,
+                outputs=one.outputs,
+                notes=one.notes,
+                path_sums=one.path_sums,
                 used_at=one.used_at,
             )
             for key, one in records.items()
         },
-    )  # fmt: skip
+    )
 
 
 OF_SEVERAL: Mapping[str, Any] = {"backward": (), "path_sums": None, "used_at": ()}
@@ -76,17 +79,25 @@ def _joined(entries: Mapping[str, Entry], default: str | None) -> Entry:
     edges = {edge.at: replace(edge, contribution=None) for one in entries.values() for edge in one.inputs}
     finiteness = None if shown.finiteness is None else Finiteness(shown.finiteness.value, None)
     return replace(
-        shown, inputs=tuple([edges[at] for at in sorted(edges)]), held_grad=None, finiteness=finiteness,
+        shown,
+        inputs=tuple([edges[at] for at in sorted(edges)]),
+        held_grad=None,
+        finiteness=finiteness,
         by_output={key: _gradient(one) for key, one in entries.items()},
         leaves_reached=any(one.leaves_reached for one in entries.values()),
-    )  # fmt: skip
+    )
 
 
 def _gradient(entry: Entry) -> Gradient:
     return Gradient(
-        status=entry.status, why=entry.why, inputs=entry.inputs, held_grad=entry.held_grad, cause=entry.cause,
-        finiteness=entry.finiteness and replace(entry.finiteness, value=None), leaves_reached=entry.leaves_reached,
-    )  # fmt: skip
+        status=entry.status,
+        why=entry.why,
+        inputs=entry.inputs,
+        held_grad=entry.held_grad,
+        cause=entry.cause,
+        finiteness=entry.finiteness and replace(entry.finiteness, value=None),
+        leaves_reached=entry.leaves_reached,
+    )
 
 
 def of_output(record: Record, key: str) -> Record:
@@ -95,10 +106,16 @@ def of_output(record: Record, key: str) -> Record:
     if record.default_output not in (None, key):  # of which these are
         record = replace(record, scales=(), none_given=(), training=None)
     return replace(
-        record, entries=tuple([entry.of_output(key) for entry in record.entries]), by_output={},
-        default_output=None, backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums,
+        record,
+        entries=tuple([entry.of_output(key) for entry in record.entries]),
+        by_output={},
+        default_output=None,
+        backward=one.backward,
+        outputs=one.outputs,
+        notes=one.notes,
+        path_sums=one.path_sums,
         used_at=one.used_at,
-    )  # fmt: skip
+    )
 
 
 def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
@@ -138,9 +155,13 @@ def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) 
     printed = TOTAL if full == f":{TOTAL}#0" else full
     entry = _total(terms, record.path_sums is not None, arithmetic, printed)
     return replace(
-        record, entries=(*record.entries, entry), names={**record.names, full: at},
-        printed={**record.printed, full: printed}, backward=(at, *record.backward), outputs=(at,),
-    )  # fmt: skip
+        record,
+        entries=(*record.entries, entry),
+        names={**record.names, full: at},
+        printed={**record.printed, full: printed},
+        backward=(at, *record.backward),
+        outputs=(at,),
+    )
 
 
 def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
@@ -166,9 +187,9 @@ def _summed_edges(edges: Sequence[tuple[float | None, Edge]], arithmetic: Arithm
     for weight, edge in edges:
         flows.setdefault(edge.at, []).extend([(weight, edge.contribution)] if edge.contribution is not None else [])
     known = {edge.at: edge for _, edge in reversed(edges)}
-    return tuple([
-        replace(known[at], contribution=arithmetic.weighted(flows[at]) if flows[at] else None) for at in sorted(flows)
-    ])  # fmt: skip
+    return tuple(
+        [replace(known[at], contribution=arithmetic.weighted(flows[at]) if flows[at] else None) for at in sorted(flows)]
+    )
 
 
 @dataclass(frozen=True)
@@ -185,15 +206,19 @@ class _Term:
 
 def _terms(record: Record, weights: Weights) -> list[_Term]:
     # The outputs of a sum. The gradient of each is its cotangent.
-    found = [_Term(at, weight, record.entries[at].of_output(key))
-             for key, weight in weights.items() for at in record.by_output[key].outputs]  # fmt: skip
+    found = [
+        _Term(at, weight, record.entries[at].of_output(key))
+        for key, weight in weights.items()
+        for at in record.by_output[key].outputs
+    ]
     return found if all(term.output.status is GradStatus.OK for term in found) else []
 
 
 def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, name: str) -> Entry:
     # The entry of the sum: of each output the inner product with its cotangent, times its weight.
-    numbers = [(term.weight, arithmetic.inner(term.output.held_grad, term.output.held))
-               for term in terms if term.is_known]  # fmt: skip
+    numbers = [
+        (term.weight, arithmetic.inner(term.output.held_grad, term.output.held)) for term in terms if term.is_known
+    ]
     value = arithmetic.weighted(numbers) if len(numbers) == len(terms) else Lost(Reason("term_lost"))
     one = arithmetic.one(terms[0].output.held_grad)
     _, dtype, device = arithmetic.describe(one)
@@ -203,9 +228,20 @@ def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, n
         flow = arithmetic.weighted(own) if has_partials else None
         edges.append(Edge(at, flow, flow, name=next(term.output.name for term in terms if term.at == at)))
     return Entry(
-        name=name, aliases=(), status=GradStatus.OK, why=None, shape=(), dtype=dtype, device=device, source=None,
-        op=TOTAL, inputs=tuple(edges), reads=(), held_value=value, held_grad=one,
-    )  # fmt: skip
+        name=name,
+        aliases=(),
+        status=GradStatus.OK,
+        why=None,
+        shape=(),
+        dtype=dtype,
+        device=device,
+        source=None,
+        op=TOTAL,
+        inputs=tuple(edges),
+        reads=(),
+        held_value=value,
+        held_grad=one,
+    )
 
 
 def _worst(sums: Sequence[PathSums | None]) -> PathSums | None:
@@ -216,6 +252,9 @@ def _worst(sums: Sequence[PathSums | None]) -> PathSums | None:
     worst = max(found, key=lambda one: one.difference)
     unjudged = {at: name for one in found for at, name in zip(one.unjudged_at, one.unjudged, strict=True)}
     return replace(
-        worst, judged=max(one.judged for one in found), agree=all(one.agree for one in found),
-        unjudged=tuple(unjudged.values()), unjudged_at=tuple(unjudged),
-    )  # fmt: skip
+        worst,
+        judged=max(one.judged for one in found),
+        agree=all(one.agree for one in found),
+        unjudged=tuple(unjudged.values()),
+        unjudged_at=tuple(unjudged),
+    )

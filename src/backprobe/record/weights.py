@@ -25,9 +25,11 @@ def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
     asked, example = f"rec.total({written(given)})", "rec.total({" + ", ".join(f"{key!r}: 1.0" for key in keys) + "})"
     if not isinstance(given, Mapping) or not given:
         raise BadOption(
-            "weights are a dict of numbers by the keys of outputs", asked=asked,
-            found=kind(given) if not isinstance(given, Mapping) else "an empty dict", next=example,
-        )  # fmt: skip
+            "weights are a dict of numbers by the keys of outputs",
+            asked=asked,
+            found=kind(given) if not isinstance(given, Mapping) else "an empty dict",
+            next=example,
+        )
     found: dict[str, float | None] = {}
     for key, weight in given.items():
         if key not in keys:
@@ -40,9 +42,11 @@ def weights_of(given: Any, keys: Collection[str]) -> dict[str, float | None]:
     used = {key: weight for key, weight in found.items() if weight != 0}
     if not used:
         raise BadOption(
-            "every weight is 0, so no output is left to sum", asked=asked,
-            why="an output whose weight is 0 is left out", next=example,
-        )  # fmt: skip
+            "every weight is 0, so no output is left to sum",
+            asked=asked,
+            why="an output whose weight is 0 is left out",
+            next=example,
+        )
     return used
 
 

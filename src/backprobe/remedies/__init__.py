@@ -246,8 +246,10 @@ def _shown(edit: Edit, edits: Sequence[Edit]) -> str:
     if _is_statement(line) and _is_statement(before):
         return f"`{uncommented(Source(edit.file, edit.line, line))}` at {where}"
     parts = [(edit.text[start:end].strip(), instead.strip(" ,")) for start, end, instead in sorted(edit.pieces)]
-    said = [f"without `{old}`" if not new else f"`{new}` in place of `{old}`" if old else f"with `{new}`"
-            for old, new in parts]  # fmt: skip
+    said = [
+        f"without `{old}`" if not new else f"`{new}` in place of `{old}`" if old else f"with `{new}`"
+        for old, new in parts
+    ]
     return f"{', '.join(said)} at {where}"
 
 

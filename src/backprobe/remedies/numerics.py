@@ -39,7 +39,7 @@ def is_curable(finding: Finding) -> bool:
 
 def tried_on_births(
     report: Report, framework: str, backend: Backend, again: Again, explains: Explains, runs: int
-) -> Report:  # fmt: skip
+) -> Report:
     """The report, with what trials of its remedies have cured, and without remedies that cure nothing.
 
     The program runs at most ``runs`` times, of which one is as it is.
@@ -69,7 +69,7 @@ and empty where no trial could be made."""
 
 def with_cures(
     report: Report, tried: Tried, framework: str, names: Callable[[str], Mapping[str, Any]] = names_of
-) -> Report:  # fmt: skip
+) -> Report:
     """The report, with what trials of its remedies have cured. ``names`` gives the global names of a file."""
     one_with = partial(_with_cure, tried=tried, framework=framework, names=names)
     return replace(report, findings=tuple(one_with(one) if is_curable(one) else one for one in report))
@@ -136,7 +136,7 @@ def _arrays(record: Record, backend: Backend) -> Mapping[str, Any]:
 
 def edits_for(
     finding: Finding, formula: str, instead: str, names: Callable[[str], Mapping[str, Any]] = names_of
-) -> Iterator[Edit]:  # fmt: skip
+) -> Iterator[Edit]:
     """A formula at the line of a finding, or the only one in its file, with another in its place."""
     source = finding.source
     if source is None or package(source.file) is not None:

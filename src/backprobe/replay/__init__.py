@@ -84,9 +84,11 @@ def replay(path: str | os.PathLike[str], model: Any, *, models: Sequence[Any] = 
     check_folder(path, "path is the folder of a captured step", asked, "bp.replay('bad-step', model)")
     if isinstance(model, type):
         raise BadOption(
-            f"{model.__name__} is a class, and bp.replay takes an object of it", asked=asked, found=kind(model),
+            f"{model.__name__} is a class, and bp.replay takes an object of it",
+            asked=asked,
+            found=kind(model),
             next=f"bp.replay({spelled}, {model.__name__}(...))",
-        )  # fmt: skip
+        )
     beside = [sys.modules[one] for one in (_module_of(model),) if one in sys.modules]
     step, said = steps.read(path, asked, lambda name: captures_of(load_backend(name), asked), beside)
     backend = load_backend(step.backend)
@@ -106,27 +108,31 @@ def _module_of(model: Any) -> str:
     return str(getattr(owner, "__module__", ""))
 
 
-def _refuse_misfit(
-    path: Any, model: Any, step: CapturedStep, captures: Captures, backend: Backend, asked: str
-) -> None:  # fmt: skip
+def _refuse_misfit(path: Any, model: Any, step: CapturedStep, captures: Captures, backend: Backend, asked: str) -> None:
     if not step.is_function and not is_model(backend, model):
         raise BadOption(
-            f"the step in {path} is of a model", asked=asked, found=kind(model),
+            f"the step in {path} is of a model",
+            asked=asked,
+            found=kind(model),
             why=f"it was captured of the class {step.model}, in {backend.title}",
             next=f"bp.replay({os.fspath(path)!r}, model), with a model of class {step.model}",
-        )  # fmt: skip
+        )
     if step.is_function and not callable(model):
         raise BadOption(
-            f"the step in {path} is of a function", asked=asked, found=kind(model),
+            f"the step in {path} is of a function",
+            asked=asked,
+            found=kind(model),
             next=f"bp.replay({os.fspath(path)!r}, {step.model})",
-        )  # fmt: skip
+        )
     found = captures.misfits(model, step)
     if found:
         raise BadOption(
-            f"{name_of(model)} does not fit the step in {path}", asked=asked, found=text.misfits(found),
+            f"{name_of(model)} does not fit the step in {path}",
+            asked=asked,
+            found=text.misfits(found),
             why="the parameters of the step are put in the place of the model's own",
             next=f"a model of class {step.model} with the sizes and names that the training had: {text.sizes(found)}",
-        )  # fmt: skip
+        )
 
 
 def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
@@ -142,16 +148,17 @@ def _refuse_left_out(path: Any, step: CapturedStep, asked: str) -> None:
         models = f"bp.replay({spelled}, {step.model}, models=[model]), with the models that it was given"
         clones = "model(x.clone()) in the training, which keeps the batch as it was"
         raise BadOption(
-            f"the step in {path} cannot be run again: a part of it was left out", asked=asked,
+            f"the step in {path} cannot be run again: a part of it was left out",
+            asked=asked,
             found="\n".join(lost or [one.why for one in missing]),
             why="only tensors, arrays, numbers, texts and containers are written" if missing and lost else "",
             next=(missing and missing[0].next) or (models if step.is_function else recording or clones),
-        )  # fmt: skip
+        )
 
 
 def _explained(
     model: Any, backend: Backend, step: CapturedStep, calls: Sequence[Any], ran: Ran
-) -> tuple[Report, Record | None]:  # fmt: skip
+) -> tuple[Report, Record | None]:
     if not ran.found:
         return Report("no NaN or Inf came when the step ran again"), None
     if step.is_function:
@@ -165,14 +172,21 @@ def _explained(
 
 def _answer(
     step: CapturedStep, said: dict[str, Any], captures: Captures, ran: Ran, report: Report, record: Record | None
-) -> ReplayReport:  # fmt: skip
+) -> ReplayReport:
     compared = text.Compared.of(step, ran)
     otherwise = captures.otherwise(step)
     notes = (
-        *report.notes, compared.sentence(otherwise), *otherwise, *text.versions(said, step.backend),
+        *report.notes,
+        compared.sentence(otherwise),
+        *otherwise,
+        *text.versions(said, step.backend),
         *text.own_parameters(step),
-    )  # fmt: skip
+    )
     return ReplayReport(
-        report.heading, report.findings, notes, complete=report.complete, bitwise=compared.is_bitwise,
+        report.heading,
+        report.findings,
+        notes,
+        complete=report.complete,
+        bitwise=compared.is_bitwise,
         recording=None if record is None else Recording(record),
-    )  # fmt: skip
+    )

@@ -11,6 +11,11 @@ from backprobe.findings.phrasing import listed, plural, quoted
 from backprobe.record.names import nearest
 from backprobe.record.stamp import stamp
 
+BESIDE_THE_STEP = (
+    "; the forward reads something that is not in the step, such as an attribute, or an operation of it is not "
+    "deterministic"
+)
+
 
 def misfits(found: Sequence[Misfit]) -> str:
     """What does not fit, with the nearest names."""
@@ -20,8 +25,10 @@ def misfits(found: Sequence[Misfit]) -> str:
         if one.captured is not None and one.held is None:
             near = nearest(one.name, missing)
             of_shape = f" of shape {one.captured}" if one.captured else ""
-            said.append(f"the step has {one.name!r}{of_shape}, and the model does not"
-                        + (f"; it has {near[0]!r}" if near else ""))  # fmt: skip
+            said.append(
+                f"the step has {one.name!r}{of_shape}, and the model does not"
+                + (f"; it has {near[0]!r}" if near else "")
+            )
         elif one.captured is not None:
             said.append(f"{one.name!r} is of shape {one.captured} in the step, and of {one.held} in the model")
     said += [f"the model has {name!r}, and the step does not" for name in missing]
@@ -53,16 +60,19 @@ class Compared:
         """Of all that is known of both."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))
-            for call, now in zip(step.calls, ran.returned, strict=True) for path, known in call.returned.items()
-        ]  # fmt: skip
+            for call, now in zip(step.calls, ran.returned, strict=True)
+            for path, known in call.returned.items()
+        ]
         gradients = [
             (name, known["digest"] == ran.gradients.get(name, {}).get("digest"))
             for name, known in step.gradients.items()
         ]
         return cls(
-            sum(same for _, same in outputs), [name for name, same in outputs if not same],
-            sum(same for _, same in gradients), [name for name, same in gradients if not same],
-        )  # fmt: skip
+            sum(same for _, same in outputs),
+            [name for name, same in outputs if not same],
+            sum(same for _, same in gradients),
+            [name for name, same in gradients if not same],
+        )
 
     @property
     def is_bitwise(self) -> bool:
@@ -82,10 +92,7 @@ class Compared:
             return f"the same in every bit as when it failed: {listed(same)}"
         said = f"the same in every bit: {listed(same)}; " if same else ""
         if self.other_outputs:
-            because = "" if otherwise else (
-                "; the forward reads something that is not in the step, such as an attribute, or an operation of it is "
-                "not deterministic"
-            )  # fmt: skip
+            because = "" if otherwise else BESIDE_THE_STEP
             return f"{said}not the same in every bit: {quoted(list(self.other_outputs), 4)}{because}"
         return (
             f"{said}not the same in every bit: the gradients of {quoted(list(self.other_gradients), 4)}, to which "
@@ -97,9 +104,10 @@ def versions(said: Mapping[str, Any], backend: str) -> list[str]:
     """Packages whose versions are other ones now."""
     before, now = said["stamp"]["packages"], stamp().packages
     changed = [
-        f"{name} {before[name]} then, and {now[name]} now" for name in (backend, "keras", "numpy")
+        f"{name} {before[name]} then, and {now[name]} now"
+        for name in (backend, "keras", "numpy")
         if name in before and name in now and before[name] != now[name]
-    ]  # fmt: skip
+    ]
     system = (said["stamp"]["system"], stamp().system)
     return [*changed, *([f"it ran on {system[0]}, and now on {system[1]}"] if system[0] != system[1] else [])]
 

@@ -73,7 +73,16 @@ def alert(
     more = [f"also: {quoted(list(dict.fromkeys(others)), MOST)}"] if others else []
     return [
         Alert(
-            kind, first.name, f"step {first.step}: {said}", None, (rule.means, *facts, *more), (), remedy,
-            step=first.step, field=field, number=first.number, threshold=rule.threshold,
+            kind,
+            first.name,
+            f"step {first.step}: {said}",
+            None,
+            (rule.means, *facts, *more),
+            (),
+            remedy,
+            step=first.step,
+            field=field,
+            number=first.number,
+            threshold=rule.threshold,
         )
-    ]  # fmt: skip
+    ]

@@ -86,7 +86,7 @@ def _lost(together: Mapping[Cause, list[str]]) -> dict[tuple[Steps, str], Cause]
     # Of parameters without a gradient in the very steps in which a module around them has a gap: that of the innermost.
     modules = {
         (steps, name): (code, kinds, steps) for (code, kinds, steps), names in together.items() for name in names
-    }  # fmt: skip
+    }
     found: dict[tuple[Steps, str], Cause] = {}
     for (code, _, steps), names in together.items():
         for name in names if code is GapCode.EMPTY_GRADIENT else ():
@@ -98,7 +98,7 @@ def _lost(together: Mapping[Cause, list[str]]) -> dict[tuple[Steps, str], Cause]
 
 def _gap(
     names: Sequence[str], code: GapCode, kinds: tuple[str, ...], steps: Sequence[int], lost: Sequence[str] = ()
-) -> Gap:  # fmt: skip
+) -> Gap:
     when = _stretches(steps)
     if names:
         has = "has" if len(names) == 1 else "have"
@@ -109,9 +109,15 @@ def _gap(
         headline = f"{when}: {code.meaning}"
     facts = (f"in the same steps there is no gradient of {quoted(lost)}",) if lost else ()
     return Gap(
-        code.value, names[0] if names else "", headline, facts=facts, lost=tuple(lost), steps=tuple(steps), kinds=kinds,
+        code.value,
+        names[0] if names else "",
+        headline,
+        facts=facts,
+        lost=tuple(lost),
+        steps=tuple(steps),
+        kinds=kinds,
         names=tuple(names),
-    )  # fmt: skip
+    )
 
 
 def _stretches(steps: Iterable[int]) -> str:

@@ -165,10 +165,18 @@ class Judge:
         logged = self._log(state, part, info[low:high])
         steps, uncleared = info["step"], info["uncleared"]
         window = Window(
-            part, kept - first, steps[kept], before, state.count - before, dict(state.logged), uncleared[kept],
+            part,
+            kept - first,
+            steps[kept],
+            before,
+            state.count - before,
+            dict(state.logged),
+            uncleared[kept],
             Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
-            state.begins, new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(), state.takes_turns,
-        )  # fmt: skip
+            state.begins,
+            new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
+            state.takes_turns,
+        )
         with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
             for rule in state.rules:
                 rule.look(window)

@@ -35,8 +35,11 @@ def jump(numbers: Matrix, since: int = 0) -> tuple[int, float] | None:
     >>> jump(numpy.array([1.0, 5.0, 0.1] * 40)) is None
     True
     """
-    found = [one for one in (*_apart(numbers, since), *_mixed(numbers, since), *_early(numbers[:FIRST], since))
-             if one is not None]  # fmt: skip
+    found = [
+        one
+        for one in (*_apart(numbers, since), *_mixed(numbers, since), *_early(numbers[:FIRST], since))
+        if one is not None
+    ]
     if not found:
         return None
     at, after, before = min(found)

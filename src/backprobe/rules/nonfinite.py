@@ -27,8 +27,11 @@ class Nonfinite:
             self.begins = (whole.values.column("posinf") + whole.values.column("neginf"))[:, :1] > 0
         found = [(table, kind, self._bad(table, kind)) for table, kind in _tables(window)]
         steps = [_first(table.window, bad) for table, _, bad in found if bad.any()]
-        steps += [int(at[~numpy.isfinite(numbers)][0]) for at, numbers in whole.logged.values()
-                  if not numpy.isfinite(numbers).all()]  # fmt: skip
+        steps += [
+            int(at[~numpy.isfinite(numbers)][0])
+            for at, numbers in whole.logged.values()
+            if not numpy.isfinite(numbers).all()
+        ]
         known = [step for step in steps if step is not None]
         if not known:
             return

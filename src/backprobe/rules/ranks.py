@@ -40,9 +40,10 @@ def _compared(one: Alert, kind: str, sick: Sequence[int], reader: RunReader) -> 
     # How much larger the first of them was than its peers, in the steps before.
     held = reader.by_rank((one.name, kind), ("finite", "squares"), one.step - BEFORE, one.step - 1)
     rms = {
-        rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum())) for rank, own in held.items()
+        rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
+        for rank, own in held.items()
         if own["finite"].sum()
-    }  # fmt: skip
+    }
     others = [number for rank, number in rms.items() if rank not in sick]
     median = float(numpy.median(others)) if others else 0.0
     ratio = rms[sick[0]] / median if sick[0] in rms and median > 0 else 0.0

@@ -228,23 +228,37 @@ class Run:
             rows: Mapping[str, Mapping[str, float]] = found if full is None else {full: found[full]}
             heading = f"step{repr(found).removeprefix('<backprobe.Step').removesuffix('>')}"
             return RunReport(
-                heading, about=f"step {found.step} of {folder!r}", text=lambda: one_step(heading, rows),
+                heading,
+                about=f"step {found.step} of {folder!r}",
+                text=lambda: one_step(heading, rows),
                 numbers=lambda: {"run": folder, **data.of_step(found.step, rows)},
-            )  # fmt: skip
+            )
         alerts, gaps = self.alerts, self.gaps
         if full is None:
             return RunReport(
-                alerts.heading, alerts.findings, alerts.notes, about=folder, complete=alerts.complete,
+                alerts.heading,
+                alerts.findings,
+                alerts.notes,
+                about=folder,
+                complete=alerts.complete,
                 text=lambda: overview(reader, str(self), alerts, gaps),
-                numbers=lambda: {"run": folder, **data.of_run(reader), **data.of_report(alerts),
-                                 "gaps": [one.to_dict() for one in gaps]},
-            )  # fmt: skip
+                numbers=lambda: {
+                    "run": folder,
+                    **data.of_run(reader),
+                    **data.of_report(alerts),
+                    "gaps": [one.to_dict() for one in gaps],
+                },
+            )
         of_name = alerts_of(full, alerts)
         return RunReport(
-            of_name.heading, of_name.findings, of_name.notes, about=f"{full!r} in {folder!r}",
-            complete=of_name.complete, text=lambda: one_name(reader, full, of_name),
+            of_name.heading,
+            of_name.findings,
+            of_name.notes,
+            about=f"{full!r} in {folder!r}",
+            complete=of_name.complete,
+            text=lambda: one_name(reader, full, of_name),
             numbers=lambda: {"run": folder, **data.of_name(reader, full), **data.of_report(of_name)},
-        )  # fmt: skip
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as an ``.html`` file that needs nothing else: what ``bp.view`` shows, at this moment.
@@ -363,10 +377,11 @@ class Run:
         if field not in known:
             close = nearest(field, known) if isinstance(field, str) else []
             raise BadOption(
-                f"this run has no field {cut(written(field))}", asked=asked,
+                f"this run has no field {cut(written(field))}",
+                asked=asked,
                 found=f"{plural(len(known), 'field')}, the nearest: {listed(close)}" if close else listed(known),
                 next=asked.rpartition(written(field))[0] + f"{close[0]!r})" if close else "run.fields, for every field",
-            )  # fmt: skip
+            )
         return str(field).partition(".")[0]
 
     def _check_kind(self, name: str, kind: str, asked: str) -> None:
@@ -375,9 +390,11 @@ class Run:
         if kind not in kinds:
             known = "logged" if kinds == ["logged"] else f"{kinds[0]}.rms"
             raise BadOption(
-                f"{name!r} has no {kind}", asked=asked, found=f"it has {listed(kinds)}",
+                f"{name!r} has no {kind}",
+                asked=asked,
+                found=f"it has {listed(kinds)}",
                 next=f"run.series({name!r}, {known!r})",
-            )  # fmt: skip
+            )
 
     def _resolve(self, name: Any, asked: str) -> str:
         # The name of a row, of the spellings that names have. Raises BadName, UnknownName and AmbiguousName.
@@ -389,9 +406,11 @@ class Run:
         read = outside(name)
         if any(read[found.start()] for found in COUNT.finditer(name)):
             raise BadName(
-                f"a run has no counts: {cut(name)!r} asks for one of several calls", asked=asked,
-                why="a name means all its calls in a step, merged", next=asked.replace(name, COUNT.sub("", name)),
-            )  # fmt: skip
+                f"a run has no counts: {cut(name)!r} asks for one of several calls",
+                asked=asked,
+                why="a name means all its calls in a step, merged",
+                next=asked.replace(name, COUNT.sub("", name)),
+            )
         full = canonical(name)
         aliases = self._reader.aliases()
         for one in (full, full.removeprefix(":"), full.removesuffix(":return"), aliases.get(full), f":{full}"):
@@ -403,15 +422,18 @@ class Run:
             return leaves[0]
         if leaves:
             raise AmbiguousName(
-                f"{cut(name)!r} returns several tensors", asked=asked, found=listed(leaves),
+                f"{cut(name)!r} returns several tensors",
+                asked=asked,
+                found=listed(leaves),
                 next=asked.replace(name, leaves[0]),
-            )  # fmt: skip
+            )
         close = nearest(name, [*known, *aliases])
         raise UnknownName(
-            f"no row is named {cut(name)!r}", asked=asked,
+            f"no row is named {cut(name)!r}",
+            asked=asked,
             found=plural(len(known), "name") + (f", the nearest: {listed(close)}" if close else ""),
             next=asked.replace(name, close[0]) if close else "run.names, for every name",
-        )  # fmt: skip
+        )
 
     def _why_not(self, name: str, step: int) -> str:
         # Why a name has no row in a step.
@@ -429,10 +451,11 @@ class Run:
             )
         near = sorted(sorted(steps, key=lambda one: abs(one - step))[: 2 * NEAR])
         return UnknownStep(
-            f"the run has no step {step}", asked=asked,
+            f"the run has no step {step}",
+            asked=asked,
             found=f"{plural(len(steps), 'step')}, the nearest: {listed(near)}" if near else "no step so far",
             next=f"run.at({min(near, key=lambda one: abs(one - step))})" if near else "run.steps, when one was written",
-        )  # fmt: skip
+        )
 
     # as an object
 

@@ -52,10 +52,11 @@ class Fields(dict[str, float]):
         """Raises UnknownName, which is a KeyError."""
         close = nearest(field, self) if isinstance(field, str) else []
         raise UnknownName(
-            f"this name has no field {cut(written(field))}", asked=f"{self._asked}[{cut(written(field))}]",
+            f"this name has no field {cut(written(field))}",
+            asked=f"{self._asked}[{cut(written(field))}]",
             found=f"{plural(len(self), 'field')}, the nearest: {listed(close)}" if close else listed(list(self)),
             next=f"{self._asked}[{close[0]!r}]" if close else f"list({self._asked}), for every field",
-        )  # fmt: skip
+        )
 
 
 class Step(Mapping[str, Mapping[str, float]]):
@@ -81,10 +82,12 @@ class Step(Mapping[str, Mapping[str, float]]):
             full = self._run._resolve(name, asked)
             if full not in self._rows:
                 raise UnknownName(
-                    f"{full!r} has no row in step {self.step}", asked=asked, found=plural(len(self._rows), "name"),
+                    f"{full!r} has no row in step {self.step}",
+                    asked=asked,
+                    found=plural(len(self._rows), "name"),
                     why=self._run._why_not(full, self.step),
                     next=f"run.series({full!r}, field), for the steps that it has",
-                )  # fmt: skip
+                )
             name = full
         return Fields(self._rows[name], f"run.at({self.step})[{name!r}]")
 

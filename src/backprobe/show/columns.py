@@ -38,8 +38,12 @@ class Row:
     @property
     def brief(self) -> tuple[str, ...]:
         """The same, with the first numbers of a tensor whose numbers would take the width of a page."""
-        return self._with(*(forms[0] if len(forms[0]) <= WIDEST or not self.ok else forms[1]
-                            for forms in (self.value, *self.gradients)))  # fmt: skip
+        return self._with(
+            *(
+                forms[0] if len(forms[0]) <= WIDEST or not self.ok else forms[1]
+                for forms in (self.value, *self.gradients)
+            )
+        )
 
     def _with(self, *numbers: str) -> tuple[str, ...]:
         source = f"{self.place}  {self.statement}" if self.place else ""
@@ -69,9 +73,12 @@ class Columns:
         rooms = []
         for level, (value, _) in enumerate(LEVELS):
             of_value = max([len(titles[1]), *(len(row.value[value]) for row in rows)])
-            of_gradients = tuple([
-                max([len(title), *(len(row.shown(at, level)) for row in rows)]) for at, title in enumerate(titles[2:-1])
-            ])  # fmt: skip
+            of_gradients = tuple(
+                [
+                    max([len(title), *(len(row.shown(at, level)) for row in rows)])
+                    for at, title in enumerate(titles[2:-1])
+                ]
+            )
             taken = of_value + sum(of_gradients) + (1 + len(of_gradients)) * GAP
             rooms.append((width - taken, of_value, of_gradients))
         fits = [at for at, (room, *_) in enumerate(rooms) if room >= longest]

@@ -35,17 +35,20 @@ def _is_by_part(record: Record, flows: Sequence[Flow], source: int, target: int)
     line = record.entries[target].source
     parts = (record.entries[flow.target] for flow in flows if flow.source == source)
     return line is not None and any(
-        strip(part.name).endswith("()") and part.source is not None and bool(part.source.expression)
+        strip(part.name).endswith("()")
+        and part.source is not None
+        and bool(part.source.expression)
         and part.source.expression in line.expression
         for part in parts
-    )  # fmt: skip
+    )
 
 
 def _cut_in_lines(record: Record, pairs: Sequence[tuple[int, int]]) -> list[Flow]:
     flow = Dataflow(record)
     cuts = flow.among({each for pair in pairs for each in pair})
     firm = {
-        (cut.mention.source, cut.target) for cut in cuts
+        (cut.mention.source, cut.target)
+        for cut in cuts
         if cut.mention.use.kind in WITHOUT_HISTORY | WITHOUT_DERIVATIVE and not cut.mention.use.is_conditional
-    }  # fmt: skip
+    }
     return [Flow(source, target, None) for source, target in pairs if (source, target) in firm]

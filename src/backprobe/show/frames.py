@@ -52,9 +52,11 @@ def _kind(arrow: Any, name: str, column: Any) -> Any:
     if not isinstance(column, list):
         return None
     texts = ("name", "status", "reason", "shape", "dtype", "device", "op", "file", "code", "source", "target")
-    return arrow.string() if name in texts else (
-        arrow.int64() if name == "line" or name.startswith("axis_") else arrow.float64()
-    )  # fmt: skip
+    return (
+        arrow.string()
+        if name in texts
+        else (arrow.int64() if name == "line" or name.startswith("axis_") else arrow.float64())
+    )
 
 
 def columns_of(record: Record) -> Columns:
@@ -63,15 +65,17 @@ def columns_of(record: Record) -> Columns:
 
     arrays, entries = load_arrays(record.backend), record.entries
     found: dict[str, Any] = {
-        "name": [printable(entry.name) for entry in entries], "status": [str(entry.status) for entry in entries],
+        "name": [printable(entry.name) for entry in entries],
+        "status": [str(entry.status) for entry in entries],
         "reason": [printable(entry.reason) or None for entry in entries],
         "shape": [None if entry.shape is None else str(tuple(entry.shape)) for entry in entries],
-        "dtype": [entry.dtype for entry in entries], "device": [entry.device for entry in entries],
+        "dtype": [entry.dtype for entry in entries],
+        "device": [entry.device for entry in entries],
         "op": [printable(entry.op) or None for entry in entries],
         "file": [entry.source and printable(entry.source.file) for entry in entries],
         "line": [entry.source and entry.source.line for entry in entries],
         "code": [entry.source and printable(entry.source.text.strip()) for entry in entries],
-    }  # fmt: skip
+    }
     for kind, held in (("value", [*map(_value, entries)]), ("grad", [entry.grad_or_none for entry in entries])):
         measured = [_statistics(tensor, arrays) for tensor in held]
         found |= {f"{kind}.{one}": [own.get(one) for own in measured] for one in STATISTICS}
@@ -110,6 +114,10 @@ def write_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
         write_whole(target, text.getvalue().encode())
     except OSError as error:
         raise unwritable(
-            "the table", target, error, asked=f"rec.to_csv({str(path)!r})", call="rec.to_csv({!r})",
+            "the table",
+            target,
+            error,
+            asked=f"rec.to_csv({str(path)!r})",
+            call="rec.to_csv({!r})",
             smaller="another disk",
-        ) from error  # fmt: skip
+        ) from error

@@ -41,8 +41,10 @@ def _more(left: int) -> str:
 def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
     """The table for a notebook."""
     head, left, tail = shortened(rows)
-    return table(titles, [*(row(*cells) for cells in head), *([row(_more(left))] if left else []),
-                          *(row(*cells) for cells in tail)])  # fmt: skip
+    return table(
+        titles,
+        [*(row(*cells) for cells in head), *([row(_more(left))] if left else []), *(row(*cells) for cells in tail)],
+    )
 
 
 def columns() -> int:

@@ -16,11 +16,18 @@ def plain_record(record: Record, outputs: Sequence[Entry]) -> dict[str, Any]:
     """The outputs, every entry in the order of execution, and the remarks. A large tensor has no ``numbers``."""
     arrays = load_arrays(record.backend)
     entries = [
-        {"name": one.name, "aliases": list(one.aliases), "shape": plain(one.shape), "dtype": one.dtype,
-         "source": plain(one.source), "value": plain_value(one.held, arrays), **_gradient(one, arrays),
-         "gradients": {key: _gradient(one.of_output(key), arrays) for key in one.by_output}}
+        {
+            "name": one.name,
+            "aliases": list(one.aliases),
+            "shape": plain(one.shape),
+            "dtype": one.dtype,
+            "source": plain(one.source),
+            "value": plain_value(one.held, arrays),
+            **_gradient(one, arrays),
+            "gradients": {key: _gradient(one.of_output(key), arrays) for key in one.by_output},
+        }
         for one in record.entries
-    ]  # fmt: skip
+    ]
     notes = [str(note) for note in record.notes]
     return {"outputs": [one.name for one in outputs], "entries": entries, "notes": notes}
 
@@ -42,5 +49,9 @@ def plain_value(value: Any, arrays: Arrays) -> dict[str, Any] | None:
     if summary is None:
         return None
     numbers = arrays.numbers(value) if summary.size <= SMALL else None
-    return {"numbers": None if numbers is None else plain(numbers.tolist()), "rms": plain(summary.rms),
-            "largest": plain(summary.largest), "nonfinite": summary.nonfinite}  # fmt: skip
+    return {
+        "numbers": None if numbers is None else plain(numbers.tolist()),
+        "rms": plain(summary.rms),
+        "largest": plain(summary.largest),
+        "nonfinite": summary.nonfinite,
+    }

@@ -24,9 +24,14 @@ def progress(doing: str, total: int) -> Iterator[Callable[[str], None]]:
 
     begun = iter(range(total))
     bar = progressbar(
-        length=total, label=doing, show_pos=True, show_percent=False, show_eta=False, file=sys.stderr,
+        length=total,
+        label=doing,
+        show_pos=True,
+        show_percent=False,
+        show_eta=False,
+        file=sys.stderr,
         item_show_func=lambda item: item or "",
-    )  # fmt: skip
+    )
 
     def advance(what: str) -> None:
         bar.pos, bar.current_item = next(begun, total), what

@@ -170,8 +170,10 @@ def plain(record: Record, most: int | None = MOST_ROWS) -> str:
     head, tail, left = rows(record, most)
     above, below = _lines(head), _lines(tail)
     widths = [max(map(len, column)) for column in zip(titles(record), *above, *below, strict=True)]
-    laid = [[(" " * GAP).join(map(str.ljust, line, widths)).rstrip() for line in part]
-            for part in ([titles(record), *above], below)]  # fmt: skip
+    laid = [
+        [(" " * GAP).join(map(str.ljust, line, widths)).rstrip() for line in part]
+        for part in ([titles(record), *above], below)
+    ]
     return "\n".join([*laid[0], *([_more(left)] if left else []), *laid[1], *footer(record)])
 
 

@@ -79,8 +79,10 @@ def outputs(record: Record) -> str:
     of_keys: dict[str, list[str]] = {
         key: [record.entries[at].name for at in record.by_output[key].outputs] for key in keys_shown(record)
     }
-    several = [key if key in names or " + ".join(names) == key else f"{listed(names)} ({key})"
-               for key, names in of_keys.items()]  # fmt: skip
+    several = [
+        key if key in names or " + ".join(names) == key else f"{listed(names)} ({key})"
+        for key, names in of_keys.items()
+    ]
     names = ", ".join(several or [record.entries[at].name for at in record.outputs])
     left = len(record.by_output) - len(several)
     if left:

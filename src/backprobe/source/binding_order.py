@@ -74,10 +74,12 @@ class BindingOrder:
         Not one of an earlier cell of a notebook: that may have ended with an error.
         """
         return any(
-            other is not one and other.text is point.text and self.surely_precedes(other, point)
+            other is not one
+            and other.text is point.text
+            and self.surely_precedes(other, point)
             and self._is_between(one, other, point)
             for other in others
-        )  # fmt: skip
+        )
 
     def is_earlier(self, one: Binding, other: Binding) -> bool:
         """Does the text have one of two bindings before the other?"""
@@ -110,9 +112,10 @@ class BindingOrder:
         # The loops around both, the innermost first, that go from one back to the other.
         of_binding, of_node = list(self._around(one.statement)), list(self._around(node))
         return [
-            loop for loop in of_node
+            loop
+            for loop in of_node
             if isinstance(loop, LOOPS) and loop in of_binding and getattr(loop, "iter", None) not in of_node
-        ]  # fmt: skip
+        ]
 
     def _around(self, node: ast.AST | None) -> Iterator[ast.AST]:
         # A node and what it stands in, up to the module.

@@ -15,9 +15,16 @@ from backprobe.source.frames import UNKNOWN, attribute
 from backprobe.source.scopes import Binding
 
 LITERALS: dict[type[ast.expr], type] = {
-    ast.List: list, ast.ListComp: list, ast.Dict: dict, ast.DictComp: dict, ast.Tuple: tuple, ast.Set: set,
-    ast.SetComp: set, ast.JoinedStr: str, ast.Lambda: FunctionType,
-}  # fmt: skip
+    ast.List: list,
+    ast.ListComp: list,
+    ast.Dict: dict,
+    ast.DictComp: dict,
+    ast.Tuple: tuple,
+    ast.Set: set,
+    ast.SetComp: set,
+    ast.JoinedStr: str,
+    ast.Lambda: FunctionType,
+}
 Look = Callable[[str], Any]
 """From a name to what it holds, or ``UNKNOWN``."""
 

@@ -40,8 +40,11 @@ def with_hooks(source: str | bytes, file: str, statements: list[Statement]) -> C
 
 def at_line(statements: Sequence[Statement], file: str, line: int) -> list[int]:
     """The numbers of the innermost statements at a line."""
-    held = [(one.last - one.first, at) for at, one in enumerate(statements)
-            if one.file == file and one.first <= line <= one.last]  # fmt: skip
+    held = [
+        (one.last - one.first, at)
+        for at, one in enumerate(statements)
+        if one.file == file and one.first <= line <= one.last
+    ]
     return [at for length, at in held if length == min(held)[0]]
 
 

@@ -102,11 +102,12 @@ def events(code: CodeType, around: CodeType, file: str) -> Events:
         )
     if is_rewritten(code):
         raise NoSource(
-            f"{code.co_qualname} is already being probed", asked="a block in a function that a probe has rewritten",
+            f"{code.co_qualname} is already being probed",
+            asked="a block in a function that a probe has rewritten",
             found="the code that reports to the probe outside, and not that of the source text",
             why="names are read from the source text of the code that runs",
             next="probe the function alone, or open the block around what calls it",
-        )  # fmt: skip
+        )
     return _read(code, _marks(around, file))
 
 

@@ -52,9 +52,11 @@ class Cell:
         hidden = _cell_magic(self.tree)
         if hidden is not None:
             raise Unsupported(
-                f"the cell is inside %%{hidden}, where its code cannot be seen", asked="%%probe",
-                found=f"%%{hidden} below %%probe", next=f"%%{hidden} on the first line, and %%probe below it",
-            )  # fmt: skip
+                f"the cell is inside %%{hidden}, where its code cannot be seen",
+                asked="%%probe",
+                found=f"%%{hidden} below %%probe",
+                next=f"%%{hidden} on the first line, and %%probe below it",
+            )
 
     @property
     def __name__(self) -> str:
@@ -85,9 +87,10 @@ class Cell:
     def calls(self, method: str) -> int | None:
         """The line on which the cell first calls a method of this name."""
         lines = [
-            node.lineno for node in ast.walk(self.tree)
+            node.lineno
+            for node in ast.walk(self.tree)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
-        ]  # fmt: skip
+        ]
         return min(lines, default=None)
 
     def mentions(self, names: Collection[str]) -> bool:
@@ -126,10 +129,13 @@ def refusing_depth(file: str) -> AbstractContextManager[None]:
 def _placed(code: CodeType, mark: str, scope: Any) -> CodeType:
     # The same code with the scope in the place of its mark, in comprehensions too.
     constants = tuple(
-        _placed(constant, mark, scope) if isinstance(constant, CodeType)
-        else scope if isinstance(constant, str) and constant == mark else constant
+        _placed(constant, mark, scope)
+        if isinstance(constant, CodeType)
+        else scope
+        if isinstance(constant, str) and constant == mark
+        else constant
         for constant in code.co_consts
-    )  # fmt: skip
+    )
     changed = any(new is not old for new, old in zip(constants, code.co_consts, strict=True))
     return code.replace(co_consts=constants) if changed else code
 

@@ -89,9 +89,10 @@ def undecorated(function: FunctionType) -> list[FunctionType]:
 def _held(decorator: FunctionType) -> list[tuple[CellType, FunctionType]]:
     # The functions that a decorator's wrapper holds, one of which it wraps, and where.
     return [
-        (cell, cell.cell_contents) for cell in decorator.__closure__ or () if _is_filled(cell)
-        and type(cell.cell_contents) is FunctionType
-    ]  # fmt: skip
+        (cell, cell.cell_contents)
+        for cell in decorator.__closure__ or ()
+        if _is_filled(cell) and type(cell.cell_contents) is FunctionType
+    ]
 
 
 def _is_filled(cell: CellType) -> bool:

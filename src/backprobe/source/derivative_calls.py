@@ -39,8 +39,11 @@ def derivative_calls(
     every = [part for node in nodes for part in ast.walk(node)]
     bare = {*known, *_imported(every, package, names)}
     around = {id(call.func): call for call in every if isinstance(call, ast.Call)}
-    found = [_call(part, around.get(id(part)), f"{package}.{name}") for part in every if isinstance(part, ast.Call)
-             and (name := _name(part.func, package, names, bare)) and part.args]  # fmt: skip
+    found = [
+        _call(part, around.get(id(part)), f"{package}.{name}")
+        for part in every
+        if isinstance(part, ast.Call) and (name := _name(part.func, package, names, bare)) and part.args
+    ]
     return sorted(found, key=lambda one: one.line)
 
 
@@ -50,8 +53,11 @@ def block_at(file: str, line: int) -> ast.AST | None:
         tree = ast.parse("".join(linecache.getlines(file)))
     except SyntaxError:
         return None
-    heads = [node for node in ast.walk(tree) if isinstance(node, ast.With | ast.AsyncWith)
-             and node.lineno <= line <= node.body[0].lineno]  # fmt: skip
+    heads = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With | ast.AsyncWith) and node.lineno <= line <= node.body[0].lineno
+    ]
     return max(heads, key=lambda node: node.lineno, default=None)
 
 
@@ -75,7 +81,7 @@ def _call(call: ast.Call, outer: ast.Call | None, name: str) -> DerivativeCall:
     whole = call if outer is None else outer
     return DerivativeCall(
         name, call.lineno, ast.unparse(whole), ast.unparse(function), ", ".join(map(ast.unparse, given))
-    )  # fmt: skip
+    )
 
 
 def _primals(given: Sequence[ast.expr], name: str) -> Sequence[ast.expr]:

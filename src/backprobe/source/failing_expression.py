@@ -46,8 +46,11 @@ def expressions_at(step: TracebackType, text: Text) -> list[tuple[Any, ast.AST]]
 
 def statement_at(frame: FrameType, line: int, text: Text) -> ast.stmt | None:
     """The innermost statement of a module at a line that its frame has reached."""
-    found = [node for node in ast.walk(text.tree) if isinstance(node, ast.stmt)
-             and node.lineno <= line <= (node.end_lineno or 0)]  # fmt: skip
+    found = [
+        node
+        for node in ast.walk(text.tree)
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
     return max(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)), default=None)
 
 

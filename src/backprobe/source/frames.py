@@ -20,7 +20,7 @@ from types import (
     MethodType,
     ModuleType,
     WrapperDescriptorType,
-)  # fmt: skip
+)
 from typing import Any
 
 from backprobe.source.bytecode import names_hidden
@@ -220,9 +220,11 @@ def _sum(left: Any, right: Any, is_negative: bool) -> Any:
 
 
 ITEMS = {
-    "Sequential.__getitem__": ("_modules", list), "ModuleList.__getitem__": ("_modules", list),
-    "ModuleDict.__getitem__": ("_modules", dict), "ParameterDict.__getitem__": ("_parameters", dict),
-}  # fmt: skip
+    "Sequential.__getitem__": ("_modules", list),
+    "ModuleList.__getitem__": ("_modules", list),
+    "ModuleDict.__getitem__": ("_modules", dict),
+    "ParameterDict.__getitem__": ("_parameters", dict),
+}
 """Methods of libraries that give an item of what modules hold, by name, and as what they take that."""
 
 

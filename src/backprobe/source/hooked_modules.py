@@ -37,8 +37,11 @@ def imported_anew(kept: Collection[str], code: Code, names: Mapping[str, Any]) -
 
 
 def _own(kept: Collection[str]) -> dict[str, ModuleType]:
-    return {name: module for name, module in [*sys.modules.items()]
-            if name not in kept and name != "__main__" and _is_own(module)}  # fmt: skip
+    return {
+        name: module
+        for name, module in [*sys.modules.items()]
+        if name not in kept and name != "__main__" and _is_own(module)
+    }
 
 
 def _is_own(module: Any) -> bool:

@@ -180,10 +180,12 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
         if compile(module, code.co_filename, mode, flags=flags, dont_inherit=True) == own:
             return tree, lines
     raise StaleSource(
-        f"the source of {code.co_filename} has changed since it was run", asked="the names in it",
+        f"the source of {code.co_filename} has changed since it was run",
+        asked="the names in it",
         found="a text that does not compile to the code that is running",
-        why="names are read from the source text, and a changed text would give wrong names", next="run it again",
-    )  # fmt: skip
+        why="names are read from the source text, and a changed text would give wrong names",
+        next="run it again",
+    )
 
 
 def text_lines(code: CodeType, *, is_rewritten: bool = False) -> tuple[str, ...]:

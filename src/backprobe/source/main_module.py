@@ -25,9 +25,7 @@ def as_main(arguments: Sequence[str], spec: ModuleSpec | None = None) -> Iterato
     file, main = arguments[0], ModuleType("__main__")
     main.__file__ = os.path.abspath(file)
     if spec is not None:
-        vars(main).update(
-            __spec__=spec, __loader__=spec.loader, __package__=spec.parent, __cached__=spec.cached
-        )  # fmt: skip
+        vars(main).update(__spec__=spec, __loader__=spec.loader, __package__=spec.parent, __cached__=spec.cached)
     _last[:] = [main]
     before = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv, sys.modules["__main__"] = [*arguments], main

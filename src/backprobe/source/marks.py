@@ -199,8 +199,10 @@ class _Marker:
 
 
 BINDING: dict[type[ast.AST], Does] = {
-    ast.AugAssign: Does.STORE_AUGMENTED, ast.NamedExpr: Does.WALRUS, ast.comprehension: Does.EACH,
-}  # fmt: skip
+    ast.AugAssign: Does.STORE_AUGMENTED,
+    ast.NamedExpr: Does.WALRUS,
+    ast.comprehension: Does.EACH,
+}
 """What a node does to its targets, where that is not simply to bind them."""
 
 

@@ -21,9 +21,17 @@ HANDING_ON = ("zip", "enumerate", "list", "tuple", "dict", "reversed", "iter", "
 """Functions whose result holds what they are given."""
 
 PASSING_ON = (
-    ast.IfExp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.keyword, ast.ListComp, ast.SetComp, ast.GeneratorExp,
+    ast.IfExp,
+    ast.Tuple,
+    ast.List,
+    ast.Set,
+    ast.Dict,
+    ast.keyword,
+    ast.ListComp,
+    ast.SetComp,
+    ast.GeneratorExp,
     ast.DictComp,
-)  # fmt: skip
+)
 """Expressions whose value holds that of their parts, which a name may get."""
 
 USING = (ast.Expr, ast.Return, ast.Yield, ast.FormattedValue, ast.Lambda)

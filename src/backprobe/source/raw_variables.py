@@ -60,10 +60,11 @@ def _spans(code: CodeType, at_risk: frozenset[str], *, without_captured: bool = 
         for to, name in variables(hiding, code):
             if to is To.HIDE and name in at_risk and not (without_captured and _is_captured(name, instructions, at)):
                 ends = [
-                    one for one in range(at + 1, len(instructions))
+                    one
+                    for one in range(at + 1, len(instructions))
                     if instructions[one].positions == hiding.positions
                     and (To.STORE, name) in variables(instructions[one], code)
-                ]  # fmt: skip
+                ]
                 if ends:
                     found.append((name, hiding.offset, instructions[ends[0]].offset))
                 for end in ends[1:]:  # after an error

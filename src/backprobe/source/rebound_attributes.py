@@ -142,8 +142,9 @@ def _is_known(one: Binding, others: list[Binding]) -> bool:
 def _look(frame: FrameType, one: Binding, kind: type) -> Look:
     # How the globals of the code are looked up that sets an attribute: its locals are not known.
     arguments = getattr(one.within.node, "args", None)
-    hidden = {part.id for part in ast.walk(one.within.node) if isinstance(part, ast.Name)
-              and isinstance(part.ctx, ast.Store)}  # fmt: skip
+    hidden = {
+        part.id for part in ast.walk(one.within.node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
     hidden |= set() if arguments is None else {part.arg for part in ast.walk(arguments) if isinstance(part, ast.arg)}
     module = sys.modules.get(kind.__module__)
     home = frame.f_globals if one.text.file == frame.f_code.co_filename or module is None else vars(module)

@@ -170,10 +170,13 @@ class _Search:
         # The places that may have given the name what it holds.
         point = self._point(holder)
         found = [
-            one for one in bindings if self.order.may_precede(one, point)
+            one
+            for one in bindings
+            if self.order.may_precede(one, point)
             and not self.order.is_overridden(one, bindings, point)
-            and self._bound(one).may_be(self.failed.held) and not self._can(self._bound(one))
-        ]  # fmt: skip
+            and self._bound(one).may_be(self.failed.held)
+            and not self._can(self._bound(one))
+        ]
         texts = {(one.how, one.text.lines[one.line - 1]): one for one in found}
         return list(texts.values())  # of a cell that was run again the last
 
@@ -234,17 +237,29 @@ class _Search:
     ) -> Rebound:
         others = [] if "." in self.name else self._others(scope, taking, is_hidden)
         return Rebound(
-            self.name, self.failed, defined, means, tuple(taking), tuple(others), is_hidden,
-            self._uses_itself(taking[-1]), scope, self.text, self.names, self.frame,
-        )  # fmt: skip
+            self.name,
+            self.failed,
+            defined,
+            means,
+            tuple(taking),
+            tuple(others),
+            is_hidden,
+            self._uses_itself(taking[-1]),
+            scope,
+            self.text,
+            self.names,
+            self.frame,
+        )
 
     def _others(self, scope: Scope, taking: Sequence[Binding], is_hidden: bool) -> list[Binding]:
         # What takes the name beside these: in a function, whatever binds it hides what is outside of it.
         point, is_local = self._point(scope), is_hidden and scope.parent is not None
         return [
-            one for one in self._bindings(scope) if one not in taking
+            one
+            for one in self._bindings(scope)
+            if one not in taking
             and (is_local or (self.order.may_precede(one, point) and not self._can(self._bound(one))))
-        ]  # fmt: skip
+        ]
 
     def _can(self, bound: Bound) -> bool:
         # Is it known that this could have been used as the program does?

@@ -23,8 +23,7 @@ def renamed(one: Binding, found: Rebound) -> str:
         return _renamed_import(one, own)
     places = [_column(one, line, own)]
     if one.how in (How.LOOP, How.COMPREHENSION, How.WITH):
-        places += [_encoded(line, node.col_offset) for node in _reads(one, found)
-                   if node.lineno == one.line]  # fmt: skip
+        places += [_encoded(line, node.col_offset) for node in _reads(one, found) if node.lineno == one.line]
     if any(at < 0 or line[at : at + len(own)] != own for at in places):
         return ""
     for at in sorted(set(places), reverse=True):

@@ -126,9 +126,14 @@ class _Reader(ast.NodeVisitor):
         self.how, self.statement, self.value = How.ASSIGNED, ast.AST(), None
 
     def _add(
-        self, name: str, node: ast.AST, how: How, statement: ast.AST, value: ast.expr | None = None,
+        self,
+        name: str,
+        node: ast.AST,
+        how: How,
+        statement: ast.AST,
+        value: ast.expr | None = None,
         scope: Scope | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         scope = scope or self.scope
         binding = Binding(how, node, statement, self.text, scope, value)
         declared = scope.elsewhere.get(name)

@@ -17,9 +17,13 @@ OPERATORS = {
 }  # fmt: skip
 
 OPERATOR_FUNCTIONS = {
-    "div": operator.truediv, "idiv": operator.itruediv, "and": operator.and_, "or": operator.or_,
-    "iand": operator.iand, "ior": operator.ior,
-}  # fmt: skip
+    "div": operator.truediv,
+    "idiv": operator.itruediv,
+    "and": operator.and_,
+    "or": operator.or_,
+    "iand": operator.iand,
+    "ior": operator.ior,
+}
 """The operators whose name in Python's own module is another."""
 
 

@@ -64,9 +64,12 @@ def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
         yield
     except RecursionError:
         raise NoSource(
-            f"an expression in {of} is nested too deeply to be rewritten", asked=asked, found=found,
-            why="syntax trees are walked recursively, and Python limits how deep", next="give a part of it a name",
-        ) from None  # fmt: skip
+            f"an expression in {of} is nested too deeply to be rewritten",
+            asked=asked,
+            found=found,
+            why="syntax trees are walked recursively, and Python limits how deep",
+            next="give a part of it a name",
+        ) from None
 
 
 def untyped(node: Any) -> Any:

@@ -54,9 +54,13 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
 
 def _unwritable(path: Any, target: Path, error: Exception) -> BadOption:
     return unwritable(
-        "the recording", target, error, asked=f"rec.save({str(path)!r})", call="rec.save({!r})",
+        "the recording",
+        target,
+        error,
+        asked=f"rec.save({str(path)!r})",
+        call="rec.save({!r})",
         smaller="save fewer values: bp.probe(f, ['loss', 'h.*'])",
-    )  # fmt: skip
+    )
 
 
 def _write(target: Path, data: dict[str, Any], storages: dict[str, Any]) -> None:
@@ -118,13 +122,17 @@ def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
         raise BadOption(
             f"{target} is not a recording, so it is not overwritten",
             asked=f"rec.save({path!r}{', overwrite=True' * overwrite})",
-            found=foreign, why="overwriting would delete it", next="a path that does not exist yet",
-        )  # fmt: skip
+            found=foreign,
+            why="overwriting would delete it",
+            next="a path that does not exist yet",
+        )
     if not overwrite:
         raise BadOption(
-            f"{target} exists already", asked=f"rec.save({path!r})", why="a recording replaces another only "
-            "when asked to", next=f"rec.save({path!r}, overwrite=True)",
-        )  # fmt: skip
+            f"{target} exists already",
+            asked=f"rec.save({path!r})",
+            why="a recording replaces another only when asked to",
+            next=f"rec.save({path!r}, overwrite=True)",
+        )
 
 
 def _foreign(target: Path) -> str:
@@ -188,9 +196,12 @@ def read(
 
 def _bad(folder: Path, headline: str, found: str, next: str = "save it again") -> BadRecording:
     return BadRecording(
-        f"{folder} cannot be read: {headline}", asked=f"bp.load({str(folder)!r})", found=found,
-        why="a recording is read whole or not at all", next=next,
-    )  # fmt: skip
+        f"{folder} cannot be read: {headline}",
+        asked=f"bp.load({str(folder)!r})",
+        found=found,
+        why="a recording is read whole or not at all",
+        next=next,
+    )
 
 
 def _checked(folder: Path) -> dict[str, Any]:
@@ -207,11 +218,13 @@ def _checked(folder: Path) -> dict[str, Any]:
     if version not in READABLE:
         is_older = isinstance(version, int) and version < VERSION
         raise _bad(
-            folder, "it was written by another version of backprobe",
+            folder,
+            "it was written by another version of backprobe",
             f"format version {version}, this backprobe reads {', '.join(map(str, READABLE[:-1]))} and {VERSION}",
-            "run the program again and save it with this backprobe, or load it with the one that wrote it" if is_older
+            "run the program again and save it with this backprobe, or load it with the one that wrote it"
+            if is_older
             else "load it with the backprobe that wrote it, or a newer one",
-        )  # fmt: skip
+        )
     body = envelope.get("data")
     if not isinstance(body, str) or digest_of(body) != envelope.get("digest"):
         raise _bad(folder, "it was changed since it was saved", f"the digest of {DATA} does not match")

@@ -33,9 +33,7 @@ BELONGS = {
 }
 """By the type of a hint: the types that JSON gives for it, and how a message calls them."""
 
-UNFIT = (
-    BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError
-)  # fmt: skip
+UNFIT = (BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError)
 """Errors of decoding a tensor whose layout was not written by ``save``."""
 
 
@@ -82,10 +80,12 @@ class Encoder:
         except NotSaved as error:
             without = ", ".join(repr(f"!{name}") for name in (entry.name, *entry.aliases))
             raise NotSaved(
-                f"the recording cannot be saved because of {entry.name!r}: {error.headline}", asked="rec.save(path)",
-                found=error.found, why="a recording is saved whole or not at all",
+                f"the recording cannot be saved because of {entry.name!r}: {error.headline}",
+                asked="rec.save(path)",
+                found=error.found,
+                why="a recording is saved whole or not at all",
                 next=f"bp.probe(..., ['**', {without}]), to record without it",
-            ) from error  # fmt: skip
+            ) from error
 
     def _part(self, part: Any, hint: Any) -> Any:
         if hint is Any:
@@ -134,10 +134,12 @@ class Decoder:
     def record(self, data: Mapping[str, Any]) -> Record:
         """The record of plain data, with tensors of this framework."""
         entries = _checked(data.get("entries"), list, "entries")
-        self.names = tuple([
-            _checked(_checked(entry, dict, f"entries[{at}]").get("name"), str, f"entries[{at}].name")
-            for at, entry in enumerate(entries)
-        ])  # fmt: skip
+        self.names = tuple(
+            [
+                _checked(_checked(entry, dict, f"entries[{at}]").get("name"), str, f"entries[{at}].name")
+                for at, entry in enumerate(entries)
+            ]
+        )
         parts = {name: self._field(data, name, hint, name) for name, hint in _hints(Record).items()}
         record = Record(**parts | {"backend": self.arrays.name})
         self._check_names(record)
@@ -168,9 +170,9 @@ class Decoder:
         if origin is Annotated:
             return self._position(data, where)
         if origin is tuple:
-            return tuple([
-                self._part(item, args[0], f"{where}[{at}]") for at, item in enumerate(_checked(data, list, where))
-            ])  # fmt: skip
+            return tuple(
+                [self._part(item, args[0], f"{where}[{at}]") for at, item in enumerate(_checked(data, list, where))]
+            )
         if origin is not None and issubclass(origin, Mapping):
             found = _checked(data, dict, where).items()
             return {key: self._part(item, args[1], f"{where}[{key!r}]") for key, item in found}

@@ -39,9 +39,17 @@ DEEPEST = 16
 MANY = 64
 """Whole numbers in a list that are written as an array."""
 NATIVE = {
-    "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "bool": "BOOL", "uint8": "U8",
-    "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
-}  # fmt: skip
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+}
 """The dtypes that safetensors has a name for, and these."""
 
 Tensor = tuple[str, Sequence[int], Any]
@@ -54,7 +62,7 @@ class NotKept(Exception):
 
 def write(
     step: CapturedStep, record: Record | None, said: Mapping[str, Any], path: Path, spelling: Captures
-) -> Sequence[str]:  # fmt: skip
+) -> Sequence[str]:
     """Write a step into a new folder, wholly or not at all, and give what was left out. Raises OSError and others."""
     writer = Writer(step, spelling)
     data, tensors = writer.data(), writer.tensors()
@@ -64,9 +72,14 @@ def write(
         _put_tensors(tensors, beside / BYTES)
         left_out = [*step.left_out, *writer.left_out, *_record(record, beside)]
         body = {
-            "format": FORMAT, "version": VERSION, **said, "left_out": left_out, "stamp": asdict(stamp()), **data,
+            "format": FORMAT,
+            "version": VERSION,
+            **said,
+            "left_out": left_out,
+            "stamp": asdict(stamp()),
+            **data,
             "bytes": recordings.digest_of_file(beside / BYTES),
-        }  # fmt: skip
+        }
         body["digest"] = recordings.digest_of(_canonical(body))
         (beside / DATA).write_text(json.dumps(body, indent=1), encoding="utf-8")
         recordings.let_read(beside, (DATA, BYTES))
@@ -123,10 +136,16 @@ class Writer:
             for at, call in enumerate(step.calls):
                 calls[at][part] = self._group(f"calls.{at}.{part}", getattr(call, part))
         return {
-            "backend": step.backend, "model": step.model, "is_function": step.is_function,
-            "is_backward": step.is_backward, "devices": [*step.devices], "settings": step.settings,
-            "calls": calls, "parameters": self._group("parameters", step.parameters), "gradients": step.gradients,
-        }  # fmt: skip
+            "backend": step.backend,
+            "model": step.model,
+            "is_function": step.is_function,
+            "is_backward": step.is_backward,
+            "devices": [*step.devices],
+            "settings": step.settings,
+            "calls": calls,
+            "parameters": self._group("parameters", step.parameters),
+            "gradients": step.gradients,
+        }
 
     def _group(self, where: str, value: Any) -> Any:
         size = sum(one.size for one in {id(one): one for one in _kept_in(value)}.values())
@@ -279,7 +298,7 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
 
 def read(
     path: str | os.PathLike[str], asked: str, spelling: Callable[[str], Captures], beside: Sequence[ModuleType] = ()
-) -> tuple[CapturedStep, dict[str, Any]]:  # fmt: skip
+) -> tuple[CapturedStep, dict[str, Any]]:
     """The step in a folder, and the rest of what is said there. Raises BadRecording, and NoBackend.
 
     The classes of what the calls were given are those of modules that are imported, or of the modules ``beside``.
@@ -317,20 +336,26 @@ def step_data(folder: Path, asked: str) -> dict[str, Any]:
         found = f"no {DATA} in it" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
         is_recording = (folder / recordings.DATA).is_file()
         raise _bad(
-            folder, asked, "it is not a captured step", "a recording" if is_recording else found,
-            f"bp.load({str(folder)!r}), which reads it" if is_recording else
-            "the folder that bp.guard(model, capture=folder) wrote",
-        ) from None  # fmt: skip
+            folder,
+            asked,
+            "it is not a captured step",
+            "a recording" if is_recording else found,
+            f"bp.load({str(folder)!r}), which reads it"
+            if is_recording
+            else "the folder that bp.guard(model, capture=folder) wrote",
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise _bad(folder, asked, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise _bad(folder, asked, "it is not a captured step", f"{DATA} holds something else")
     if data.get("version") != VERSION:
         raise _bad(
-            folder, asked, "it was written by another version of backprobe",
+            folder,
+            asked,
+            "it was written by another version of backprobe",
             f"format version {data.get('version')}, this backprobe reads {VERSION}",
             "replay it with the backprobe that wrote it",
-        )  # fmt: skip
+        )
     digest = data.pop("digest", None)
     if digest != recordings.digest_of(_canonical(data)):
         raise _bad(folder, asked, "it was changed since it was written", f"the digest of {DATA} does not match")
@@ -340,18 +365,22 @@ def step_data(folder: Path, asked: str) -> dict[str, Any]:
         raise _bad(folder, asked, "it is incomplete", f"no {BYTES} in it") from error
     if found != data["bytes"]:
         raise _bad(
-            folder, asked, "it is incomplete or was changed since it was written",
+            folder,
+            asked,
+            "it is incomplete or was changed since it was written",
             f"the digest of {BYTES} does not match",
-        )  # fmt: skip
+        )
     return data
 
 
 def _bad(folder: Path, asked: str, headline: str, found: str, next: str = "") -> BadRecording:
     return BadRecording(
-        f"{folder} cannot be replayed: {headline}", asked=asked, found=found,
+        f"{folder} cannot be replayed: {headline}",
+        asked=asked,
+        found=found,
         why="" if next else "a step is read whole or not at all",
         next=next or "with bp.guard(model, capture='another-step'): around the training, which writes it again",
-    )  # fmt: skip
+    )
 
 
 def _canonical(data: Mapping[str, Any]) -> str:
@@ -380,9 +409,17 @@ class Reader:
             facts = call["modes"], call["returned"], call["wanted"]
             calls.append(CapturedCall(call["path"], given, state, gradients, random, *facts))
         return CapturedStep(
-            data["backend"], data["model"], calls, data["is_backward"], parameters, data["gradients"],
-            data["settings"], data["devices"], data["left_out"], data["is_function"],
-        )  # fmt: skip
+            data["backend"],
+            data["model"],
+            calls,
+            data["is_backward"],
+            parameters,
+            data["gradients"],
+            data["settings"],
+            data["devices"],
+            data["left_out"],
+            data["is_function"],
+        )
 
     def _value(self, data: Any) -> Any:
         match data:

@@ -42,9 +42,13 @@ def maps(grids: Mapping[str, Any], names: Sequence[str], along: Sequence[int], t
     panels = made.subplots(1, len(grids), sharey=True, squeeze=False)[0]
     for panel, (what, grid) in zip(panels, grids.items(), strict=True):
         image = panel.imshow(
-            grid.reshape(len(rows), columns), cmap=COLOURS, vmin=-largest, vmax=largest, aspect="auto",
+            grid.reshape(len(rows), columns),
+            cmap=COLOURS,
+            vmin=-largest,
+            vmax=largest,
+            aspect="auto",
             interpolation="nearest",
-        )  # fmt: skip
+        )
         panel.set_facecolor("0.85")  # where a value has no such index
         panel.set_title(what, fontsize=10)
         panel.set_xlabel(f"index along axis {along[-1]}")

@@ -79,9 +79,11 @@ class Sweep(Printed):
         """
         if not self.is_approximate:
             raise BadOption(
-                "this sweep has no approximations", asked="sweep.approximations",
-                found="a sweep without approximate=True", next="bp.sweep(..., approximate=True)",
-            )  # fmt: skip
+                "this sweep has no approximations",
+                asked="sweep.approximations",
+                found="a sweep without approximate=True",
+                next="bp.sweep(..., approximate=True)",
+            )
         return {run.shown: run.approximation for run in self.runs if run.approximation is not None}
 
     @property
@@ -190,8 +192,10 @@ class Sweep(Printed):
 
     @property
     def _rows(self) -> list[Sequence[str]]:
-        rows = [(printable(run.shown), f"{run.output:.6g}", f"{run.output - self.output:.4g}", _approximation(run))
-                for run in self.runs]  # fmt: skip
+        rows = [
+            (printable(run.shown), f"{run.output:.6g}", f"{run.output - self.output:.4g}", _approximation(run))
+            for run in self.runs
+        ]
         return [cells[: len(self._titles)] for cells in rows]
 
     def _footer(self) -> list[str]:

@@ -150,9 +150,14 @@ class Runs:
         unbound = [f"not bound by a statement, and was not replaced: {listed(list(self.unbound.values()))}"]
         of = self.asked.of if isinstance(self.asked.of, str) else first.outputs[0].name
         return Sweep(
-            name_of(self.asked.target), of, output, tuple(self.done), self.asked.axes, self.asked.approximate,
+            name_of(self.asked.target),
+            of,
+            output,
+            tuple(self.done),
+            self.asked.axes,
+            self.asked.approximate,
             (*self.notes, *unbound * bool(self.unbound)),
-        )  # fmt: skip
+        )
 
     def _of(self, first: Recording) -> Any:
         # The output by its path, where it was the only one that depends on what is differentiated.
@@ -164,9 +169,14 @@ class Runs:
         weigh = one_number(self.arrays, self.asked.of, "a sweep", "an effect is a change of that number")
         with self.replay.run():
             return Probe(
-                self.asked.target, select, of=self.of, cotangent=Weighing(weigh, is_used=backward),
-                replace=replaced, options=Options(backward=backward), backend=self.asked.backend,
-            )(*self.args, **self.kwargs)  # fmt: skip
+                self.asked.target,
+                select,
+                of=self.of,
+                cotangent=Weighing(weigh, is_used=backward),
+                replace=replaced,
+                options=Options(backward=backward),
+                backend=self.asked.backend,
+            )(*self.args, **self.kwargs)
 
     def _output(self, recording: Recording) -> float:
         return float(self.arrays.numbers(recording.outputs[0].value).item())
@@ -184,18 +194,20 @@ class Runs:
         names = {at: record.printed[full] for at, full in found.items()}
         tensors = [
             Step(names[at], strip(full) if strip(names[at]) == names[at] else full, entries[at])
-            for at, full in found.items() if _is_floating(entries[at])
-        ]  # fmt: skip
+            for at, full in found.items()
+            if _is_floating(entries[at])
+        ]
         absent = [name for at, name in names.items() if entries[at].status is GradStatus.NOT_EXECUTED]
         if absent:
             self.notes.append(f"did not run, and was not replaced: {listed(absent)}")
         if not tensors:
             raise NothingMatched(
                 f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that can be replaced",
-                asked=self.asked.call, found=quoted(list(names.values())) if names else "the output alone",
+                asked=self.asked.call,
+                found=quoted(list(names.values())) if names else "the output alone",
                 why="a sweep replaces floating-point tensors, and leaves the output as it is",
                 next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
-            )  # fmt: skip
+            )
         return tensors
 
     def _refuse_unlike(self, value: Step) -> None:
@@ -212,10 +224,12 @@ class Runs:
             own, its = getattr(value.entry, part), getattr(given, part)
             if own != its:
                 raise BadOption(
-                    f"{value.name!r} has another {part} in the other recording", asked=self.asked.call,
-                    found=f"{part} {its} in the place of {own}", why="the program goes on with it",
+                    f"{value.name!r} has another {part} in the other recording",
+                    asked=self.asked.call,
+                    found=f"{part} {its} in the place of {own}",
+                    why="the program goes on with it",
                     next="arguments of the same shapes and dtypes for both runs",
-                )  # fmt: skip
+                )
 
     def _steps(self, value: Step) -> Iterator[Step]:
         # The runs for one value. Raises BadOption.
@@ -224,10 +238,12 @@ class Runs:
         axes = [axis + len(shape) * (axis < 0) for axis in self.asked.axes]
         if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
             raise BadOption(
-                f"{value.name!r} does not have these axes", asked=f"axis={written(self.asked.axis)}",
-                found=f"shape {shape}", why="each index along an axis has a run of its own",
+                f"{value.name!r} does not have these axes",
+                asked=f"axis={written(self.asked.axis)}",
+                found=f"shape {shape}",
+                why="each index along an axis has a run of its own",
                 next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
-            )  # fmt: skip
+            )
         for places in itertools.product(*(range(shape[axis]) for axis in axes)):
             chosen = dict(zip(axes, places, strict=True))
             index = tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))

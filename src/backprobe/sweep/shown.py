@@ -10,9 +10,14 @@ from backprobe.view.shown import Shown
 
 
 def shown_of(
-    of: str, target: str, output: float, names: Sequence[str], axes: Sequence[int], grids: Mapping[str, Any],
+    of: str,
+    target: str,
+    output: float,
+    names: Sequence[str],
+    axes: Sequence[int],
+    grids: Mapping[str, Any],
     notes: Sequence[str],
-) -> Shown:  # fmt: skip
+) -> Shown:
     """What ``bp.view`` shows of a sweep: each index along an axis before the last has a row of its own.
 
     ``grids`` are arrays by names and indices: ``effect``, ``was``, which is 1 where there was a run, and where it was
@@ -21,6 +26,13 @@ def shown_of(
     *leading, width = grids["effect"].shape[1:] if axes and names else (1,)
     places = [*itertools.product(*map(range, leading))]
     rows = [":".join([name, ", ".join(map(str, place))]) if place else name for name in names for place in places]
-    data = {"of": of, "target": target, "output": output, "rows": rows, "width": width, "axes": list(axes),
-            "notes": list(notes)}  # fmt: skip
+    data = {
+        "of": of,
+        "target": target,
+        "output": output,
+        "rows": rows,
+        "width": width,
+        "axes": list(axes),
+        "notes": list(notes),
+    }
     return Shown("sweep", f"{of} of {target}", data, tuple(names), grids)

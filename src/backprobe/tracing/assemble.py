@@ -37,15 +37,23 @@ class Assembler:
 
     def __init__(
         self, names: Names, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.names, self.captured, self.version_of = names, captured, version_of
         self.first = [own[0] for own in names.of_entries]
 
     def entry(
-        self, at: int, outcome: Outcome, *, described: Description = NOTHING_KNOWN, source: Source | None, op: str,
-        reads: tuple[Read, ...] = (), indirect: tuple[IndirectInput, ...] = (), original: tuple[Any] | None = None,
+        self,
+        at: int,
+        outcome: Outcome,
+        *,
+        described: Description = NOTHING_KNOWN,
+        source: Source | None,
+        op: str,
+        reads: tuple[Read, ...] = (),
+        indirect: tuple[IndirectInput, ...] = (),
+        original: tuple[Any] | None = None,
         replaced_grad: bool = False,
-    ) -> Entry:  # fmt: skip
+    ) -> Entry:
         """The entry at a position, from what the program says about it and the outcome of backward.
 
         ``original`` is what it took the place of, in a tuple, if it did.
@@ -54,30 +62,62 @@ class Assembler:
         if outcome.written is not None:
             source, indirect = source or outcome.written.source, self._written(own[0], outcome.written, indirect)
         return Entry(
-            name=own[0], aliases=tuple(own[1:]) if len(own) > 1 else (), status=outcome.status, why=outcome.why,
-            shape=described.shape, dtype=described.dtype, device=described.device, source=source, op=op,
+            name=own[0],
+            aliases=tuple(own[1:]) if len(own) > 1 else (),
+            status=outcome.status,
+            why=outcome.why,
+            shape=described.shape,
+            dtype=described.dtype,
+            device=described.device,
+            source=source,
+            op=op,
             inputs=tuple([self._edge(edge) for edge in outcome.inputs]) if outcome.inputs else (),
-            reads=reads, indirect=indirect, held_value=self._held(outcome), held_grad=outcome.grad, axes=outcome.axes,
-            finiteness=None if outcome.made is None else self._finiteness(outcome.made), cause=outcome.cause,
-            is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached, replaced=original is not None,
-            held_original=None if original is None else original[0], replaced_grad=replaced_grad,
-        )  # fmt: skip
+            reads=reads,
+            indirect=indirect,
+            held_value=self._held(outcome),
+            held_grad=outcome.grad,
+            axes=outcome.axes,
+            finiteness=None if outcome.made is None else self._finiteness(outcome.made),
+            cause=outcome.cause,
+            is_leaf=outcome.is_leaf,
+            leaves_reached=outcome.leaves_reached,
+            replaced=original is not None,
+            held_original=None if original is None else original[0],
+            replaced_grad=replaced_grad,
+        )
 
     def record(
-        self, entries: Sequence[Entry], passed: Backward, *, backend: str, framework: str, outputs: Sequence[int],
-        unseen: Sequence[str], notes: Sequence[Note], stamp: Stamp,
-    ) -> Record:  # fmt: skip
+        self,
+        entries: Sequence[Entry],
+        passed: Backward,
+        *,
+        backend: str,
+        framework: str,
+        outputs: Sequence[int],
+        unseen: Sequence[str],
+        notes: Sequence[Note],
+        stamp: Stamp,
+    ) -> Record:
         """The record of these entries."""
         about_captures = [Note(why.code, why.fields, self.first[self.captured[at]]) for at, why in passed.notes]
         return Record(
-            backend=backend, framework=framework, entries=tuple(entries), names=self.names.positions,
-            printed=self.names.printed, backward=self._each(passed.order), outputs=tuple(outputs), stamp=stamp,
-            unseen=tuple(unseen), notes=(*notes, *about_captures), path_sums=self._path_sums(passed.sums),
-            scales=passed.scales, updates=tuple([self._update(one) for one in passed.updates]),
+            backend=backend,
+            framework=framework,
+            entries=tuple(entries),
+            names=self.names.positions,
+            printed=self.names.printed,
+            backward=self._each(passed.order),
+            outputs=tuple(outputs),
+            stamp=stamp,
+            unseen=tuple(unseen),
+            notes=(*notes, *about_captures),
+            path_sums=self._path_sums(passed.sums),
+            scales=passed.scales,
+            updates=tuple([self._update(one) for one in passed.updates]),
             none_given=tuple([self._none_given(one, passed.training) for one in passed.none_given]),
             training=None if passed.training is None else self._training(passed.training),
             none_reads=tuple([replace(one, at=self._at(one.at)) for one in passed.none_reads]),
-        )  # fmt: skip
+        )
 
     # from positions of captures to positions of entries
 
@@ -87,8 +127,9 @@ class Assembler:
         given = dict.fromkeys(self._each(written.captures))
         unsaid = [
             IndirectInput(self._local(at), at, strip(name).rpartition(":")[2], written.source, name=self.first[at])
-            for at in given if at not in known
-        ]  # fmt: skip
+            for at in given
+            if at not in known
+        ]
         return (*[way for way in said if way.at in given or way.at not in followed], *unsaid)
 
     def _local(self, at: int) -> str:
@@ -124,8 +165,13 @@ class Assembler:
         name = one.name.removeprefix(self._holder(one.name, at)) if one.is_variable and training is not None else known
         cuts = tuple([replace(cut, values=self._each(cut.values)) for cut in one.cuts])
         return replace(
-            one, at=at, name=name, outside=self._each(one.outside), cuts=cuts, targets=self._each(one.targets),
-        )  # fmt: skip
+            one,
+            at=at,
+            name=name,
+            outside=self._each(one.outside),
+            cuts=cuts,
+            targets=self._each(one.targets),
+        )
 
     def _training(self, training: Training) -> Training:
         return replace(training, untrained=tuple([self._untrained(one) for one in training.untrained]))
@@ -134,9 +180,13 @@ class Assembler:
         own = self._at(one.own)
         holder = self._holder(one.name, own)
         return replace(
-            one, name=one.name.removeprefix(holder), module=one.module.removeprefix(holder),
-            carriers=self._each(one.carriers), own=own, instead=self._each(one.instead),
-        )  # fmt: skip
+            one,
+            name=one.name.removeprefix(holder),
+            module=one.module.removeprefix(holder),
+            carriers=self._each(one.carriers),
+            own=own,
+            instead=self._each(one.instead),
+        )
 
     def _holder(self, name: str, at: int | None) -> str:
         # What the program calls the model that a block is around, at the front of the name of a parameter of it: the
@@ -149,6 +199,9 @@ class Assembler:
             return None
         worst, unjudged = self._at(sums.worst_at), self._each(sums.unjudged_at)
         return replace(
-            sums, worst=names_at(worst, self.first), worst_at=worst,
-            unjudged=names_at(unjudged, self.first), unjudged_at=unjudged,
-        )  # fmt: skip
+            sums,
+            worst=names_at(worst, self.first),
+            worst_at=worst,
+            unjudged=names_at(unjudged, self.first),
+            unjudged_at=unjudged,
+        )

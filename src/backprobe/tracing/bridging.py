@@ -44,7 +44,7 @@ class Bridging(ByName):
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
-    ) -> tuple[Any, Marks]:  # fmt: skip
+    ) -> tuple[Any, Marks]:
         if self.replaces.runs_again():
             return value, ()
         made = {leaf: new for leaf, item in found if (new := self._exchanged(full + leaf, item)) is not item}

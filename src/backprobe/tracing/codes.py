@@ -147,9 +147,10 @@ class Codes(Contents):
                 self.bare.add(kind)
             return ()
         return [
-            (leaf, item) for leaf, item in leaves(value)
+            (leaf, item)
+            for leaf, item in leaves(value)
             if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
-        ]  # fmt: skip
+        ]
 
     def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
         """A tensor as the only leaf of itself, or the leaves of a container that holds one."""

@@ -57,7 +57,7 @@ class Exchanging(ByName):
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
-    ) -> tuple[Any, Marks]:  # fmt: skip
+    ) -> tuple[Any, Marks]:
         now, marks = dict(found), []
         for leaf, item in found:
             given = self._given(full + leaf)

@@ -119,8 +119,15 @@ class Following(FollowedCalls[Scope]):
         if lost:
             kept = {scope: None for v in made if v not in lost for name in v.names for scope in _and_callers(name[0])}
             again = {(scope.parent, scope.path) for scope in kept}
-            thrown = [v for v in lost if any(scope not in kept and (scope.parent, scope.path) in again
-                                             for name in v.names for scope in _and_callers(name[0]))]  # fmt: skip
+            thrown = [
+                v
+                for v in lost
+                if any(
+                    scope not in kept and (scope.parent, scope.path) in again
+                    for name in v.names
+                    for scope in _and_callers(name[0])
+                )
+            ]
             _drop(reader, thrown, among)
         return result
 
@@ -128,8 +135,13 @@ class Following(FollowedCalls[Scope]):
 def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None:
     gone = set(lost)
     scopes = {scope for value in lost for scope, *_ in value.names if scope is not None}
-    left = {scope: None for value in among if value.number is not None and value not in gone
-            for scope, *_ in value.names if scope is not None}  # fmt: skip
+    left = {
+        scope: None
+        for value in among
+        if value.number is not None and value not in gone
+        for scope, *_ in value.names
+        if scope is not None
+    }
     dead = scopes - left.keys()
     gone.update(value for value in among if {scope for scope, *_ in value.names} <= dead)
     for scope in sorted(dead, key=lambda scope: -scope.count):

@@ -322,9 +322,12 @@ class FrameObserver:
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
     def start(
-        self, frame: FrameType, unread: dict[str, Any], watching: type[ObservedFrame] = ObservedFrame,
+        self,
+        frame: FrameType,
+        unread: dict[str, Any],
+        watching: type[ObservedFrame] = ObservedFrame,
         more: Sequence[Site] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Watch a frame from here on; of one whose source cannot be read, only the functions that it calls.
 
         ``more`` are sites of it that its text does not have.

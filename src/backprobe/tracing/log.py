@@ -48,8 +48,18 @@ class ScopeKind:
     """What is the same at every entry of one function from one place, or of one module: made once for a selection."""
 
     __slots__ = (
-        "file", "follows", "lines", "locals", "own", "path", "sites", "stripped", "wanted", "wants", "wants_return",
-    )  # fmt: skip
+        "file",
+        "follows",
+        "lines",
+        "locals",
+        "own",
+        "path",
+        "sites",
+        "stripped",
+        "wanted",
+        "wants",
+        "wants_return",
+    )
 
     def __init__(self, selection: Selection, path: str, stripped: str, file: str, sites: Sequence[Site]) -> None:
         self.path, self.stripped, self.file, self.sites = path, stripped, file, sites

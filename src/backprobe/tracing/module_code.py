@@ -56,9 +56,13 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
     record = _used_directly(record)
     flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.calls else set()
     lacking = {
-        full: at for full, at in record.names.items() if code.calls and at not in flowing
-        and record.entries[at].status in LACKING and record.entries[at].source is None
-    }  # fmt: skip
+        full: at
+        for full, at in record.names.items()
+        if code.calls
+        and at not in flowing
+        and record.entries[at].status in LACKING
+        and record.entries[at].source is None
+    }
     hooked = _hooked(record, code) if code.hooks else ()
     record = replace(record, notes=(*record.notes, *_beside(record, code))) if code.calls else record
     if not lacking and not hooked:
@@ -75,9 +79,10 @@ def with_uses(record: Record, code: ModuleCode) -> Record:
 def _used_directly(record: Record) -> Record:
     # The record, with the modules that were not called and have gradients by parameters that no other module has.
     idle = {
-        strip(split(full)[0]): at for full, at in record.names.items()
+        strip(split(full)[0]): at
+        for full, at in record.names.items()
         if record.entries[at].is_because("module_not_run")
-    }  # fmt: skip
+    }
     owners: dict[int, list[str]] = {}
     for full, at in record.names.items() if idle else ():
         if split(full)[1] is None and record.entries[at].status is GradStatus.OK:
@@ -93,8 +98,12 @@ def _used_directly(record: Record) -> Record:
 
 def _beside(record: Record, code: ModuleCode) -> Iterator[Note]:
     # Lines that take parameters which have their gradients out of the graph, beside other uses of them.
-    found = [one for at in dict.fromkeys(code.calls.get("", ())) for one in around_call(*at)
-             if package(one.source.file) is None]  # fmt: skip
+    found = [
+        one
+        for at in dict.fromkeys(code.calls.get("", ()))
+        for one in around_call(*at)
+        if package(one.source.file) is None
+    ]
     kinds = {quote_path(own): kind for own, kind in code.kinds.items()}
     for full, at in record.names.items():
         local, (module, _, name) = split(full)[1], full.rpartition(".")
@@ -115,7 +124,7 @@ def _hooked(record: Record, code: ModuleCode) -> tuple[UsedAt, ...]:
     own = {
         quote_path(module): [one for one in codes if package(one.co_filename) is None and _returns(one)]
         for module, codes in code.hooks.items()
-    }  # fmt: skip
+    }
     found = {}
     for full, at in record.names.items():
         scope, local = split(full)

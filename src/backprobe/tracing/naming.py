@@ -30,9 +30,7 @@ Leaves = Sequence[tuple[str, int]]
 class Naming:
     """Names each thing that a program binds, and notes what its statement mentions."""
 
-    def __init__(
-        self, previous: Mapping[int, int], decide: Callable[[Value], None], *, operations: bool
-    ) -> None:  # fmt: skip
+    def __init__(self, previous: Mapping[int, int], decide: Callable[[Value], None], *, operations: bool) -> None:
         self.previous, self.decide = previous, decide
         self.made: list[Value] = []  # all values, in the order in which they got their first name
         self.by_number: dict[int, Value] = {}
@@ -88,9 +86,9 @@ class Naming:
             self.plains += sum(code < 0 for _, code in found)
             self._explain(held, names, site)
             return  # the name holds this object already: it keeps its count
-        slot = self.latest = tuple([
-            (leaf, self.value(code, names, site) if code >= 0 else self._plain(names, site)) for leaf, code in found
-        ])  # fmt: skip
+        slot = self.latest = tuple(
+            [(leaf, self.value(code, names, site) if code >= 0 else self._plain(names, site)) for leaf, code in found]
+        )
         self._explain(slot, names, site)
         names.bind(local, own, slot)
 

@@ -71,9 +71,7 @@ def seen(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Slot]]:
     return [(name, held) for name in reads if (held := names.sees(name)) is not None]
 
 
-def explain(
-    value: Value, origin: Origin, names: ScopeNames, parameters: Parameters, renewed: Container[Value]
-) -> None:  # fmt: skip
+def explain(value: Value, origin: Origin, names: ScopeNames, parameters: Parameters, renewed: Container[Value]) -> None:
     """Note the expression that computes a value, and the values it mentions: as they were before ``renewed`` ones."""
     value.expression = origin.expression
     if names.calls:
@@ -89,9 +87,10 @@ def explain(
     if mentioned or names.returned:
         value.reads = [
             (spelled + inside, before)
-            for spelled, held in [*mentioned, *names.returned] for inside, read in held
+            for spelled, held in [*mentioned, *names.returned]
+            for inside, read in held
             if (before := read.previous if read in renewed else read) is not None and before is not value
-        ]  # fmt: skip
+        ]
 
 
 def _is_container(held: Slot) -> bool:
@@ -108,17 +107,23 @@ def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
         named = seen(names, site.reads)
         value.passages = [
             *value.passages,
-            *((name + leaf, Carried(name + leaf, given, names.id, site))
-              for name, held in [*named, *names.returned] for leaf, given in held if given is not value),
-        ]  # fmt: skip
+            *(
+                (name + leaf, Carried(name + leaf, given, names.id, site))
+                for name, held in [*named, *names.returned]
+                for leaf, given in held
+                if given is not value
+            ),
+        ]
 
 
 def explain_written(value: Value, names: ScopeNames, site: Site, local: str, before: Value) -> None:
     """Note what a statement that writes in place mentions, which may be what it writes, and what it writes to."""
     held = [
         (local, Carried(name + leaf, one, names.id, site))
-        for name, slot in seen(names, site.reads) for leaf, one in slot if one is not before
-    ]  # fmt: skip
+        for name, slot in seen(names, site.reads)
+        for leaf, one in slot
+        if one is not before
+    ]
     spellings = [name + leaf for name, slot in seen(names, site.reads) for leaf, one in slot if one is before]
     spelled = local if local in site.reads else next(iter(spellings), local)
     value.passages = [(local, Carried(spelled, before, names.id, site)), *held, *through(names, site.reads)]
@@ -184,8 +189,7 @@ def hand_over(names: ScopeNames) -> None:
 def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]]:
     """What flows into an expression that mentions these names, besides the values that have one of them."""
     called = [name for name in names.carried if name.endswith("()")]
-    mentioned = [name for name in reads if name in names.carried
-                 and (name not in names.slots or name in names.items)]  # fmt: skip
+    mentioned = [name for name in reads if name in names.carried and (name not in names.slots or name in names.items)]
     found = [(name, one) for name in (*mentioned, *called) for one in names.carried[name]]
     for name in called:
         del names.carried[name]
@@ -197,8 +201,11 @@ def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, .
     known = {id(one.value) for one in carried}  # a function that was called has said more of them
     held = [
         Carried(name + leaf, value, names.id, site)
-        for name, slot in seen(names, site.reads) if name != but for leaf, value in slot if id(value) not in known
-    ]  # fmt: skip
+        for name, slot in seen(names, site.reads)
+        if name != but
+        for leaf, value in slot
+        if id(value) not in known
+    ]
     return _distinct([*carried, *held])
 
 

@@ -252,9 +252,11 @@ class Reader:
         pairs = dict(found)
         names, site = self.scopes[scope], self._site(scope, at)
         written = [
-            (live, key) for live in self.live for key, slot in live.slots.items()
+            (live, key)
+            for live in self.live
+            for key, slot in live.slots.items()
             if any(value.number in pairs for _, value in slot)
-        ]  # fmt: skip
+        ]
         for live, key in written:
             items = live.items.get(key)
             self.naming.renew(live, key, pairs, names, site)

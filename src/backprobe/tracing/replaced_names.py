@@ -58,8 +58,9 @@ class ReplacedNames:
         now = dict(held)
         known = [
             leaf in now and now[leaf].number is not None and now[leaf].number == numbers.get(tape.identity(item))
-            for leaf, item in found if tape.is_tensor(item)
-        ]  # fmt: skip
+            for leaf, item in found
+            if tape.is_tensor(item)
+        ]
         return bool(known) and all(known)
 
     def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:

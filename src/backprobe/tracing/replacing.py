@@ -112,9 +112,11 @@ class Replacing:
         for one in self.asked:
             if own in partition(one.loose.scope or "", "/")[1:]:
                 self.failed = Unsupported(
-                    f"{own!r} runs compiled, and nothing in it can be replaced", asked=one.asked,
-                    why="its code was fixed when it was compiled", next="the function before it was compiled",
-                )  # fmt: skip
+                    f"{own!r} runs compiled, and nothing in it can be replaced",
+                    asked=one.asked,
+                    why="its code was fixed when it was compiled",
+                    next="the function before it was compiled",
+                )
                 raise self.failed
 
     def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
@@ -123,7 +125,7 @@ class Replacing:
 
     def exchange(
         self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
-    ) -> tuple[Any, Marks]:  # fmt: skip
+    ) -> tuple[Any, Marks]:
         """What goes on in the place of a value, by its name without and with all counts, and its leaves.
 
         ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported; the program may
@@ -178,7 +180,7 @@ class Replacing:
 
     def _leaves(
         self, one: Replacement, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         # The leaves of what is bound that a replacement means.
         if self._is_meant(one, name, full):
             return self._only(one, full, value, found)
@@ -191,9 +193,10 @@ class Replacing:
         if "#" in one.text and self.replaces.is_tracing():
             raise Unsupported(
                 f"{self._shown(full)} is inside a function that is traced, where calls cannot be counted",
-                asked=one.asked, why="what is traced may be traced several times, and runs once for all calls",
+                asked=one.asked,
+                why="what is traced may be traced several times, and runs once for all calls",
                 next=f"{one.option}={{{strip(one.text)!r}: ...}}",
-            )  # fmt: skip
+            )
         return one.pattern.matches(full)
 
     def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
@@ -206,14 +209,20 @@ class Replacing:
         if floating:
             names = [self._shown(full + leaf) for leaf in floating]
             raise BadOption(
-                f"{self._shown(full)} holds several floating tensors", asked=one.asked, found=listed(names, 8),
-                why="one tensor takes the place of one", next=f"{one.option}={{{names[0]}: ...}}",
-            )  # fmt: skip
+                f"{self._shown(full)} holds several floating tensors",
+                asked=one.asked,
+                found=listed(names, 8),
+                why="one tensor takes the place of one",
+                next=f"{one.option}={{{names[0]}: ...}}",
+            )
         if one.is_exact:
             raise BadOption(
-                f"{self._shown(full)} holds no floating tensor", asked=one.asked, found=kind(value),
-                why="only tensors and numbers can be replaced", next="the name of a tensor",
-            )  # fmt: skip
+                f"{self._shown(full)} holds no floating tensor",
+                asked=one.asked,
+                found=kind(value),
+                why="only tensors and numbers can be replaced",
+                next="the name of a tensor",
+            )
         return [leaf for leaf, item in found if self._is_for_pattern(one, full + leaf, item)]
 
     def _is_for_pattern(self, one: Replacement, full: str, item: Any) -> bool:
@@ -230,11 +239,12 @@ class Replacing:
         # What runs a second time, in backward, would there have its own value again.
         if self.replaces.runs_again():
             raise Unsupported(
-                f"{self._shown(full)} is inside a checkpoint, and cannot be replaced there", asked=one.asked,
+                f"{self._shown(full)} is inside a checkpoint, and cannot be replaced there",
+                asked=one.asked,
                 why="the checkpoint computes it once more in backward, and takes that value",
                 next="switch checkpoints off, as model.gradient_checkpointing_disable() does, or replace what the "
                 "checkpoint returns",
-            )  # fmt: skip
+            )
 
     # what goes on
 
@@ -248,9 +258,12 @@ class Replacing:
         tensor = self.replaces.as_tensor(new, original)
         if tensor is None:
             raise BadOption(
-                f"what replaces {self._shown(full)} is not a tensor", asked=one.asked, found=kind(new),
-                why=ON, next=_instead_of_number(one, is_given),
-            )  # fmt: skip
+                f"what replaces {self._shown(full)} is not a tensor",
+                asked=one.asked,
+                found=kind(new),
+                why=ON,
+                next=_instead_of_number(one, is_given),
+            )
         self._refuse_unlike(one, full, tensor, original)
         if one.index is not None:
             return self.replaces.instead(self.replaces.mixed(tensor, original, one.index), original, False)
@@ -260,10 +273,11 @@ class Replacing:
         # A Python number in the place of one. Raises BadOption.
         if not isinstance(original, NUMBERS) or not isinstance(new, NUMBERS):
             raise BadOption(
-                f"{self._shown(full)} is {kind(original)}, and cannot be replaced by {kind(new)}", asked=one.asked,
+                f"{self._shown(full)} is {kind(original)}, and cannot be replaced by {kind(new)}",
+                asked=one.asked,
                 why="a number takes the place of a number, and a tensor that of a tensor",
                 next="a number" if isinstance(original, NUMBERS) else "the name of a tensor or number",
-            )  # fmt: skip
+            )
         return new
 
     def _of_recording(self, one: Replacement, full: str) -> Any:
@@ -292,28 +306,35 @@ class Replacing:
             if own != other and own is not None and other is not None:
                 of, used, given = ("the gradient of ", BACK, "gradient") if one.of_gradient else ("", ON, "value")
                 raise BadOption(
-                    f"what replaces {of}{self._shown(full)} has another {part}", asked=one.asked,
-                    found=f"{part} {other} in the place of {own}", why=used,
+                    f"what replaces {of}{self._shown(full)} has another {part}",
+                    asked=one.asked,
+                    found=f"{part} {other} in the place of {own}",
+                    why=used,
                     next=f"a tensor of {part} {own}" + (f", or a function of the {given}" * (not callable(one.what))),
-                )  # fmt: skip
+                )
 
     def _with_gradient(self, one: Replacement, full: str, tensor: Any) -> Any:
         # A tensor whose gradient goes on as a function returns it. Raises BadOption.
         if not self._is_floating(tensor):
             raise BadOption(
-                f"{self._shown(full)} has no gradient to replace", asked=one.asked, found=kind(tensor),
-                why="only floating-point values have gradients", next="the name of a floating tensor",
-            )  # fmt: skip
+                f"{self._shown(full)} has no gradient to replace",
+                asked=one.asked,
+                found=kind(tensor),
+                why="only floating-point values have gradients",
+                next="the name of a floating tensor",
+            )
 
         def change(gradient: Any) -> Any:
             new = self._called(one, full, one.what, gradient) if callable(one.what) else one.what
             made = self.replaces.as_tensor(new, gradient)
             if made is None:
                 raise BadOption(
-                    f"what replaces the gradient of {self._shown(full)} is not a tensor", asked=one.asked,
-                    found=kind(new), why=BACK,
+                    f"what replaces the gradient of {self._shown(full)} is not a tensor",
+                    asked=one.asked,
+                    found=kind(new),
+                    why=BACK,
                     next=f"replace_grad={{{one.text!r}: lambda gradient: ...}}, which returns a tensor",
-                )  # fmt: skip
+                )
             self._refuse_unlike(one, full, made, gradient)
             return made
 
@@ -338,9 +359,12 @@ def refuse_missing_value(name: str, asked: str, error: UnknownName | AmbiguousNa
     """Raise BadOption: another recording has none, or several, of the value with this name in quotes."""
     several = isinstance(error, AmbiguousName)
     raise BadOption(
-        f"the other recording has {'several values' if several else 'no value'} named {name}", asked=asked,
-        found=error.found, why="each value is replaced by that of the same name", next=instead,
-    ) from None  # fmt: skip
+        f"the other recording has {'several values' if several else 'no value'} named {name}",
+        asked=asked,
+        found=error.found,
+        why="each value is replaced by that of the same name",
+        next=instead,
+    ) from None
 
 
 def _itself(value: Any) -> Any:

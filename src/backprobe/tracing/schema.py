@@ -115,7 +115,7 @@ def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> li
 
 def schema_of(
     reader: Reader, selection: Selection, events: Sequence[Any], numbers: Collection[int], more: Sequence[Value] = ()
-) -> Schema:  # fmt: skip
+) -> Schema:
     """What a reader has made of these events so far. The outputs are given by their numbers, or are values."""
     outputs = [reader.naming.by_number[number] for number in numbers] + list(more)
     values = kept(reader, selection, outputs)
@@ -144,12 +144,20 @@ def _template(value: Value, position: Mapping[Value, int], first: Sequence[str])
     reads = [Read(spelled, at, name=first[at]) for spelled, one in value.reads if (at := position.get(one)) is not None]
     indirect = [
         IndirectInput(one.spelled, at, through, _passing(one), name=first[at])
-        for through, one in value.passages if (at := position.get(one.value)) is not None
-    ]  # fmt: skip
+        for through, one in value.passages
+        if (at := position.get(one.value)) is not None
+    ]
     return Template(
-        value.number, value.plain_at, value.absent, source, site.op, tuple(reads), tuple(indirect), value.original_at,
+        value.number,
+        value.plain_at,
+        value.absent,
+        source,
+        site.op,
+        tuple(reads),
+        tuple(indirect),
+        value.original_at,
         value.replaced_grad,
-    )  # fmt: skip
+    )
 
 
 _source = lru_cache(16384)(Source)  # programs run the same lines in many ways
@@ -174,6 +182,7 @@ def differences(known: Schema, made: Schema) -> list[str]:
     for at, (old, new) in enumerate(zip(known.templates, made.templates, strict=False)):
         found += [
             f"entry {at}, {one.name}: {getattr(old, one.name)!r} != {getattr(new, one.name)!r}"
-            for one in fields(Template) if getattr(old, one.name) != getattr(new, one.name)
-        ]  # fmt: skip
+            for one in fields(Template)
+            if getattr(old, one.name) != getattr(new, one.name)
+        ]
     return found if len(known.templates) == len(made.templates) else [*found, "other entries"]

@@ -385,9 +385,7 @@ class Scope(CodeListener):
 
     # what is reported of code that is watched, and not rewritten
 
-    def before_call(
-        self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool
-    ) -> list[Any]:  # fmt: skip
+    def before_call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool) -> list[Any]:
         """A call is about to run: the tensors that it may write to, as far as they are known."""
         recorder = self.recorder
         self._say(CALLED, _origin(function))

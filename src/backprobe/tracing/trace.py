@@ -62,9 +62,14 @@ class Trace:
     """Everything one recording has seen."""
 
     def __init__(
-        self, tape: Tape, selection: Selection, home: str | None = None, *, is_apart: bool = False,
+        self,
+        tape: Tape,
+        selection: Selection,
+        home: str | None = None,
+        *,
+        is_apart: bool = False,
         replacing: Replacing | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.replacing = replacing
         self.replaced = None if replacing is None else ReplacedNames(self, replacing)
         self.scope_type: type[Scope] = Scope if replacing is None else ReplacingScope

@@ -55,8 +55,10 @@ class Run:
         if self.asked or len(own) < 2:
             return self.asked
         names = [self._name_of(one) for one in own if one is not None]
-        return [name if not (before := names[:at].count(name)) else f"{name}, pass {before + 1}"
-                for at, name in enumerate(names)]  # fmt: skip
+        return [
+            name if not (before := names[:at].count(name)) else f"{name}, pass {before + 1}"
+            for at, name in enumerate(names)
+        ]
 
     def _name_of(self, own: OwnPass) -> str:
         names = [self.schema.names.of_entries[at][0] for at in self._outputs(own)]
@@ -118,9 +120,11 @@ class Run:
             self._entry(assembler, at, template, *(next(outcomes) if template.number is not None else (-1, None)))
             for at, template in enumerate(schema.templates)
         ]
-        not_replaced = [Note("no_gradient_to_replace", {"status": str(entry.status)}, entry.name)
-                        for entry, template in zip(entries, schema.templates, strict=True)
-                        if template.replaced_grad and not entry.replaced_grad]  # fmt: skip
+        not_replaced = [
+            Note("no_gradient_to_replace", {"status": str(entry.status)}, entry.name)
+            for entry, template in zip(entries, schema.templates, strict=True)
+            if template.replaced_grad and not entry.replaced_grad
+        ]
         record = assembler.record(
             entries,
             passed,
@@ -133,9 +137,7 @@ class Run:
         )
         return with_uses(_with_causes(_with_histories(record)), self.code)
 
-    def _entry(
-        self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None
-    ) -> Entry:  # fmt: skip
+    def _entry(self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None) -> Entry:
         # An entry; the outcome is None for what was not captured, such as a plain number.
         described = NOTHING_KNOWN
         if outcome is None:
@@ -172,9 +174,15 @@ class Run:
 
 
 def over(
-    trace: Trace, backend: Backend, schema: Schema, passes: Sequence[Backward], *, live: bool = False,
-    code: ModuleCode = NO_CODE, keys: Sequence[str] = (),
-) -> Run:  # fmt: skip
+    trace: Trace,
+    backend: Backend,
+    schema: Schema,
+    passes: Sequence[Backward],
+    *,
+    live: bool = False,
+    code: ModuleCode = NO_CODE,
+    keys: Sequence[str] = (),
+) -> Run:
     """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
 
     ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model, and ``keys``
@@ -185,7 +193,7 @@ def over(
         at: arrays.describe(outcome.value if arrays.is_tensor(outcome.value) else tensors[schema.numbers[at]])
         for at, outcome in (enumerate(passed.outcomes) if live else unusual(passed.outcomes))
         if live or not arrays.is_tensor(outcome.value)
-    }  # fmt: skip
+    }
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
     originals = [] if trace.replacing is None else [kept() for kept in trace.replacing.originals]
     return Run(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)

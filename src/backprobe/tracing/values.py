@@ -158,9 +158,20 @@ class ScopeNames:
     def snapshot(self) -> ScopeNames:
         """The same names as they are now, when the running statement is over."""
         return ScopeNames(
-            self.id, None, (), self.slots, dict(self.items), set(), dict(self.carried), {}, [*self.calls],
-            [*self.returned], self.lines, self.own, self.enclosing,
-        )  # fmt: skip
+            self.id,
+            None,
+            (),
+            self.slots,
+            dict(self.items),
+            set(),
+            dict(self.carried),
+            {},
+            [*self.calls],
+            [*self.returned],
+            self.lines,
+            self.own,
+            self.enclosing,
+        )
 
     def release(self) -> None:
         """Keep no value any longer."""

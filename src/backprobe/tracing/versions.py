@@ -266,9 +266,15 @@ class Versions:
         for names in (*self.live, *self.stamps):
             names.clear()
         held: tuple[Any, ...] = (
-            self.captures, self.tensors, self.versions, self.previous, self.numbers, self.live, self.stamps,
+            self.captures,
+            self.tensors,
+            self.versions,
+            self.previous,
+            self.numbers,
+            self.live,
+            self.stamps,
             self.through,
-        )  # fmt: skip
+        )
         for one in held:
             one.clear()
         del self.around

@@ -21,8 +21,16 @@ from backprobe.record.disk import unwritable, write_whole
 from backprobe.record.options import Option, check_folder, check_options
 from backprobe.view.shown import Shown, Viewable
 
-OPTIONS = (Option("port", int, lambda port: 0 <= port < 65536 and port is not False and port is not True, "8000",
-                  says="a number from 0, for any that is free, to 65535"), Option("open", bool))  # fmt: skip
+OPTIONS = (
+    Option(
+        "port",
+        int,
+        lambda port: 0 <= port < 65536 and port is not False and port is not True,
+        "8000",
+        says="a number from 0, for any that is free, to 65535",
+    ),
+    Option("open", bool),
+)
 NOTEBOOK_BINS, NOTEBOOK_FIELDS = 200, ("grad.rms",)
 
 
@@ -84,9 +92,11 @@ class Viewer:
             self._server = Server(Answers(self._runs, shown), port)
         except OSError as error:
             raise BadOption(
-                f"port {port} cannot be had", asked=asked, found=error.strerror or str(error),
+                f"port {port} cannot be had",
+                asked=asked,
+                found=error.strerror or str(error),
                 next="port=0, for any that is free",
-            ) from error  # fmt: skip
+            ) from error
 
     @property
     def url(self) -> str:
@@ -179,15 +189,18 @@ def check_html(target: Path, asked: str, what: str = "run") -> None:
     """Raise BadOption where no page can be written, before runs are read."""
     if target.suffix.lower() != ".html":
         raise BadOption(
-            f"a {what} is saved as a page", asked=asked,
+            f"a {what} is saved as a page",
+            asked=asked,
             found=f"the ending {target.suffix!r}" if target.suffix else "no ending",
             next=f"{(target.stem or what) + '.html'!r}",
-        )  # fmt: skip
+        )
     if not target.absolute().parent.is_dir():
         raise BadOption(
-            f"the page cannot be written to {target}", asked=asked, found=f"no folder {target.parent}",
+            f"the page cannot be written to {target}",
+            asked=asked,
+            found=f"no folder {target.parent}",
             next="a path in a folder that exists",
-        )  # fmt: skip
+        )
 
 
 def _folder(source: Any, asked: str) -> Path:
@@ -195,13 +208,16 @@ def _folder(source: Any, asked: str) -> Path:
     found = getattr(source, "folder", source)  # of a run, and of a watch
     if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
         raise BadOption(
-            f"a viewer shows runs, recordings, diffs and sweeps, not {kind(source)}", asked=asked,
+            f"a viewer shows runs, recordings, diffs and sweeps, not {kind(source)}",
+            asked=asked,
             next="bp.view('runs/exp1'), bp.view(rec)",
-        )  # fmt: skip
+        )
     folder = Path(found)
     if not folder.is_dir():
         raise BadRun(
-            f"{folder} is not a folder of runs", asked=asked, found="a file" if folder.exists() else "no such folder",
+            f"{folder} is not a folder of runs",
+            asked=asked,
+            found="a file" if folder.exists() else "no such folder",
             next="the folder that bp.watch(model, folder) was given, or one around it",
-        )  # fmt: skip
+        )
     return folder

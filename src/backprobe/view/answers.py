@@ -74,22 +74,32 @@ class Answers:
             for name, kind in reader.rows():
                 kinds.setdefault(name, []).append(kind)
             attempts = [one.facts for one in reader.attempts()]
-            return packed({
-                "names": list(kinds), "kinds": list(kinds.values()), "fields": fields_of(reader),
-                "parameters": list(reader.parameters()), "folder": str(run.folder),
-                "starts": len(attempts), "every": max((int(one.get("every", 1)) for one in attempts), default=1),
-                "has_magnitudes": reader.has_exponents(), "ranks": list(reader.ranks),
-            })  # fmt: skip
+            return packed(
+                {
+                    "names": list(kinds),
+                    "kinds": list(kinds.values()),
+                    "fields": fields_of(reader),
+                    "parameters": list(reader.parameters()),
+                    "folder": str(run.folder),
+                    "starts": len(attempts),
+                    "every": max((int(one.get("every", 1)) for one in attempts), default=1),
+                    "has_magnitudes": reader.has_exponents(),
+                    "ranks": list(reader.ranks),
+                }
+            )
 
     def alerts(self, run: OpenRun, query: Query) -> bytes:
         """What goes wrong, and what has no row."""
         with run.judging() as (reader, judge):
             report = judged(reader, judge=judge)
             found = [one.to_dict() for one in report]
-            return packed({
-                "alerts": found, "notes": list(report.notes),
-                "gaps": [_gap(one) for one in gaps(reader) if isinstance(one, Gap)],
-            })  # fmt: skip
+            return packed(
+                {
+                    "alerts": found,
+                    "notes": list(report.notes),
+                    "gaps": [_gap(one) for one in gaps(reader) if isinstance(one, Gap)],
+                }
+            )
 
     def grid(self, run: OpenRun, query: Query) -> bytes:
         """A field in bins of steps, of all names that have it or have NaN, or of the ``rows`` that are asked for.
@@ -117,10 +127,11 @@ class Answers:
 
     def _grid(self, found: Binned, head: dict[str, Any], groups: Sequence[Sequence[int]]) -> bytes:
         arrays = {
-            "first": found.first, "last": found.last,
+            "first": found.first,
+            "last": found.last,
             "least": _grouped(found.least, groups, numpy.fmin, numpy.nan),
             "greatest": _grouped(found.greatest, groups, numpy.fmax, numpy.nan),
-        }  # fmt: skip
+        }
         if (found.first == found.last).all():
             del arrays["least"]  # each bin is one step
         arrays |= {
@@ -192,13 +203,21 @@ class Answers:
 
 WHOLE: Mapping[str, Callable[[Answers, Query], bytes]] = {
     "runs": lambda answers, _: packed({"runs": answers.brief()}),
-    "others": Answers.others, "other": Answers.other, "names": Answers.names, "circuit": Answers.circuit,
-}  # fmt: skip
+    "others": Answers.others,
+    "other": Answers.other,
+    "names": Answers.names,
+    "circuit": Answers.circuit,
+}
 QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
-    "about": Answers.about, "alerts": Answers.alerts, "grid": Answers.grid, "series": Answers.series,
-    "step": Answers.step, "magnitudes": Answers.magnitudes, "nonfinite": Answers.nonfinite,
+    "about": Answers.about,
+    "alerts": Answers.alerts,
+    "grid": Answers.grid,
+    "series": Answers.series,
+    "step": Answers.step,
+    "magnitudes": Answers.magnitudes,
+    "nonfinite": Answers.nonfinite,
     "parting": Answers.parting,
-}  # fmt: skip
+}
 
 
 def brief(run: OpenRun) -> dict[str, Any]:
@@ -244,8 +263,9 @@ def one_of(found: Binned, at: int) -> Binned:
     """The bins of one of the names."""
     row = slice(at, at + 1)
     nonfinite = {kind: counts[row] for kind, counts in found.nonfinite.items()}
-    return replace(found, names=found.names[row], least=found.least[row], greatest=found.greatest[row],
-                   nonfinite=nonfinite)  # fmt: skip
+    return replace(
+        found, names=found.names[row], least=found.least[row], greatest=found.greatest[row], nonfinite=nonfinite
+    )
 
 
 def names_of(reader: RunReader, field: str) -> list[str]:

@@ -25,9 +25,13 @@ def live_page() -> tuple[str, str]:
 
 
 def page_of(
-    runs: Runs, shown: Sequence[Shown] = (), *, bins: int = 300, fields: tuple[str, ...] = SHOWN,
+    runs: Runs,
+    shown: Sequence[Shown] = (),
+    *,
+    bins: int = 300,
+    fields: tuple[str, ...] = SHOWN,
     start: Mapping[str, Any] | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """The page with what it may ask for in it: every run with some fields in so many bins of steps, and all else."""
     answers = Answers(runs, shown, is_rounded=True)
     found = [*_answers(answers, bins, fields), *_of_shown(answers)]

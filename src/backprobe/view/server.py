@@ -32,10 +32,13 @@ HOST = "127.0.0.1"
 TOKEN = "X-Backprobe-Token"
 LOOK, ALIVE = 0.25, 5.0  # seconds: how often it is looked whether runs grew, and a sign of life
 ALWAYS = {
-    "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
-}  # fmt: skip
+}
 
 
 class Server(ThreadingHTTPServer):

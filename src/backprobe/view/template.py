@@ -32,16 +32,23 @@ def assembled(
     ``later`` are scripts that the page may add to itself, and ``asks`` says whether it may ask the server that gave it.
     """
     allowed = {
-        "default-src": "'none'", "style-src": hashed(style), "script-src": " ".join(map(hashed, (script, *later))),
-        "img-src": "data:" if asks else "'none'", "connect-src": "'self'" if asks else "'none'",
-        "base-uri": "'none'", "form-action": "'none'",
-    }  # fmt: skip
+        "default-src": "'none'",
+        "style-src": hashed(style),
+        "script-src": " ".join(map(hashed, (script, *later))),
+        "img-src": "data:" if asks else "'none'",
+        "connect-src": "'self'" if asks else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
     policy = "; ".join(f"{name} {value}" for name, value in allowed.items())
     parts = {
-        "title": html.escape(printable(title)), "style": style, "script": script, "policy": policy,
+        "title": html.escape(printable(title)),
+        "style": style,
+        "script": script,
+        "policy": policy,
         "icon": ICON if asks else "",
         "data": json.dumps(plain(data), separators=(",", ":"), allow_nan=False).translate(ESCAPED),
-    }  # fmt: skip
+    }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text_of("page.html")), policy
 
 

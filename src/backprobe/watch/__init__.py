@@ -242,9 +242,11 @@ class Watch:
             raise
         except (OSError, ValueError) as error:  # ValueError of a NUL in the path
             raise BadOption(
-                f"{self.folder} cannot be written", asked=asked, found=_obstacle(self.folder) or str(error),
+                f"{self.folder} cannot be written",
+                asked=asked,
+                found=_obstacle(self.folder) or str(error),
                 next=f"{'make room on the disk, or ' * is_full(error)}a folder that can be written",
-            ) from error  # fmt: skip
+            ) from error
         try:
             listener.start(writer.next_step if self._start is None else self._start)
             if self._sinks and rank == 0:
@@ -261,18 +263,21 @@ class Watch:
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         """A training is watched in a block, and not called as a probe is. Raises BadOption."""
         raise BadOption(
-            "a watch is not called: it watches what runs within `with`", asked=f"{self._asked}(...)",
+            "a watch is not called: it watches what runs within `with`",
+            asked=f"{self._asked}(...)",
             next=f"with {self._asked}: around the training loop",
-        )  # fmt: skip
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._watching is None or self._background is None:
             raise BadOption(
-                "this watch is not open", asked="run.__exit__(...)", found="a watch that was never entered",
+                "this watch is not open",
+                asked="run.__exit__(...)",
+                found="a watch that was never entered",
                 next="with bp.watch(model, folder) as run:",
-            )  # fmt: skip
+            )
         atexit.unregister(self._end_with_interpreter)
         if isinstance(error, NotFinite):
             self._listener.end()  # the step that it ended, as far as it came
@@ -323,9 +328,11 @@ class Watch:
         for name, number in scalars.items():
             if not name:
                 raise BadOption(
-                    "a number that is logged has a name", asked="run.log(**{'': ...})", found="an empty text",
+                    "a number that is logged has a name",
+                    asked="run.log(**{'': ...})",
+                    found="an empty text",
                     next="run.log(loss=loss)",
-                )  # fmt: skip
+                )
             try:
                 if isinstance(number, str | bytes):
                     raise TypeError("a text")
@@ -334,9 +341,11 @@ class Watch:
                 raise
             except (TypeError, ValueError) as error:
                 raise BadOption(
-                    f"run.log takes single numbers, and {name} is not one", asked=f"run.log({name}=...)",
-                    found=kind(number), next=f"run.log({name}={name}.mean())",
-                ) from error  # fmt: skip
+                    f"run.log takes single numbers, and {name} is not one",
+                    asked=f"run.log({name}=...)",
+                    found=kind(number),
+                    next=f"run.log({name}={name}.mean())",
+                ) from error
             self._listener.log(name, row)
 
     def flush(self) -> None:
@@ -363,9 +372,11 @@ class Watch:
     def _open(self, asked: str) -> Watching:
         if self._watching is None or (self._listener.is_stopped and not self._warned):
             raise BadOption(
-                "this watch is not open", asked=asked, found="a use of it outside of its with block",
+                "this watch is not open",
+                asked=asked,
+                found="a use of it outside of its with block",
                 next="with bp.watch(model, folder) as run:",
-            )  # fmt: skip
+            )
         return self._watching
 
     def _close(self) -> None:
@@ -385,9 +396,11 @@ class Watch:
         self._open(asked)
         if self._function is None:
             raise BadOption(
-                "this watch is of a model, and not of a loss function", asked=asked, found=kind(self._model),
+                "this watch is of a model, and not of a loss function",
+                asked=asked,
+                found=kind(self._model),
                 next="loss.backward() and optimizer.step(), or run.step(), of the model in the block",
-            )  # fmt: skip
+            )
         return self._function
 
     def _hand_on(self, step: Any) -> None:
@@ -414,11 +427,18 @@ class Watch:
         known = stamp()
         what = [kind for kind, is_asked in zip(KINDS, self._options.kinds, strict=True) if is_asked]
         return {
-            "started": known.time, "author": known.author, "python": known.python, "system": known.system,
-            "packages": known.packages, "model": type(self._model).__name__, **vars(self._pace),
-            "every": self._every, "guard": self._guard is not False, "what": what,
+            "started": known.time,
+            "author": known.author,
+            "python": known.python,
+            "system": known.system,
+            "packages": known.packages,
+            "model": type(self._model).__name__,
+            **vars(self._pace),
+            "every": self._every,
+            "guard": self._guard is not False,
+            "what": what,
             "optimizers": [type(one).__name__ for one in self._options.optimizers],
-        }  # fmt: skip
+        }
 
     def __repr__(self) -> str:
         state = "" if self._background is None else f", step {self._listener.current.step}"

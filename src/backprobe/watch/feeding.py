@@ -60,9 +60,10 @@ class Fed:
         for name in self.sink.fields:
             kinds = KINDS_OF_RATIO if name == RATIO else (name.rpartition(".")[0] or name,)
             names = [
-                one.name for one in keys[:height]
+                one.name
+                for one in keys[:height]
                 if one.kind == kinds[0] and (one.kind == LOGGED or texts is None or wants(_full(one.name, own)))
-            ]  # fmt: skip
+            ]
             found = [(one, [places[one, kind] for kind in kinds]) for one in names if (one, kinds[-1]) in places]
             if found:
                 self.rows[name] = [f"{name}/{one}" for one, _ in found], [at for _, at in found]

@@ -34,9 +34,10 @@ class WatchedRun(FunctionRun):
             if not isinstance(result, tuple) or len(result) != 2:
                 raise BadOutput(
                     f"{name_of(self.probe.target)} does not return a loss and auxiliary data",
-                    asked="run.value_and_grad(...), with has_aux=True", found=kind(result),
+                    asked="run.value_and_grad(...), with has_aux=True",
+                    found=kind(result),
                     next="return loss, aux; or leave out has_aux=True",
-                )  # fmt: skip
+                )
             loss = result[0]
         is_tensor = self.tape.is_tensor(loss)
         shape, dtype = self.tape.describe(loss)[:2] if is_tensor else (None, "")
@@ -47,9 +48,10 @@ class WatchedRun(FunctionRun):
                 asked="run.value_and_grad(...)",
                 found=f"an array of shape {shape} and dtype {dtype}" if is_tensor else kind(loss),
                 why="a loss is one floating number, whose gradients are taken",
-                next="bp.watch_function(loss_fn, folder, has_aux=True), where it returns loss, aux" if is_pair
+                next="bp.watch_function(loss_fn, folder, has_aux=True), where it returns loss, aux"
+                if is_pair
                 else "return loss.mean()",
-            )  # fmt: skip
+            )
         return super().output(loss, asked) if not self.has_aux else self._first(super().output(loss, asked))
 
     def _first(self, output: Output) -> Output:
@@ -75,12 +77,12 @@ class WatchedRun(FunctionRun):
 
 def probing(
     function: Callable[..., Any], backend: Backend, select: str | Sequence[str] | None, has_aux: bool
-) -> LossProbe:  # fmt: skip
+) -> LossProbe:
     """What runs a loss function under a probe."""
 
     def probed(
         args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
-    ) -> Differentiated:  # fmt: skip
+    ) -> Differentiated:
         run = WatchedRun(Request(function, select, wrt=frozenset(wrt)), backend)
         run.has_aux, run.parameters = has_aux, parameters
         recording = run.record(tuple(args), dict(kwargs))

@@ -44,8 +44,13 @@ PACES = (
     Option("flush", int | float, 0, "1.0", says="a number of seconds from 0 on"),
     Option("histogram", int, 0, "10"),
 )
-WHAT = Option("what", Sequence | set | frozenset, lambda what: not isinstance(what, bytes), str(DEFAULT),
-              says="a text, or several")  # fmt: skip
+WHAT = Option(
+    "what",
+    Sequence | set | frozenset,
+    lambda what: not isinstance(what, bytes),
+    str(DEFAULT),
+    says="a text, or several",
+)
 OPTIONS = (
     Option("every", int, 1, "10"),
     Option("pace", Pace, next="bp.Pace(flush=1.0, histogram=10)", says="a bp.Pace"),
@@ -71,10 +76,11 @@ def flags_of(what: Any) -> tuple[bool, bool, bool, bool]:
         if one not in KINDS:
             meant = [kind for each in several if isinstance(each, str) for kind in nearest(each, KINDS)[:1]] or DEFAULT
             raise BadOption(
-                f"nothing that is watched is called {written(one)}", asked=f"what={written(what)}",
+                f"nothing that is watched is called {written(one)}",
+                asked=f"what={written(what)}",
                 found=f"what takes {', '.join(map(repr, KINDS))}",
                 next=f"what={meant[0] if len(meant) == 1 else tuple(meant)!r}",
-            )  # fmt: skip
+            )
     if not several:
         raise BadOption("nothing is watched", asked=f"what={written(what)}", next=f"what={DEFAULT}")
     values, gradients, parameters, updates = (one in several for one in KINDS)

@@ -73,15 +73,23 @@ class Sink:
 
 
 SINKS = Option(
-    "sinks", Sink, None,
+    "sinks",
+    Sink,
+    None,
     "[TensorBoardSink('tb')], after from backprobe.integrations.tensorboard import TensorBoardSink",
-    says="a list of sinks", why="a sink is of a class of backprobe.integrations, or of a subclass of its Sink",
-)  # fmt: skip
+    says="a list of sinks",
+    why="a sink is of a class of backprobe.integrations, or of a subclass of its Sink",
+)
 OF_SINK = (
-    Option("fields", object, lambda fields: not isinstance(fields, str) and bool(fields), "['grad.rms']",
-           says="a list of fields of a run"),
+    Option(
+        "fields",
+        object,
+        lambda fields: not isinstance(fields, str) and bool(fields),
+        "['grad.rms']",
+        says="a list of fields of a run",
+    ),
     Option("every", int, 1, "10"),
-)  # fmt: skip
+)
 
 
 def check(sink: object) -> None:
@@ -96,8 +104,10 @@ def check(sink: object) -> None:
     for field in sink.fields:
         if field not in (LOGGED, RATIO) and str(field).rpartition(".")[2] not in STATISTICS:
             raise BadOption(
-                f"{written(field)} is not a field of a run", asked=asked,
-                found=f"the statistics are {', '.join(STATISTICS)}", next="fields=['value.rms', 'grad.rms']",
-            )  # fmt: skip
+                f"{written(field)} is not a field of a run",
+                asked=asked,
+                found=f"the statistics are {', '.join(STATISTICS)}",
+                next="fields=['value.rms', 'grad.rms']",
+            )
     if sink.select is not None:
         selection(tuple(texts_of(sink.select)), False)

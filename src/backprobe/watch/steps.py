@@ -218,9 +218,7 @@ def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset
     for place, held in step.counted_later.items():
         step.exponents[place] = reduce(merged_exponents, [one() for one in held])
     exponents = _unscaled(step, unscaled)
-    return StepData(
-        step.step, matrix, step.ended, step.backwards, step.skipped, exponents, step.gaps, step.uncleared
-    )  # fmt: skip
+    return StepData(step.step, matrix, step.ended, step.backwards, step.skipped, exponents, step.gaps, step.uncleared)
 
 
 def _merge(matrix: Matrix, places: Sequence[int], columns: Matrix) -> None:

@@ -45,10 +45,13 @@ def watched_model(target: Any, asked: str) -> Watched:
     if backend is None or not is_model(backend, target):
         is_loss = backend is not None and backend.function_watches is not None and callable(target)
         raise BadOption(
-            "bp.watch takes a model", asked=asked, found=kind(target),
-            next=f"bp.watch_function({name_of(target)}, folder), for a function that computes the loss" if is_loss
+            "bp.watch takes a model",
+            asked=asked,
+            found=kind(target),
+            next=f"bp.watch_function({name_of(target)}, folder), for a function that computes the loss"
+            if is_loss
             else "bp.watch(model, folder)",
-        )  # fmt: skip
+        )
     watches = backend.watches or refuse(backend, "watches", asked)
     return Watched(backend, watches, watches.watching, watches.untrained)
 
@@ -61,11 +64,13 @@ def watched_function(target: Any, asked: str) -> Watched:
     functions = None if backend is None else backend.function_watches
     if backend is None or functions is None or not callable(target):
         raise BadOption(
-            "bp.watch_function takes a loss function of JAX", asked=asked,
+            "bp.watch_function takes a loss function of JAX",
+            asked=asked,
             found=f"{kind(target)}{f' of {backend.title}' if backend is not None else ''}",
-            next="bp.watch(model, folder, optimizer=optimizer)" if backend is not None
+            next="bp.watch(model, folder, optimizer=optimizer)"
+            if backend is not None
             else "bp.watch_function(loss_fn, folder)",
-        )  # fmt: skip
+        )
 
     def watching(function: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
         probe = probing(function, backend, options.select, options.has_aux)

@@ -20,9 +20,7 @@ def is_pytree(value: Any) -> bool:
     return not plain and not jax.tree_util.all_leaves([value])
 
 
-def exchange(
-    value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new
-) -> Any:  # fmt: skip
+def exchange(value: Any, replace: Callable[[Any], Any], made: Callable[[Any, Any], Any] = lambda leaf, new: new) -> Any:
     """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew.
 
     What ``made`` makes of a pytree and the new one goes into the place of that.
@@ -83,8 +81,11 @@ class Lifted:
 
     def give_back(self, tracers: Sequence[Any], tapped: Callable[[Any], Any], concrete: Callable[[Any], Any]) -> None:
         """Put the caller's own arrays back into the caller's containers, and numbers for what the program added."""
-        given = {id(one): original for tracer, original in zip(tracers, self._originals, strict=True)
-                 for one in (tracer, tapped(tracer))}  # fmt: skip
+        given = {
+            id(one): original
+            for tracer, original in zip(tracers, self._originals, strict=True)
+            for one in (tracer, tapped(tracer))
+        }
 
         def back(leaf: Any) -> Any:
             return given[id(leaf)] if id(leaf) in given else concrete(leaf)

@@ -38,10 +38,12 @@ class JaxArrays(HostArrays):
     def to_host(self, tensor: Any) -> Any:
         if isinstance(tensor, jax.core.Tracer):
             raise Unsupported(
-                "a recording made inside jit has no numbers yet", asked="the numbers of a value", found=str(tensor),
+                "a recording made inside jit has no numbers yet",
+                asked="the numbers of a value",
+                found=str(tensor),
                 why="jax.jit traces the function that the probe is called in, and computes later",
                 next="return what you need from the jitted function: rec['u'].grad",
-            )  # fmt: skip
+            )
         return numpy.asarray(tensor)
 
     def from_host(self, array: Any, dtype: str) -> Any:

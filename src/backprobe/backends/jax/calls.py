@@ -20,15 +20,25 @@ from backprobe.source.user_code import innermost, package
 from backprobe.source.wrappers import rebuilt
 
 TRACING = Known(
-    jax.lax.scan, jax.lax.cond, jax.lax.switch, jax.lax.while_loop, jax.lax.fori_loop, jax.lax.map,
+    jax.lax.scan,
+    jax.lax.cond,
+    jax.lax.switch,
+    jax.lax.while_loop,
+    jax.lax.fori_loop,
+    jax.lax.map,
     jax.lax.associative_scan,
-)  # fmt: skip
+)
 """Control flow operators, which trace the functions that they are given."""
 
 CALLING = Known(
-    jax.tree.map, jax.tree_util.tree_map, jax.tree_util.tree_map_with_path, jax.tree.reduce, jax.jvp, jax.vjp,
+    jax.tree.map,
+    jax.tree_util.tree_map,
+    jax.tree_util.tree_map_with_path,
+    jax.tree.reduce,
+    jax.jvp,
+    jax.vjp,
     jax.linearize,
-)  # fmt: skip
+)
 """These call functions as Python does."""
 
 RULES = {jax.custom_vjp: "bwd", jax.custom_jvp: "jvp"}

@@ -225,9 +225,12 @@ def _with_parameters(model: Any, parameters: Mapping[str, Kept]) -> Any:
     held, whole = models.taken_apart(model)
     known, structure = jax.tree_util.tree_flatten_with_path(held)
     given = {name: array_of(one) for name, one in parameters.items() if one.tensor is not None}
-    return whole(jax.tree.unflatten(structure, [
-        given.get(models.dotted(path), leaf) if isinstance(leaf, jax.Array) else leaf for path, leaf in known
-    ]))  # fmt: skip
+    return whole(
+        jax.tree.unflatten(
+            structure,
+            [given.get(models.dotted(path), leaf) if isinstance(leaf, jax.Array) else leaf for path, leaf in known],
+        )
+    )
 
 
 def _differentiated(call: JaxGuardedGradient, is_backward: bool) -> Ran:

@@ -43,8 +43,10 @@ class _Derivatives(Walk):
             return [NONE] * len(equation.outvars)
         inside = self._entered(equation, given)
         found = inside or ([NONE] * len(equation.outvars) if is_flat(equation, given) else self._from(equation, known))
-        found = [each if jnp.issubdtype(var.aval.dtype, jnp.inexact) else NONE
-                 for each, var in zip(found, equation.outvars, strict=True)]  # fmt: skip
+        found = [
+            each if jnp.issubdtype(var.aval.dtype, jnp.inexact) else NONE
+            for each, var in zip(found, equation.outvars, strict=True)
+        ]
         lost = NONE.union(*given) - NONE.union(*found) if inside is None else NONE
         self.stopped += [(equation, key) for key in sorted(lost)]
         return found
@@ -60,8 +62,9 @@ def is_flat(equation: Any, given: Sequence[object]) -> bool:
     """Is the tangent of each output 0, by JAX's own rule, whatever the operands are? ``given`` is true of those that
     have a tangent.
     """
-    zeros = [var.val if isinstance(var, Literal) else jnp.zeros(var.aval.shape, var.aval.dtype)
-             for var in equation.invars]  # fmt: skip
+    zeros = [
+        var.val if isinstance(var, Literal) else jnp.zeros(var.aval.shape, var.aval.dtype) for var in equation.invars
+    ]
     flowing = [at for at, keys in enumerate(given) if keys]
 
     def run(*some: Any) -> Any:

@@ -16,8 +16,11 @@ TRACING = ("filter_vmap", "filter_checkpoint")
 CALLING = ("filter_grad", "filter_value_and_grad")
 """Makers of wrappers that trace the function, and of those that differentiate it as Python runs it."""
 HOLDING = {
-    "filter_jacrev": "fun", "filter_jacfwd": "fun", "filter_hessian": "fun", "filter_closure_convert": "fn",
-}  # fmt: skip
+    "filter_jacrev": "fun",
+    "filter_jacfwd": "fun",
+    "filter_hessian": "fun",
+    "filter_closure_convert": "fn",
+}
 """Makers of objects that hold the function in this field, and do not say that they wrap it."""
 HIDING = {"filter_pmap": "_fun", "filter_custom_vjp": "fn", "filter_custom_jvp": "fn"}
 """The same of those that do not call it as it is: it is compiled, or has a derivative of its own."""

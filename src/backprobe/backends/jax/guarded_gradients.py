@@ -149,8 +149,10 @@ class JaxGuardedGradient(GuardedGradient):
 
     def stopping(self, names: Collection[str]) -> dict[str, list[tuple[str, Source | None]]]:
         known, closed, _ = self._traced
-        return {known[at]: found for at, found in
-                stopping(closed, [at for at, name in enumerate(known) if name in names]).items()}  # fmt: skip
+        return {
+            known[at]: found
+            for at, found in stopping(closed, [at for at, name in enumerate(known) if name in names]).items()
+        }
 
     def useless(self, suspicious: Collection[str]) -> Observed:
         try:
@@ -190,9 +192,11 @@ class GradientHearing(Repeating):
     """What ``jax.grad`` and ``jax.value_and_grad`` go through, in one thread, wherever they were called."""
 
     def __init__(
-        self, listener: GuardListener, resting: Callable[[], AbstractContextManager[object]] = nullcontext,
+        self,
+        listener: GuardListener,
+        resting: Callable[[], AbstractContextManager[object]] = nullcontext,
         concerned: Callable[[JaxGuardedGradient], Callable[[], bool]] = lambda gradient: lambda: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.listener, self.resting, self.concerned = listener, resting, concerned
         self.has_heard = self.has_traced = self.is_inside = False
         self.installed = ExitStack()
@@ -266,9 +270,13 @@ class GradientHearing(Repeating):
         return nullcontext() if self.steps is None else self.steps.resting()
 
     def _backward(
-        self, gradient: JaxGuardedGradient, asked: Asked, primals: Sequence[Any], backward: Callable[..., Any],
+        self,
+        gradient: JaxGuardedGradient,
+        asked: Asked,
+        primals: Sequence[Any],
+        backward: Callable[..., Any],
         cotangent: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         with self._no_step():
             found = backward(cotangent)
             by_name = named(asked.names, found)
@@ -288,9 +296,9 @@ class GradientHearing(Repeating):
             self.has_traced = True
             return
         self.has_heard = True
-        bad: Found = unfit(named if is_value else {
-            name: leaf for name, leaf in named.items() if self.listener.is_read(name)
-        })  # fmt: skip
+        bad: Found = unfit(
+            named if is_value else {name: leaf for name, leaf in named.items() if self.listener.is_read(name)}
+        )
         if bad or (self.listener.every and not is_value):
             gradient.element = element_of(named[next(iter(bad or named))]) if named else None
             gradient.left = named

@@ -41,6 +41,9 @@ def _weighted(cotangent: Any, has_aux: bool, returned: Any) -> Any:
     out = returned[0] if has_aux else returned
     leaves = jax.tree.leaves(out)
     seeds = [None] * len(leaves) if cotangent is None else jax.tree.leaves(cotangent)
-    terms = [jnp.sum(one if seed is None else one * seed) for one, seed in zip(leaves, seeds, strict=True)
-             if is_floating(one)]  # fmt: skip
+    terms = [
+        jnp.sum(one if seed is None else one * seed)
+        for one, seed in zip(leaves, seeds, strict=True)
+        if is_floating(one)
+    ]
     return jnp.sum(jnp.stack(terms))

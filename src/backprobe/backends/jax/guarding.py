@@ -158,9 +158,11 @@ class JaxGuards(Guards):
         if models.kind(model) == "linen":
             name = type(model).__name__
             raise Unsupported(
-                "a linen model cannot be guarded", asked=f"with bp.guard({name}):", found=f"the linen model {name}",
+                "a linen model cannot be guarded",
+                asked=f"with bp.guard({name}):",
+                found=f"the linen model {name}",
                 why="it is given its variables at each call, and backprobe does not hear of these",
                 next=f"with bp.guard(): around jax.grad of the loss; or bp.explain(bp.probe({name}, nonfinite=True)"
                 "(variables, x)) of one step",
-            )  # fmt: skip
+            )
         return Guarding(model, listener).listening()

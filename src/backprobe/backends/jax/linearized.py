@@ -81,8 +81,9 @@ class LinearProgram:
         places = range(1, len(self.jaxpr.invars))  # the first is the zero that others are made from
         found = {self.jaxpr.invars[at] for at in places if id(self.connected.invars[at]) not in used}
         for equation in self.jaxpr.eqns:
-            found.update(var for at, var in enumerate(equation.outvars)
-                         if not found.isdisjoint(private.sources(equation, at)))  # fmt: skip
+            found.update(
+                var for at, var in enumerate(equation.outvars) if not found.isdisjoint(private.sources(equation, at))
+            )
         return found
 
     @cached_property

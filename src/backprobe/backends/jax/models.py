@@ -218,10 +218,11 @@ class LinenCall(LibraryCall):
         if (self.args or self.kwargs) and not isinstance(self.variables, Mapping):
             name = type(self.model).__name__
             raise BadOption(
-                "a linen model is given its variables first, as model.apply is", asked=f"bp.probe({name})(...)",
+                "a linen model is given its variables first, as model.apply is",
+                asked=f"bp.probe({name})(...)",
                 found=f"a first argument of type {type(self.variables).__name__}",
                 next=f"bp.probe({name})(variables, x), or bp.probe(model.bind(variables))(x)",
-            )  # fmt: skip
+            )
 
     def module_paths(self) -> Iterable[str]:
         paths = [""]

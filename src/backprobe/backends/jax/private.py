@@ -162,9 +162,11 @@ def _as_array(value: Any, aval: Any) -> Any:
 
 
 def variables(
-    wanted: Iterable[Any], equations: Iterable[Any], given: Mapping[Any, Any],
+    wanted: Iterable[Any],
+    equations: Iterable[Any],
+    given: Mapping[Any, Any],
     run: Callable[[Any, list[Any]], Sequence[Any]],
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """The values of these variables after these equations; 0 for what is neither given nor computed."""
     values = dict(given)
 
@@ -265,8 +267,11 @@ def sources(equation: Any, output: int) -> list[Any]:
     used = [at == output for at in range(len(equation.outvars))]
     rule = dce_rules.get(equation.primitive)
     needed = [True] * len(equation.invars) if rule is None else rule(used, equation)[0]
-    return [var for var, is_needed in zip(equation.invars, needed, strict=True)
-            if is_needed and not isinstance(var, Literal)]  # fmt: skip
+    return [
+        var
+        for var, is_needed in zip(equation.invars, needed, strict=True)
+        if is_needed and not isinstance(var, Literal)
+    ]
 
 
 def scan_parts(params: dict[str, Any]) -> tuple[int, int]:

@@ -85,9 +85,7 @@ class JaxCall(RecordedCall):
             given = [jnp.asarray(move, array.dtype) for move, array in zip(moves, arrays, strict=True)]
             return [self.numbers(moved) for moved in jax.jvp(self._function, arrays, given)[1]]
 
-    def pull_twice(
-        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
-    ) -> list[Any]:  # fmt: skip
+    def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
         def gradients(arrays: Sequence[Any], given: Sequence[Any]) -> list[Any]:
             _, pull = jax.vjp(self._function, *arrays)
             return [jnp.conj(one) for one in pull([jnp.conj(c) for c in given])]
@@ -139,7 +137,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
 
     def differentiated_by(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:  # fmt: skip
+    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
         inside = private.differentiated_by(function)
         return None if inside is None else (inside, args, kwargs)
 
@@ -190,8 +188,9 @@ class JaxRecheck(calls.JaxCallables, Recheck):
 
     def is_custom(self, function: Any) -> bool:
         return isinstance(function, jax.custom_vjp | jax.custom_jvp) or type(function).__name__ in (
-            "filter_custom_vjp", "filter_custom_jvp"
-        )  # fmt: skip
+            "filter_custom_vjp",
+            "filter_custom_jvp",
+        )
 
     def leaves(self, value: Any) -> Iterable[tuple[str, Any]]:
         for path, leaf in jax.tree_util.tree_leaves_with_path(value):

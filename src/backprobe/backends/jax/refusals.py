@@ -19,28 +19,37 @@ def refuse(target: Any, asked: str) -> None:
     name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))
     if name is not None and module.startswith("jax."):
         raise NoSource(
-            f"{name} is a function of JAX itself", asked=asked, found=f"a function of {module}",
-            why="names come from the source text of your functions", next="bp.probe(lambda x: jnp.exp(x))",
-        )  # fmt: skip
+            f"{name} is a function of JAX itself",
+            asked=asked,
+            found=f"a function of {module}",
+            why="names come from the source text of your functions",
+            next="bp.probe(lambda x: jnp.exp(x))",
+        )
     if isinstance(target, STAGES):
         raise Unsupported(
-            "a compiled function cannot be probed", asked=asked, found=type(target).__name__,
+            "a compiled function cannot be probed",
+            asked=asked,
+            found=type(target).__name__,
             why="its code was fixed when it was compiled; names put in now would be missed silently",
             next="probe the function itself, or jax.jit(function)",
-        )  # fmt: skip
+        )
     if equinox_wrappers.is_wrapper(target) and calls.jitted(target) is None:
         raise Unsupported(
-            "what Equinox has wrapped a function in cannot be probed itself", asked=asked,
-            found=f"an object of type {type(target).__name__}", why="it has no bindings of its own",
+            "what Equinox has wrapped a function in cannot be probed itself",
+            asked=asked,
+            found=f"an object of type {type(target).__name__}",
+            why="it has no bindings of its own",
             next="a function that calls it: bp.probe(lambda *args: wrapped(*args))",
-        )  # fmt: skip
+        )
 
 
 def refuse_argument(value: Any, asked: str) -> None:
     """Raise for a shape in the place of an array."""
     if isinstance(value, jax.ShapeDtypeStruct):
         raise Unsupported(
-            "an argument is a shape without numbers", asked=asked, found=str(value),
+            "an argument is a shape without numbers",
+            asked=asked,
+            found=str(value),
             why="a gradient is taken at a point",
             next=f"jax.numpy.ones({tuple(value.shape)}, {str(value.dtype)!r}), or another array of that shape",
-        )  # fmt: skip
+        )

@@ -197,9 +197,11 @@ def magnitudes_of(array: Any) -> tuple[Any, Any]:
     leading = jnp.asarray(8 * unsigned.dtype.itemsize - 1, jnp.int32) - lax.clz(bits).astype(jnp.int32)
     place = jnp.where(above > 0, above + mantissa - 1, leading)
     is_counted = (bits > 0) & (above <= 2 * bias)
-    counts = jnp.zeros(2 * bias + mantissa, jnp.uint32).at[jnp.where(is_counted, place, 0)].add(
-        is_counted.astype(jnp.uint32)
-    )  # fmt: skip
+    counts = (
+        jnp.zeros(2 * bias + mantissa, jnp.uint32)
+        .at[jnp.where(is_counted, place, 0)]
+        .add(is_counted.astype(jnp.uint32))
+    )
     largest = unsigned((2 * bias + 1) << mantissa)  # the bits of infinity
     smallest = jnp.where(is_counted, bits, largest).min(initial=largest)
     return counts, lax.bitcast_convert_type(smallest, array.dtype)

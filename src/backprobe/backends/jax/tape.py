@@ -121,17 +121,22 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         return None if self.program is None else partial(undifferentiated, self.program)
 
     def _operation(
-        self, name: str, is_custom: bool, given: Sequence[Any], made: Sequence[Any],
+        self,
+        name: str,
+        is_custom: bool,
+        given: Sequence[Any],
+        made: Sequence[Any],
         inputs_of: Callable[[int], Sequence[Any]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         # An operation has run at the level of the program, on arrays that need not be differentiated.
         level = self.level
         others = [at for at, one in enumerate(made) if getattr(one, "_trace", None) is not level]
         if others and any(map(self._is_computed, given)):
             # of a library's compiled function that returns several it is not known which come from what
             is_known = name not in CALLS
-            cut = [made[at] for at in others
-                   if len(made) == 1 or (is_known and any(map(self._is_computed, inputs_of(at))))]  # fmt: skip
+            cut = [
+                made[at] for at in others if len(made) == 1 or (is_known and any(map(self._is_computed, inputs_of(at))))
+            ]
             self.cut.update((id(one), one) for one in cut)
             self.was_cut = self.was_cut or bool(cut)
 

@@ -60,9 +60,11 @@ class JaxWatching(FunctionWatching):
 
     def step(self) -> None:
         raise BadOption(
-            "run.record(stats) ends the steps of a loss function", asked="run.step()",
-            found=f"a watch of {self.name}", next="run.record(stats)",
-        )  # fmt: skip
+            "run.record(stats) ends the steps of a loss function",
+            asked="run.step()",
+            found=f"a watch of {self.name}",
+            next="run.record(stats)",
+        )
 
     # in the program's own jit
 
@@ -101,19 +103,22 @@ class JaxWatching(FunctionWatching):
             self.listener.line(name, line)
         if not named:
             raise BadOption(
-                "nothing of this function is watched", asked=self.asked, found="no value that is selected is recorded",
+                "nothing of this function is watched",
+                asked=self.asked,
+                found="no value that is selected is recorded",
                 next="leave out select= or what=",
-            )  # fmt: skip
+            )
         return measured(self.number, self.name, named, options.magnitudes)
 
     def _position(self, at: int, args: Sequence[Any]) -> int:
         # That of an argument, which may be counted from the last.
         if not -len(args) <= at < len(args):
             raise BadOption(
-                f"there is no argument {at} to differentiate", asked=f"argnums={self.options.argnums!r}",
+                f"there is no argument {at} to differentiate",
+                asked=f"argnums={self.options.argnums!r}",
                 found=f"{len(args)} positional argument{'s' * (len(args) != 1)}, counted from 0",
                 next=f"run.value_and_grad(...) with the parameters as argument {at}, or another argnums=",
-            )  # fmt: skip
+            )
         return at % len(args)
 
     def _argument(self, at: int) -> str:
@@ -122,20 +127,23 @@ class JaxWatching(FunctionWatching):
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if at >= len(parameters) or parameters[at].kind not in kinds:
             raise BadOption(
-                f"argument {at} of {self.name} has no name of its own", asked=f"argnums={self.options.argnums!r}",
+                f"argument {at} of {self.name} has no name of its own",
+                asked=f"argnums={self.options.argnums!r}",
                 found=f"{self.name}{inspect.signature(self.function)}",
-                why="names in a run begin with those of arguments", next="def loss_fn(params, *others):",
-            )  # fmt: skip
+                why="names in a run begin with those of arguments",
+                next="def loss_fn(params, *others):",
+            )
         return parameters[at].name
 
     def _refuse_nothing(self, names: Sequence[str], held: Sequence[Sequence[Any]]) -> None:
         for at, name, own in zip(self.argnums, names, held, strict=True):
             if not own:
                 raise NothingToDifferentiate(
-                    f"{name!r} holds no floating array", asked=f"run.value_and_grad(...), with argnums={at}",
+                    f"{name!r} holds no floating array",
+                    asked=f"run.value_and_grad(...), with argnums={at}",
                     found="only floating point and complex values have derivatives",
                     next="parameters of a floating dtype, or another argnums=",
-                )  # fmt: skip
+                )
 
     # outside
 
@@ -179,24 +187,29 @@ class JaxWatching(FunctionWatching):
             if not isinstance(one, Statistics):
                 raise _refused(
                     statistics, "run.record takes the statistics that run.value_and_grad returns", found=kind(one)
-                )  # fmt: skip
+                )
             if one.about.watch != self.number:
                 raise _refused(
-                    statistics, "these are the statistics of another watch",
+                    statistics,
+                    "these are the statistics of another watch",
                     found=f"statistics of {one.about.function}, and a watch of {self.name}",
                     why="a step that was compiled with one run goes on computing for it",
-                )  # fmt: skip
+                )
             if any(isinstance(array, jax.core.Tracer) for array in one.arrays):
                 raise _refused(
-                    statistics, "run.record was called inside jit", found="arrays that are being traced",
+                    statistics,
+                    "run.record was called inside jit",
+                    found="arrays that are being traced",
                     why="it would run once, as the function is traced, and not in each step",
                     next="return stats from the jitted function, and call run.record(stats) outside of it",
-                )  # fmt: skip
+                )
             if one.is_recorded:
                 raise _refused(
-                    statistics, "these statistics were recorded already", found="a second run.record of them",
+                    statistics,
+                    "these statistics were recorded already",
+                    found="a second run.record of them",
                     next="run.record(stats) once for each step",
-                )  # fmt: skip
+                )
         if not held:
             raise _refused(statistics, "there are no statistics to record", found=kind(statistics))
         return held
@@ -205,10 +218,11 @@ class JaxWatching(FunctionWatching):
         names = self.parameters.get(jax.tree.structure(updates))
         if names is None:
             raise BadOption(
-                "the updates have another structure than the gradients", asked="run.record(stats, updates=...)",
+                "the updates have another structure than the gradients",
+                asked="run.record(stats, updates=...)",
                 found=str(jax.tree.structure(updates)),
                 next="updates, opt_state = optimizer.update(grads, opt_state), and run.record(stats, updates=updates)",
-            )  # fmt: skip
+            )
         found: Statistics = self.measure(tuple(names), jax.tree.leaves(updates))
         return found
 
@@ -218,9 +232,12 @@ class JaxWatching(FunctionWatching):
 
 
 def _refused(
-    statistics: Any, said: str, *, next: str = "(loss, stats), grads = run.value_and_grad(params, batch), and "
-    "run.record(stats)", **parts: str,
-) -> BadOption:  # fmt: skip
+    statistics: Any,
+    said: str,
+    *,
+    next: str = "(loss, stats), grads = run.value_and_grad(params, batch), and run.record(stats)",
+    **parts: str,
+) -> BadOption:
     # The error of what ``run.record`` was given.
     return BadOption(said, asked=f"run.record({written(statistics)})", next=next, **parts)
 
@@ -269,10 +286,12 @@ class JaxWatches(FunctionWatches):
     ) -> FunctionWatching:
         if options.updates:
             raise BadOption(
-                "a loss function makes no updates", asked="what='update'", found="a function of JAX",
+                "a loss function makes no updates",
+                asked="what='update'",
+                found="a function of JAX",
                 why="it is given its parameters, and an optimizer of JAX is a function too",
                 next="run.record(stats, updates=updates), without what='update'",
-            )  # fmt: skip
+            )
         return JaxWatching(function, options, listener, probe, asked)
 
     def rank(self) -> int:
@@ -281,9 +300,11 @@ class JaxWatches(FunctionWatches):
     def scalar(self, number: Any) -> Any:
         if isinstance(number, jax.core.Tracer):
             raise BadOption(
-                "run.log was called inside jit", asked="run.log(...)", found="an array that is being traced",
+                "run.log was called inside jit",
+                asked="run.log(...)",
+                found="an array that is being traced",
                 next="return it from the jitted function, and call run.log outside of it",
-            )  # fmt: skip
+            )
         if not is_array(number):
             number = jnp.asarray(float(number))
         if number.size != 1 or jnp.issubdtype(number.dtype, jnp.complexfloating):

@@ -14,9 +14,11 @@ from backprobe.record.containers import exchanged, leaves
 
 
 def lift(
-    arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]],
+    arguments: Mapping[str, Any],
+    wrt: frozenset[str] | None,
+    undo: list[Callable[[], None]],
     watch: Callable[[Any], Any],
-) -> Mapping[str, Any]:  # fmt: skip
+) -> Mapping[str, Any]:
     """The arguments by parameter name; those to be differentiated are tensors of their own, as ``watch`` gives them.
 
     Containers stay the caller's own objects; ``undo`` gets what puts their old leaves back.

@@ -45,14 +45,16 @@ def _passed(tape: Any, log: OperationLog, taps: Taps, options: Options, root: Ro
     taken = log.of_gradients() if NOT_CONNECTED in [why for _, why in found] else ()
     outcomes = [
         Outcome(
-            status, ASSIGNED if capture in cut else OF_GRADIENTS if why is NOT_CONNECTED and capture.number in taken
-            else why, capture.value,
+            status,
+            ASSIGNED if capture in cut else OF_GRADIENTS if why is NOT_CONNECTED and capture.number in taken else why,
+            capture.value,
             gradients.get(capture.key) if status is GradStatus.OK else None,
-            () if options.partials else tuple(map(Edge, own)), cause=cut[capture].source if capture in cut else None,
+            () if options.partials else tuple(map(Edge, own)),
+            cause=cut[capture].source if capture in cut else None,
             written=wrote.get(capture.key),
         )
         for capture, (status, why), own in zip(captures, found, links, strict=True)
-    ]  # fmt: skip
+    ]
     order = _visited(log, captures, outcomes)
     if options.partials:
         is_full = options.partials == "full"
@@ -126,11 +128,12 @@ def _given(tape: Any, root: Root, flat: Sequence[Any]) -> Sequence[Any]:
         if not private.is_of_forgotten_function(error):
             raise
         raise NothingToDifferentiate(
-            "a tf.py_function can be differentiated once, and that was done before", asked="its gradients",
+            "a tf.py_function can be differentiated once, and that was done before",
+            asked="its gradients",
             found="a tf.py_function whose gradient has been taken, as by a tape of the program's own",
             why="TensorFlow forgets what such a function has computed as soon as its gradient is taken",
             next="TensorFlow's own operations in the place of tf.py_function",
-        ) from error  # fmt: skip
+        ) from error
     return gradients
 
 

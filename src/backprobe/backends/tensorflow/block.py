@@ -170,9 +170,13 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         finally:
             self.log.derived.append(range(start, self.log.length + 1))
             self.taken.hear(
-                name, args, kwargs, self.log.derived[-1], lambda: users_line(sys._getframe(1)),
+                name,
+                args,
+                kwargs,
+                self.log.derived[-1],
+                lambda: users_line(sys._getframe(1)),
                 counts=not (was_giving or isinstance(tape, ProbeTape)),
-            )  # fmt: skip
+            )
             self.log.compiled, self.is_giving = compiled, was_giving
         if self.useless is not None and not was_giving and not isinstance(tape, ProbeTape):
             self.taken.tell(self.useless, args, kwargs, gradients)
@@ -217,10 +221,17 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         by_keras = layers.compiled_by_keras()
         graph = [Reason("graph_not_followed")] if self.log.builds_graph and not self.graphs.runs else []
         graph += [Reason("dataset_loop", {"name": name}) for name in self.loops]
-        return [*graph, *self.graphs.notes(), *self.taken.notes(), *self.user_tapes.zeros(), *self._useless(), *(
-            Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
-            for name in self.unseen()
-        )]  # fmt: skip
+        return [
+            *graph,
+            *self.graphs.notes(),
+            *self.taken.notes(),
+            *self.user_tapes.zeros(),
+            *self._useless(),
+            *(
+                Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
+                for name in self.unseen()
+            ),
+        ]
 
     def _useless(self) -> Sequence[Reason]:
         if self.noted is None and self.useless is not None:
@@ -249,9 +260,11 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         own, graphs = self.user_tapes, self.graphs
         updates = () if self.updates is None else self.updates.found(captures)
         return replace(
-            passed, none_given=(*own.none_given(captures), *graphs.none_given(captures)),
-            training=own.training(captures) or graphs.training(captures), updates=updates,
-        )  # fmt: skip
+            passed,
+            none_given=(*own.none_given(captures), *graphs.none_given(captures)),
+            training=own.training(captures) or graphs.training(captures),
+            updates=updates,
+        )
 
     def give_up(self, why: Reason) -> None:
         self.recording.close()

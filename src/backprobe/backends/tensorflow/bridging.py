@@ -103,9 +103,7 @@ class TensorflowBridges(Bridges):
         return private.writers()
 
     @contextmanager
-    def passes(
-        self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]
-    ) -> Iterator[None]:  # fmt: skip
+    def passes(self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]) -> Iterator[None]:
         # a tape is asked for the gradients of these, or they get none
         running: list[Any] = []
 

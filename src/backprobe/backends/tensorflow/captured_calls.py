@@ -47,8 +47,12 @@ def result(tensor: Any) -> Result:
         array = numpy.where(array != array, numpy.asarray(numpy.nan, array.dtype), array)
     digest = hashlib.sha256(numpy.ascontiguousarray(array).tobytes()).hexdigest()
     return {
-        "digest": digest, "shape": [*array.shape], "dtype": str(array.dtype), "nan": counts.nan, "inf": counts.inf,
-    }  # fmt: skip
+        "digest": digest,
+        "shape": [*array.shape],
+        "dtype": str(array.dtype),
+        "nan": counts.nan,
+        "inf": counts.inf,
+    }
 
 
 def _under(path: str, name: str) -> str:
@@ -95,10 +99,14 @@ class TensorflowCaptures(Captures):
     def _captured(self, call: TensorflowGuardedCall, state: Mapping[str, Kept]) -> CapturedCall:
         random = {name: one for name, (_, one) in zip(RANDOM, call.state.random.states, strict=True) if one is not None}
         return CapturedCall(
-            call.path, refilled(call.given, lambda one: kept(one) if is_eager(one) else one), state,
-            {path: kept(numbers_of(one)) for path, one in call.gradients.items()}, random, {},
+            call.path,
+            refilled(call.given, lambda one: kept(one) if is_eager(one) else one),
+            state,
+            {path: kept(numbers_of(one)) for path, one in call.gradients.items()},
+            random,
+            {},
             {path: result(one) for path, one in call.returned.items()},
-        )  # fmt: skip
+        )
 
     def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
         found = []
@@ -113,8 +121,9 @@ class TensorflowCaptures(Captures):
             states = [each for call in calls for each in call.state.items()]
             captured = {
                 name: tuple(one.facts["shape"] if one.tensor is None else one.tensor.shape)
-                for name, one in (*step.parameters.items(), *states) if not path or name.startswith(f"{path}.")
-            }  # fmt: skip
+                for name, one in (*step.parameters.items(), *states)
+                if not path or name.startswith(f"{path}.")
+            }
             found += [Misfit(name, one, held.get(name)) for name, one in captured.items() if held.get(name) != one]
             trained = [name for name, one in named(path, module) if one.trainable]
             found += [Misfit(name, None, held[name]) for name in trained if captured and name not in captured]
@@ -138,9 +147,10 @@ class TensorflowCaptures(Captures):
             known = {name: one for call in calls for name, one in named(call.path, call.module) if one.trainable}
         gradients = flat(tape.gradient(targets, [*known.values()], came))
         found = {
-            name: numbers_of(one) for name, one in zip(known, gradients, strict=True)
+            name: numbers_of(one)
+            for name, one in zip(known, gradients, strict=True)
             if one is not None and (not step.gradients or name in step.gradients)
-        }  # fmt: skip
+        }
         return Ran(returned, {name: result(one) for name, one in found.items()}, unfit(found))
 
     def otherwise(self, step: CapturedStep) -> Sequence[str]:

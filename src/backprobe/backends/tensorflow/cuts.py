@@ -15,9 +15,18 @@ from backprobe.backends.user_lines import callers, source_at, users_frames
 from backprobe.record.none_gradients import CutBy
 from backprobe.record.source import Source
 
-NOT_OF_NUMBERS = frozenset({
-    "Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs", "BroadcastArgs",
-})  # fmt: skip
+NOT_OF_NUMBERS = frozenset(
+    {
+        "Shape",
+        "ShapeN",
+        "Size",
+        "Rank",
+        "ZerosLike",
+        "OnesLike",
+        "BroadcastGradientArgs",
+        "BroadcastArgs",
+    }
+)
 """Operations whose results do not depend on the numbers that they are given."""
 ZERO = frozenset({"Sign"})
 """Operations that tapes follow, and whose derivative is 0 everywhere."""
@@ -58,9 +67,15 @@ class Cuts:
         self.left: dict[Place, Severed] = {}  # lines that took numbers out of TensorFlow
 
     def cut(
-        self, operation: str, by: CutBy, dtype: str, flowing: tuple[int, ...], position: int, made: int,
+        self,
+        operation: str,
+        by: CutBy,
+        dtype: str,
+        flowing: tuple[int, ...],
+        position: int,
+        made: int,
         place: Place | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """This operation made a value of followed ones, which no gradient comes back to."""
         if operation not in NOT_OF_NUMBERS:
             self._add(made, (Severed(operation, by, dtype, flowing, position, place or users_place()),))

@@ -10,10 +10,10 @@ NO_GRADIENT, NONE_GIVEN = "no entry for", "No gradients provided for any variabl
 GRAPHS_ALONE = "tf.gradients is not supported when eager execution is enabled"
 COMPILED = {
     "keras": "backprobe: Keras compiles this step, and nothing in it was followed; "
-             "model.compile(..., run_eagerly=True) shows the line that cuts the loss off",
+    "model.compile(..., run_eagerly=True) shows the line that cuts the loss off",
     "the program": "backprobe: tf.function compiles this step, and nothing in it was followed; "
-                   "tf.config.run_functions_eagerly(True) shows the line that cuts the loss off",
-}  # fmt: skip
+    "tf.config.run_functions_eagerly(True) shows the line that cuts the loss off",
+}
 """Notes, by who has a step compiled."""
 IN_GRAPH = (
     "backprobe: the graph was not followed; without minimize(), rec = bp.probe(loss, session=session)(feed) records "

@@ -15,8 +15,16 @@ from backprobe.backends.tensorflow.private import bound_function, is_compiled
 from backprobe.source.followed_calls import Callables
 
 HIGHER_ORDER = Known(
-    tf.cond, tf.case, tf.switch_case, tf.while_loop, tf.map_fn, tf.scan, tf.foldl, tf.foldr, tf.nest.map_structure,
-)  # fmt: skip
+    tf.cond,
+    tf.case,
+    tf.switch_case,
+    tf.while_loop,
+    tf.map_fn,
+    tf.scan,
+    tf.foldl,
+    tf.foldr,
+    tf.nest.map_structure,
+)
 """These call, outside of a graph, the very functions that they are given. Others, tf.vectorized_map, trace them."""
 
 

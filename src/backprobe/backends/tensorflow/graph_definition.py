@@ -15,8 +15,10 @@ def renamed(definition: Any) -> Any:
     same loop, TensorFlow would refuse the second function of that name.
     """
     number = next(_numbers)
-    names = {function.signature.name: f"backprobe_{number}_{function.signature.name}"
-             for function in definition.library.function}  # fmt: skip
+    names = {
+        function.signature.name: f"backprobe_{number}_{function.signature.name}"
+        for function in definition.library.function
+    }
     for function in definition.library.function:
         function.signature.name = names[function.signature.name]
     for pair in definition.library.gradient:
@@ -50,5 +52,7 @@ def tensors_taken(definition: Any) -> set[str]:
     """The names of the tensors that its nodes take."""
     return {
         given if ":" in given else f"{given}:0"
-        for node in definition.node for given in node.input if not given.startswith("^")
-    }  # fmt: skip
+        for node in definition.node
+        for given in node.input
+        if not given.startswith("^")
+    }

@@ -91,7 +91,7 @@ class FunctionProgram(GraphProgram):
                 + "".join(f", {name}=" for name in kwargs),
                 found=", ".join(f"{spec.name}: {spec.dtype.name} {spec.shape}" for spec in self.specs) or "no inputs",
                 next="the arguments that the function itself takes",
-            ) from error  # fmt: skip
+            ) from error
 
     def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
         fetches = {"result": self.imported, "numbers": dict(tensors)}
@@ -105,10 +105,11 @@ class FunctionProgram(GraphProgram):
             if operation.type in CALLS and is_compiled_by_xla(operation):
                 raise Unsupported(
                     "a function that XLA compiles cannot be differentiated inside a graph",
-                    asked=f"bp.probe({self.name})", found=f"{self.written_as(operation)}, made with jit_compile=True",
+                    asked=f"bp.probe({self.name})",
+                    found=f"{self.written_as(operation)}, made with jit_compile=True",
                     why="it stays a single operation, which has no gradient once its graph is imported",
                     next="a concrete function traced without jit_compile=True on the functions it calls",
-                )  # fmt: skip
+                )
         return found
 
     def fetched(self) -> list[Any]:

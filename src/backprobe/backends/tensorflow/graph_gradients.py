@@ -58,16 +58,15 @@ def once(
 def _refuse_finalized(graph: Any) -> None:
     if graph.finalized:
         raise Unsupported(
-            "the graph is finalized, so no gradient operations can be added to it", asked="bp.probe(..., session=s)",
+            "the graph is finalized, so no gradient operations can be added to it",
+            asked="bp.probe(..., session=s)",
             found="a graph after graph.finalize(), which MonitoredSession too calls",
             why="the first probe of a tensor adds them, and later probes of it reuse them",
             next="probe it once, in a session of its own, before the graph is finalized",
-        )  # fmt: skip
+        )
 
 
-def gradients(
-    output: Any, sources: Sequence[Any], cotangent: Any = None, stopped: Sequence[Any] = ()
-) -> list[Any]:  # fmt: skip
+def gradients(output: Any, sources: Sequence[Any], cotangent: Any = None, stopped: Sequence[Any] = ()) -> list[Any]:
     """``tf.gradients``, one dense tensor or None for each source; nothing flows through what is stopped."""
     with warnings.catch_warnings():  # an IndexedSlices is made dense on purpose
         warnings.simplefilter("ignore", UserWarning)

@@ -29,7 +29,7 @@ class GraphRun:
 
     def __init__(
         self, graph: GraphValues, values: Sequence[GraphValue], partials: bool | str, found: Mapping[Hashable, Any]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.graph, self.upstream, self.values, self.partials = graph, graph.upstream, values, partials
         self.seed = found.get("cotangent")
         self.statuses = [self._status(value, found) for value in values]
@@ -162,9 +162,10 @@ def gradients_of(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
     cut = [tensor for tensor in fed if tensor.op.type not in FREE]
     handles = {variable.tensor.name for variable in graph.variables if is_floating(variable.dtype)}
     sources = [
-        tensor for name, tensor in upstream.tensors.items()
+        tensor
+        for name, tensor in upstream.tensors.items()
         if (is_floating(tensor.dtype) or name in handles) and is_outside(graph.graph, tensor.op)
-    ]  # fmt: skip
+    ]
 
     def make() -> dict[Hashable, Any]:
         seed = v1.placeholder(output.dtype.base_dtype, output.shape, "cotangent") if is_seeded else None

@@ -66,8 +66,11 @@ class SessionProgram(GraphProgram):
         raise BadOption(headline, asked=asked, found=found, next=instead or self._example())
 
     def _placeholders(self) -> list[str]:
-        return [operation.name for operation in self.graph.get_operations() if operation.type in FREE
-                and self.written_as(operation) is not None]  # fmt: skip
+        return [
+            operation.name
+            for operation in self.graph.get_operations()
+            if operation.type in FREE and self.written_as(operation) is not None
+        ]
 
     def _example(self) -> str:
         inside = ", ".join(f"{name!r}: ..." for name in self._placeholders()[:3])
@@ -89,21 +92,26 @@ def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) ->
     graphs = list({id(tensor.graph): tensor.graph for tensor in tensors}.values())
     if len(graphs) > 1:
         raise BadOption(
-            "the target holds tensors of several graphs", asked=f"bp.probe({name})", why="one session runs one graph",
+            "the target holds tensors of several graphs",
+            asked=f"bp.probe({name})",
+            why="one session runs one graph",
             next="a probe of the tensors of each graph, with its session",
-        )  # fmt: skip
+        )
     chosen = session if session is not None else v1.get_default_session()
     if chosen is None:
         raise BadOption(
-            "a tensor of a graph needs a session to run it", asked=f"bp.probe({name})",
-            found="no session, and no default session", next=f"bp.probe({name}, session=s)({{x: 3.0}})",
-        )  # fmt: skip
+            "a tensor of a graph needs a session to run it",
+            asked=f"bp.probe({name})",
+            found="no session, and no default session",
+            next=f"bp.probe({name}, session=s)({{x: 3.0}})",
+        )
     if not callable(getattr(chosen, "run", None)) or not hasattr(chosen, "graph"):
         raise SESSION.refused(chosen)
     if chosen.graph is not graphs[0]:
         raise BadOption(
-            "the session runs another graph than the tensor's", asked=f"bp.probe({name}, session=s)",
+            "the session runs another graph than the tensor's",
+            asked=f"bp.probe({name}, session=s)",
             found="the session given" if session is not None else "the default session",
             next="tf.compat.v1.Session(graph=tensor.graph)",
-        )  # fmt: skip
+        )
     return SessionProgram(graphs[0], wanted, name, chosen)

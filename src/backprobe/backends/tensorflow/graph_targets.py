@@ -18,9 +18,11 @@ def program(target: Any, session: Any) -> GraphProgram | None:
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         if session is not None:
             raise BadOption(
-                "a concrete function runs by itself", asked="session=", found="a concrete function and a session",
+                "a concrete function runs by itself",
+                asked="session=",
+                found="a concrete function and a session",
                 next="bp.probe(function)(x)",
-            )  # fmt: skip
+            )
         return FunctionProgram(target, str(target.graph.name))
     parts = [leaf for _, leaf in leaves(target)]
     for part in parts:
@@ -31,10 +33,12 @@ def program(target: Any, session: Any) -> GraphProgram | None:
     name = tensors[0].op.name if target is tensors[0] else type(target).__name__
     if any(hasattr(tensor.graph, "outer_graph") for tensor in tensors):
         raise Unsupported(
-            "a tensor inside a tf.function cannot be probed from within it", asked=f"bp.probe({name})",
-            found=f"{tensors[0].name} of a function's graph", why="its function is being traced, and runs only later",
+            "a tensor inside a tf.function cannot be probed from within it",
+            asked=f"bp.probe({name})",
+            found=f"{tensors[0].name} of a function's graph",
+            why="its function is being traced, and runs only later",
             next="bp.probe(f)(x), or bp.probe(f.get_concrete_function(x))(x)",
-        )  # fmt: skip
+        )
     return session_program(tensors, target, name, session)
 
 
@@ -42,17 +46,23 @@ def _refuse(part: Any) -> None:
     # Raise where part of a target is a TensorFlow object that is not a tensor of a graph.
     if isinstance(part, tf.Operation):
         raise BadOption(
-            f"{part.name} is an operation, not a tensor", asked=f"bp.probe({part.name})",
-            found=f"{len(part.outputs)} outputs", next=f"bp.probe({part.name}.outputs[0], session=s)",
-        )  # fmt: skip
+            f"{part.name} is an operation, not a tensor",
+            asked=f"bp.probe({part.name})",
+            found=f"{len(part.outputs)} outputs",
+            next=f"bp.probe({part.name}.outputs[0], session=s)",
+        )
     if isinstance(part, tf.Tensor) and not tf.is_symbolic_tensor(part):
         raise BadOption(
-            "an eager tensor has no history to differentiate", asked="bp.probe(tensor)",
-            found=f"an eager tensor of shape {tuple(part.shape)}", why="it holds numbers and has no graph",
+            "an eager tensor has no history to differentiate",
+            asked="bp.probe(tensor)",
+            found=f"an eager tensor of shape {tuple(part.shape)}",
+            why="it holds numbers and has no graph",
             next="bp.probe(f)(x), with the function f that computes it",
-        )  # fmt: skip
+        )
     if isinstance(part, tf.Variable):
         raise BadOption(
-            f"the variable {part.name} is not computed from anything", asked=f"bp.probe({part.name})",
-            found="a tf.Variable", next="bp.probe(loss, session=s), for the gradient of a loss with respect to it",
-        )  # fmt: skip
+            f"the variable {part.name} is not computed from anything",
+            asked=f"bp.probe({part.name})",
+            found="a tf.Variable",
+            next="bp.probe(loss, session=s), for the gradient of a loss with respect to it",
+        )

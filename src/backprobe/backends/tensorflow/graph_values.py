@@ -24,9 +24,16 @@ MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCo
                     "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip
 """Operations of control flow, which pass values on."""
 
-CALLING = {"While": "a loop", "StatelessWhile": "a loop", "If": "a branch", "StatelessIf": "a branch",
-           "Case": "a branch", "StatelessCase": "a branch", "PartitionedCall": "a call of a function",
-           "StatefulPartitionedCall": "a call of a function"}  # fmt: skip
+CALLING = {
+    "While": "a loop",
+    "StatelessWhile": "a loop",
+    "If": "a branch",
+    "StatelessIf": "a branch",
+    "Case": "a branch",
+    "StatelessCase": "a branch",
+    "PartitionedCall": "a call of a function",
+    "StatefulPartitionedCall": "a call of a function",
+}
 """Operations that run a graph of their own."""
 
 WRITING = re.compile(r"Assign|(Resource)?(Sparse)?Apply|(Resource)?Scatter|ResourceStridedSliceAssign")
@@ -148,9 +155,10 @@ class GraphValues:
         kind = "Identity" if variable.tensor.op.type in REFERENCES else "ReadVariableOp"
         return [
             reader.outputs[0]
-            for handle in self._handles(variable) for reader in self.upstream.consumers.get(handle, ())
+            for handle in self._handles(variable)
+            for reader in self.upstream.consumers.get(handle, ())
             if reader.type == kind and is_outside(self.graph, reader)
-        ]  # fmt: skip
+        ]
 
     def _handles(self, variable: Variable) -> list[str]:
         # The names of a variable's handle; a call that was inlined hands it on.
@@ -164,9 +172,10 @@ class GraphValues:
         # The operations of this run that write to a variable, or may.
         return [
             self.written_as(operation) or operation.name
-            for handle in self._handles(variable) for operation in self.takers.get(handle, ())
+            for handle in self._handles(variable)
+            for operation in self.takers.get(handle, ())
             if WRITING.match(operation.type) or (operation.type in CALLING and not _only_reads(operation, handle))
-        ]  # fmt: skip
+        ]
 
 
 def _only_reads(operation: Any, handle: str) -> bool:

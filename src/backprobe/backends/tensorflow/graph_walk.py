@@ -46,9 +46,7 @@ def taken_by(operations: Iterable[Any]) -> dict[str, list[Any]]:
 class Upstream:
     """Every tensor that outputs are computed from, up to those that are fed, which nothing before them reaches."""
 
-    def __init__(
-        self, graph: Any, outputs: Sequence[Any], fed: frozenset[str], is_leaf: Callable[[Any], bool]
-    ) -> None:  # fmt: skip
+    def __init__(self, graph: Any, outputs: Sequence[Any], fed: frozenset[str], is_leaf: Callable[[Any], bool]) -> None:
         operations = behind(graph, outputs, fed, control=False).values()
         self.fed, self.consumers = fed, taken_by(operations)
         self.tensors = {one.name: one for one in outputs} | {
@@ -64,9 +62,11 @@ class Upstream:
         """The names of the tensors that are made of one directly."""
         return [
             made.name
-            for operation in self.consumers.get(name, ()) if through(operation) for made in operation.outputs
+            for operation in self.consumers.get(name, ())
+            if through(operation)
+            for made in operation.outputs
             if made.name in self.tensors and made.name not in self.fed and onto(made)
-        ]  # fmt: skip
+        ]
 
     def is_cut(self, tensor: Any) -> bool:
         """Was it computed from differentiated values, but only along paths without a gradient?"""
@@ -102,6 +102,8 @@ class Upstream:
         found = reached([tensor.name], lambda name: self.made_of(name, conducts, carries))
         return [
             operation
-            for name, operations in self.consumers.items() if name in found for operation in operations
+            for name, operations in self.consumers.items()
+            if name in found
+            for operation in operations
             if not (conducts(operation) and any(made.name in found for made in operation.outputs))
-        ]  # fmt: skip
+        ]

@@ -97,9 +97,10 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
 def holders(own: Mapping[str, Any]) -> list[str]:
     """The attributes of a layer that may hold parts or Variables."""
     return [
-        name for name, value in own.items()
+        name
+        for name, value in own.items()
         if not (type(value) in PLAIN or name in BOOKKEEPING or name.startswith("_self_")) and isinstance(value, WANTED)
-    ]  # fmt: skip
+    ]
 
 
 def held(path: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -33,8 +33,11 @@ class KerasModelCall(ModelCall):
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
         given = enumerate(tf.nest.flatten((self.args, dict(self.kwargs))))
-        return {str(at): leaf for at, leaf in given
-                if isinstance(leaf, tf.Tensor | numpy.ndarray) and is_floating_leaf(leaf)}  # fmt: skip
+        return {
+            str(at): leaf
+            for at, leaf in given
+            if isinstance(leaf, tf.Tensor | numpy.ndarray) and is_floating_leaf(leaf)
+        }
 
     @property
     def forward(self) -> Any:

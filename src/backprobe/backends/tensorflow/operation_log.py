@@ -94,8 +94,9 @@ class Uses:
         None where they are in one sum with those of another: there is one gradient of all that was not read plainly.
         """
         plain = {self.version_at(position) for position, tensor in self.reads if identity_of(tensor) in leading}
-        others = {self.version_at(position) for position, made in self.otherwise
-                  if any(number in leading for number in made)}  # fmt: skip
+        others = {
+            self.version_at(position) for position, made in self.otherwise if any(number in leading for number in made)
+        }
         if version not in others:
             return self.reads_of(version)
         return [variable] if plain | others == {version} else None
@@ -264,9 +265,13 @@ class OperationLog:
         return made
 
     def _own_gradients(
-        self, name: str, edges: Sequence[Sequence[Edge]], where: tuple[int, Place | None], is_any: bool,
+        self,
+        name: str,
+        edges: Sequence[Sequence[Edge]],
+        where: tuple[int, Place | None],
+        is_any: bool,
         gradients: Sequence[Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         # A gradient function of the program's own gave these for its inputs, of what was not all zero (``is_any``).
         position, place = where
         for own, gradient in zip(edges, gradients, strict=False):

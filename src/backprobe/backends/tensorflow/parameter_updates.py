@@ -51,8 +51,9 @@ class Updates:
     def after(self, before: Sequence[tuple[Any, Kind, Kind]], position: int, optimizer: Any, rate: Any) -> None:
         with self.log.muted():
             now = [(variable, gradient, held, _kind(variable) or held) for variable, held, gradient in before]
-            worse = [(variable, gradient, made) for variable, gradient, held, made in now
-                     if BADNESS[made] > BADNESS[held]]  # fmt: skip
+            worse = [
+                (variable, gradient, made) for variable, gradient, held, made in now if BADNESS[made] > BADNESS[held]
+            ]
             if worse:
                 owned = owned_by_layers()
                 made = tuple([(_name(variable, owned), gradient, made) for variable, gradient, made in worse])
@@ -68,11 +69,16 @@ class Updates:
         newest = max((at for at, one in enumerate(captures) if self._time(one) <= step.position), default=None)
         return [
             Update(
-                parameters=tuple(names), size=len(names), optimizer=step.optimizer, gradient=gradient, made=made,
-                source=None if step.place is None else source_at(*step.place), after=newest,
+                parameters=tuple(names),
+                size=len(names),
+                optimizer=step.optimizer,
+                gradient=gradient,
+                made=made,
+                source=None if step.place is None else source_at(*step.place),
+                after=newest,
             )
             for (gradient, made), names in groups.items()
-        ]  # fmt: skip
+        ]
 
     def _time(self, capture: Capture) -> int:
         # The position in the log at which a value was made, and 0 for what was there before.

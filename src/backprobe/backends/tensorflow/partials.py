@@ -20,10 +20,17 @@ from backprobe.record.reasons import Reason
 
 
 def local_partials(
-    tape: Any, taps: Taps, root: Root, captures: Sequence[Capture], outcomes: Sequence[Outcome],
-    links: Sequence[Sequence[int]], order: tuple[int, ...], *, full: bool,
+    tape: Any,
+    taps: Taps,
+    root: Root,
+    captures: Sequence[Capture],
+    outcomes: Sequence[Outcome],
+    links: Sequence[Sequence[int]],
+    order: tuple[int, ...],
+    *,
+    full: bool,
     kept: Callable[[int, Any], Any] | None = None,
-) -> Backward:  # fmt: skip
+) -> Backward:
     """One pass from each capture back to its direct inputs, while all other captures let nothing through.
 
     Where ``kept`` makes something else of each contribution, none is held longer, and no sums are compared.
@@ -45,7 +52,7 @@ def local_partials(
 
 def _edges(
     tape: Any, consumer: Capture, sources: Mapping[int, Capture], arrived: Any, full: bool
-) -> tuple[list[Edge], list[Reason]]:  # fmt: skip
+) -> tuple[list[Edge], list[Reason]]:
     # The edges into one value, and why their partials are missing: what of its own gradient flows along each.
     def flow(seed: Any) -> list[Any]:
         """What arrives at each input: zeros, where nothing does."""
@@ -68,7 +75,7 @@ def _edges(
 
 def _blocks(
     consumer: Capture, sources: Mapping[int, Capture], flow: Callable[[Any], list[Any]], full: bool
-) -> tuple[Mapping[int, Any], list[Reason]]:  # fmt: skip
+) -> tuple[Mapping[int, Any], list[Reason]]:
     # The local partial of a value of one number; otherwise the whole block if asked for, one pass an element.
     size, shape, dtype = _size(consumer), consumer.value.shape, consumer.value.dtype
     if size == 1:

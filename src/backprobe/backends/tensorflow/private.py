@@ -64,18 +64,22 @@ try:
     TAKING, AGGREGATING = (gradients_util, "_GradientsHelper"), (gradients_util, "_AggregatedGrads")
     RUNNING, LOOKING_UP = (BaseSession, "run"), (type(ops.gradient_registry), "lookup")
     WRITING = [
-        (kind, one) for kind in (ResourceVariable, BaseResourceVariable) for one in vars(kind)
+        (kind, one)
+        for kind in (ResourceVariable, BaseResourceVariable)
+        for one in vars(kind)
         if ("assign" in one or "scatter" in one) and "depend" not in one
-    ]  # fmt: skip
+    ]
     _ = gradients_util._GradientsHelper, gradients_util._AggregatedGrads, BaseSession.run
     eagerly = context.eager_mode
     _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:
     raise Unsupported(
-        "this release of TensorFlow has moved what backprobe listens to", asked="the gradients of TensorFlow values",
-        found=str(error), why="its operation callbacks and its gradient tapes have no public interface for this",
+        "this release of TensorFlow has moved what backprobe listens to",
+        asked="the gradients of TensorFlow values",
+        found=str(error),
+        why="its operation callbacks and its gradient tapes have no public interface for this",
         next="pip install 'tensorflow>=2.18,<=2.21'",
-    ) from error  # fmt: skip
+    ) from error
 
 
 OwnGradient = Callable[[Sequence[Any], Any], None]
@@ -135,15 +139,13 @@ def hearing_operations(
 @contextmanager
 def also_hearing(
     operation: Callable[..., None], own_gradient: Callable[[Any, Sequence[Any], Sequence[Any], Any], None]
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """Within the context of ``hearing_operations`` this hears of the same operations, after it.
 
     ``own_gradient`` hears of what is differentiated by a function of its own, as (name, outputs, inputs, function).
     """
 
-    def noting(
-        following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any
-    ) -> Any:  # fmt: skip
+    def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
         own_gradient(kind, outputs, inputs, rest[0] if rest else named["backward_function"])
         return following(kind, outputs, inputs, *rest, **named)
 
@@ -187,9 +189,7 @@ def executed(kind: str, inputs: Sequence[Any], attrs: Any) -> Any:
     return execute.quick_execute(kind, 1, [*inputs], attrs, context.context())[0]
 
 
-def gradients_of(
-    kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]
-) -> Any:  # fmt: skip
+def gradients_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any], given: Sequence[Any]) -> Any:
     """The gradients of the operands of an operation for those of what it made, as a tape takes them.
 
     Raises LookupError for a kind that has none.
@@ -229,8 +229,12 @@ def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
 
 def writers() -> list[tuple[Any, str]]:
     """Functions that write files in C++, and of h5py where it is imported."""
-    found = [(file_io.FileIO, "_prewrite_check"), (gen_io_ops, "write_file"), (gen_io_ops, "save_v2"),
-             (gen_summary_ops, "create_summary_file_writer")]  # fmt: skip
+    found = [
+        (file_io.FileIO, "_prewrite_check"),
+        (gen_io_ops, "write_file"),
+        (gen_io_ops, "save_v2"),
+        (gen_summary_ops, "create_summary_file_writer"),
+    ]
     h5py = sys.modules.get("h5py")
     return found if h5py is None else [*found, (h5py, "File")]
 
@@ -464,8 +468,9 @@ def has_gradients(graph: Any) -> bool:
     """Is there a pass of a gradient tape in a graph, or in a function that it calls?"""
     definition = graph.as_graph_def()
     bodies = [definition.node, *(function.node_def for function in definition.library.function)]
-    return any(node.name.startswith("gradient_tape/") or "/gradient_tape/" in node.name
-               for nodes in bodies for node in nodes)  # fmt: skip
+    return any(
+        node.name.startswith("gradient_tape/") or "/gradient_tape/" in node.name for nodes in bodies for node in nodes
+    )
 
 
 def spelled(function: Any) -> str:

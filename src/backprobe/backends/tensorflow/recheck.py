@@ -27,9 +27,15 @@ from backprobe.source.user_code import innermost
 RANDOM = Reason("random")
 WRITES = Reason("writes_variable")
 KEPT = {
-    "Random": RANDOM, "Stateful": RANDOM, "TruncatedNormal": RANDOM, "ParameterizedTruncated": RANDOM,
-    "Multinomial": RANDOM, "Assign": WRITES, "ResourceApply": WRITES, "ResourceScatter": WRITES,
-}  # fmt: skip
+    "Random": RANDOM,
+    "Stateful": RANDOM,
+    "TruncatedNormal": RANDOM,
+    "ParameterizedTruncated": RANDOM,
+    "Multinomial": RANDOM,
+    "Assign": WRITES,
+    "ResourceApply": WRITES,
+    "ResourceScatter": WRITES,
+}
 """Operations that are not run again, by how their name starts."""
 BY_HAND = "custom_gradient"
 """Stands among the operations of a call for each function with a gradient of its own that ran, as in a py_function."""
@@ -138,9 +144,7 @@ class TensorflowCall(RecordedCall):
             given = [tf.cast(c, output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
             return self.all_numbers(tape.gradient(outputs, inputs, given))
 
-    def pull_twice(
-        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
-    ) -> list[Any]:  # fmt: skip
+    def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
         with self.recheck.alone(), self._at(values) as made:
             inputs = [made[key] for key in self.inputs]
             with tf.GradientTape(watch_accessed_variables=False) as second:
@@ -150,8 +154,9 @@ class TensorflowCall(RecordedCall):
                     outputs = self.call(made)
                 given = [tf.cast(tf.constant(c), one.dtype) for c, one in zip(cotangents, outputs, strict=True)]
                 second.watch(given)
-                found = [None if one is None else tf.convert_to_tensor(one)
-                         for one in tape.gradient(outputs, inputs, given)]  # fmt: skip
+                found = [
+                    None if one is None else tf.convert_to_tensor(one) for one in tape.gradient(outputs, inputs, given)
+                ]
             seen = [(one, tf.cast(c, one.dtype)) for one, c in zip(found, seconds, strict=True) if one is not None]
             ends, weights = zip(*seen, strict=True) if seen else ((), ())
             return self.all_numbers(second.gradient(list(ends), [*inputs, *given], list(weights)))

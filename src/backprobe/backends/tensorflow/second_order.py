@@ -23,9 +23,11 @@ def hessian(program: GradientProgram) -> Product:
         made = {name: _as_vector(vector, first[name]) for name, vector in vectors.items()}
         sources = {name: variables.get(name, shifts.get(name)) for name in made}
         found = tape.gradient(
-            [gradients[name] for name in made], sources, output_gradients=[*made.values()],
+            [gradients[name] for name in made],
+            sources,
+            output_gradients=[*made.values()],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )  # fmt: skip
+        )
         return {name: tf.convert_to_tensor(one) for name, one in found.items()}
 
     return product

@@ -106,10 +106,13 @@ class GraphPasses:
         # The gradients of the outputs of an operation, each the sum of what all that takes it has brought.
         summed = following(grads, operation, *rest, **named)
         if self.open:
-            self.open[-1].update({
-                made.name: gradient for made, gradient in zip(operation.outputs, summed, strict=True)
-                if isinstance(gradient, tf.Tensor | tf.IndexedSlices)
-            })  # fmt: skip
+            self.open[-1].update(
+                {
+                    made.name: gradient
+                    for made, gradient in zip(operation.outputs, summed, strict=True)
+                    if isinstance(gradient, tf.Tensor | tf.IndexedSlices)
+                }
+            )
         return summed
 
 

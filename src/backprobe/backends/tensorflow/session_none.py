@@ -32,9 +32,16 @@ def _of_call(call: GraphPass, captures: Sequence[Capture]) -> Iterator[NoneGiven
             value = graph.value(source)
             why, cuts = _why(graph, source, value.dtype, places)
             yield NoneGiven(
-                places.get(source.name), source.op.name, call.line, why, cuts=cuts, targets=targets,
-                dtype=value.dtype.name, is_variable=source.name in graph.dtypes, in_graph=True,
-            )  # fmt: skip
+                places.get(source.name),
+                source.op.name,
+                call.line,
+                why,
+                cuts=cuts,
+                targets=targets,
+                dtype=value.dtype.name,
+                is_variable=source.name in graph.dtypes,
+                in_graph=True,
+            )
 
 
 def _is_of(capture: Capture, graph: Any) -> bool:
@@ -52,8 +59,10 @@ def _why(
     if upstream.leads_to(source, graph.wanted):
         return WhyNone.HELD, ()
     behind = reached([source.name], lambda name: upstream.made_of(name, lambda _: True, lambda _: True))
-    cuts = [_cut(upstream, operation, {name: places[name] for name in behind & places.keys()})
-            for operation in upstream.cutting(source)]  # fmt: skip
+    cuts = [
+        _cut(upstream, operation, {name: places[name] for name in behind & places.keys()})
+        for operation in upstream.cutting(source)
+    ]
     known = tuple(filter(None, cuts))
     return (WhyNone.CUT if known else WhyNone.UNKNOWN), known
 

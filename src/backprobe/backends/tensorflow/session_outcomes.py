@@ -122,10 +122,13 @@ class PassRun(GraphRun):
         held = self.one.run.values.get(name)
         cause = self.one.calls[0].line if why is BESIDE else self._cause(value, why)
         return Outcome(
-            status, why, Lost(self._why_lost("value", name)) if held is None else as_eager(held),
+            status,
+            why,
+            Lost(self._why_lost("value", name)) if held is None else as_eager(held),
             as_eager(self.one.grads[name]) if status is GradStatus.OK else None,
-            tuple(map(Edge, self.inputs[at])), cause=cause,
-        )  # fmt: skip
+            tuple(map(Edge, self.inputs[at])),
+            cause=cause,
+        )
 
     def order(self) -> list[int]:
         """The positions of those that have a gradient as backward comes to them."""

@@ -80,18 +80,25 @@ class Fetchable:
     @cached_property
     def lacking(self) -> set[Any]:
         """The operations that need what the run of the program does not: something that is fed, or has a state."""
-        return self._after([
-            operation for operation in self.graph.get_operations() if operation.name not in self.executed
-            and (changes(operation) or operation.type in FREE - {"PlaceholderWithDefault"})
-        ])  # fmt: skip
+        return self._after(
+            [
+                operation
+                for operation in self.graph.get_operations()
+                if operation.name not in self.executed
+                and (changes(operation) or operation.type in FREE - {"PlaceholderWithDefault"})
+            ]
+        )
 
     @cached_property
     def reading(self) -> set[Any]:
         """Those that need a Variable which the run of the program does not read: it may have no value yet."""
-        return self._after([
-            operation for operation in self.graph.get_operations()
-            if operation.name not in self.executed and is_read(operation)
-        ])  # fmt: skip
+        return self._after(
+            [
+                operation
+                for operation in self.graph.get_operations()
+                if operation.name not in self.executed and is_read(operation)
+            ]
+        )
 
     @cached_property
     def takers(self) -> tuple[Mapping[str, Sequence[Any]], Mapping[Any, Sequence[Any]]]:
@@ -105,8 +112,12 @@ class Fetchable:
         taken, after = self.takers
 
         def next_to(operation: Any) -> list[Any]:
-            made = [taker for tensor in operation.outputs if tensor.name not in self.fed
-                    for taker in taken.get(tensor.name, ())]  # fmt: skip
+            made = [
+                taker
+                for tensor in operation.outputs
+                if tensor.name not in self.fed
+                for taker in taken.get(tensor.name, ())
+            ]
             return [*made, *after.get(operation, ())]
 
         return reached(operations, next_to)
@@ -144,9 +155,13 @@ class SessionRuns:
     """The runs of sessions in this thread, as one block hears them."""
 
     def __init__(
-        self, passes: Callable[[Any], Sequence[GraphPass]], named: Mapping[int, Any], may_join: Callable[[], bool], *,
+        self,
+        passes: Callable[[Any], Sequence[GraphPass]],
+        named: Mapping[int, Any],
+        may_join: Callable[[], bool],
+        *,
         keeps_inputs: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.passes_of, self.named, self.may_join, self.keeps_inputs = passes, named, may_join, keeps_inputs
         self.runs: list[SessionRun] = []
         self.began: Callable[[SessionRun], object] = self.runs.append
@@ -181,8 +196,9 @@ class SessionRuns:
             return None
         try:
             fed = frozenset(_fed(graph, given.get("feed_dict") or {}))
-            fetched = [graph.as_graph_element(one) for one in
-                       tf.nest.flatten(given.get("fetches"), expand_composites=True)]  # fmt: skip
+            fetched = [
+                graph.as_graph_element(one) for one in tf.nest.flatten(given.get("fetches"), expand_composites=True)
+            ]
         except (TypeError, ValueError, KeyError):  # the program's own, which it raises itself
             return None
         executed = behind(graph, fetched, fed, control=True)
@@ -196,8 +212,12 @@ class SessionRuns:
         if self.keeps_inputs:
             named |= {one.name: one for one in map(_held, fetchable.graph.get_operations()) if one is not None}
         wanted = {f"value {name}": fetchable.read(one) for name, one in named.items()}
-        wanted |= {f"grad {at} {name}": gradient for at, one in enumerate(taken)
-                   for name, gradient in one.found.items() if name in named}  # fmt: skip
+        wanted |= {
+            f"grad {at} {name}": gradient
+            for at, one in enumerate(taken)
+            for name, gradient in one.found.items()
+            if name in named
+        }
         for key, tensor in wanted.items():
             parts = [] if tensor is None else tf.nest.flatten(tensor, expand_composites=True)
             if not parts or not all(map(fetchable.is_there, parts)):
@@ -210,7 +230,7 @@ class SessionRuns:
 
     def _fetched(
         self, following: Callable[..., Any], session: Any, plans: Sequence[Mapping[str, Any]], given: Mapping[str, Any]
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         # The numbers of the first of these for which TensorFlow raises no error, if there is one.
         self.is_own = True
         try:
@@ -241,10 +261,8 @@ def _held(operation: Any) -> Any:
 
 def _numbers(graph: Any, feeds: Mapping[Any, Any]) -> dict[str, Any]:
     # Copies of what is fed, by the names of plain tensors: the program may write into its arrays later.
-    plain = {graph.as_graph_element(key): value for key, value in feeds.items()
-             if isinstance(key, str | tf.Tensor)}  # fmt: skip
-    return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype)
-            for tensor, value in plain.items()}  # fmt: skip
+    plain = {graph.as_graph_element(key): value for key, value in feeds.items() if isinstance(key, str | tf.Tensor)}
+    return {tensor.name: numpy.array(value, tensor.dtype.base_dtype.as_numpy_dtype) for tensor, value in plain.items()}
 
 
 def _fed(graph: Any, feeds: Mapping[Any, Any]) -> list[str]:
@@ -258,8 +276,15 @@ def _returned(graph: Any, wanted: Mapping[str, Any], fetches: Any, result: Any) 
     if not wanted:
         return {}
     asked, given = tf.nest.flatten(fetches), tf.nest.flatten(result)
-    numbers = {id(graph.as_graph_element(one)): number for one, number in zip(asked, given, strict=False)
-               if not isinstance(one, tf.IndexedSlices)} if len(asked) == len(given) else {}  # fmt: skip
+    numbers = (
+        {
+            id(graph.as_graph_element(one)): number
+            for one, number in zip(asked, given, strict=False)
+            if not isinstance(one, tf.IndexedSlices)
+        }
+        if len(asked) == len(given)
+        else {}
+    )
     return {key: numbers[id(tensor)] for key, tensor in wanted.items() if id(tensor) in numbers}
 
 

@@ -61,20 +61,32 @@ class TakenPasses:
         self.given: list[Given] = []
 
     def hear(
-        self, method: str, args: Sequence[Any], kwargs: Mapping[str, Any], positions: range,
-        line: Callable[[], Source | None], *, counts: bool,
-    ) -> None:  # fmt: skip
+        self,
+        method: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        positions: range,
+        line: Callable[[], Source | None],
+        *,
+        counts: bool,
+    ) -> None:
         """A tape has run backward. One of the probe, or one that runs inside of another pass, does not count."""
         pairs = self._targets(method, args, kwargs) if counts else []
         sources = _named(args[1:2], kwargs, SOURCES)
-        self.given.append(Given(
-            [one for one, _ in pairs], [by for _, by in pairs], positions,
-            all(variable_of(one) is not None for one in sources), line() if pairs else None, method,
-        ))  # fmt: skip
+        self.given.append(
+            Given(
+                [one for one, _ in pairs],
+                [by for _, by in pairs],
+                positions,
+                all(variable_of(one) is not None for one in sources),
+                line() if pairs else None,
+                method,
+            )
+        )
 
     def tell(
         self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Tell of the pass that was heard of last."""
         given = self.given[-1]
         if given.targets and given.method == GRADIENT and tf.executing_eagerly():
@@ -89,9 +101,10 @@ class TakenPasses:
         with self.log.muted():
             by = [None if one is None else tf.convert_to_tensor(one) for one in seeds]
         return [
-            (one, seed) for one, seed in zip(targets, by, strict=True)
+            (one, seed)
+            for one, seed in zip(targets, by, strict=True)
             if is_eager(one) and is_differentiable(one) and self.log.carries(one)
-        ]  # fmt: skip
+        ]
 
     def took(self, position: int) -> bool:
         """Was what has this position in the log computed in one of these passes?"""
@@ -101,8 +114,9 @@ class TakenPasses:
         """A gradient penalty asks for a gradient that goes into a loss: then the loss alone is meant."""
         found = {id(target): target for given in self.given for target in given.targets}
         positions = {self.log.position(number) for number in self.log.before(map(identity, found.values()))}
-        inner = {id(target) for given in self.given if not positions.isdisjoint(given.positions)
-                 for target in given.targets}  # fmt: skip
+        inner = {
+            id(target) for given in self.given if not positions.isdisjoint(given.positions) for target in given.targets
+        }
         return [target for known, target in found.items() if known not in inner]
 
     def targets_of(self, values: Sequence[Any]) -> list[Any]:

@@ -197,8 +197,15 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
     def undifferentiated(self) -> list[tuple[Reason, Source]]:
         read = [(dtype, place) for dtype, place in self.log.unfollowed.values() if place is not None]
-        return [(Reason("dtype", {"dtype": dtype}) if tf.as_dtype(dtype) not in tensors.DIFFERENTIABLE
-                 else Reason("not_trainable"), source_at(*place)) for dtype, place in read]  # fmt: skip
+        return [
+            (
+                Reason("dtype", {"dtype": dtype})
+                if tf.as_dtype(dtype) not in tensors.DIFFERENTIABLE
+                else Reason("not_trainable"),
+                source_at(*place),
+            )
+            for dtype, place in read
+        ]
 
     compiled_by = ""  # who has had a step of training traced, of which nothing is seen
     counts = False  # see ``Differentiator``
@@ -208,11 +215,20 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         recorded = by_key(captures)
         found = [GradStatus.BACKWARD_NOT_RUN if capture.is_followed else capture.status for capture in captures]
         links, wrote = sources(self.log, captures, recorded), written(self.log, captures, recorded)
-        return Backward([
-            Outcome(status, self.why_not if capture.is_followed else capture.why, capture.value, None,
-                    tuple(map(Edge, own)), written=wrote.get(capture.key))
-            for capture, status, own in zip(captures, found, links, strict=True)
-        ], ())  # fmt: skip
+        return Backward(
+            [
+                Outcome(
+                    status,
+                    self.why_not if capture.is_followed else capture.why,
+                    capture.value,
+                    None,
+                    tuple(map(Edge, own)),
+                    written=wrote.get(capture.key),
+                )
+                for capture, status, own in zip(captures, found, links, strict=True)
+            ],
+            (),
+        )
 
     @contextmanager
     def recorded(self) -> Iterator[Any]:

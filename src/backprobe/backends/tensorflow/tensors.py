@@ -45,8 +45,11 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, tf.Tensor) else variable_of(value)
 
 
-OPENED = {tf.SparseTensor: ("values", "indices"), tf.IndexedSlices: ("values", "indices"),
-          tf.RaggedTensor: ("flat_values",)}  # fmt: skip
+OPENED = {
+    tf.SparseTensor: ("values", "indices"),
+    tf.IndexedSlices: ("values", "indices"),
+    tf.RaggedTensor: ("flat_values",),
+}
 """Sparse and ragged tensors, and what they hold."""
 
 

@@ -47,8 +47,11 @@ class TracedBefore:
     def around(self, parts: Mapping[str, Any]) -> tuple[str, str] | None:
         """A function that has run with one of these layers, by path, and that path."""
         for function in self.ran.values():
-            held = {private.identity_of(one) for one in function.captured_inputs if one.dtype == tf.resource
-                    and hasattr(one, "_id")}  # fmt: skip
+            held = {
+                private.identity_of(one)
+                for one in function.captured_inputs
+                if one.dtype == tf.resource and hasattr(one, "_id")
+            }
             for path, layer in parts.items():
                 if any(identity(one) in held for one in layer.trainable_variables):
                     return private.spelled(function), path

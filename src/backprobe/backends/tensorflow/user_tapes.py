@@ -62,9 +62,7 @@ class Asked:
 class UserTapes:
     """The tapes of one block, but for that of the probe."""
 
-    def __init__(
-        self, log: OperationLog, version: Callable[[Any], int], watched: Callable[[Any, Any], object]
-    ) -> None:  # fmt: skip
+    def __init__(self, log: OperationLog, version: Callable[[Any], int], watched: Callable[[Any, Any], object]) -> None:
         self.log, self.version, self.watched = log, version, watched
         self.began = private.next_identity()
         self.tapes: WeakKeyDictionary[Any, Recorded] = WeakKeyDictionary()
@@ -135,14 +133,27 @@ class UserTapes:
             self.log, known, targets, self.began, {**dict.fromkeys(private.watched_by(tape), 0), **known.watched}
         )
         whys = [(source, way.why(source, private.watches_variables(tape))) for source in missing]
-        whys += [(source, (WhyNone.ZERO, (), cuts)) for source in zero
-                 if (cuts := way.zeros(identity(source)) or way.cuts(identity(source)) * is_filled)]  # fmt: skip
+        whys += [
+            (source, (WhyNone.ZERO, (), cuts))
+            for source in zero
+            if (cuts := way.zeros(identity(source)) or way.cuts(identity(source)) * is_filled)
+        ]
         for source, (why, outside, cuts) in whys:
             is_variable = variable_of(source) is not None
-            self.asked.append(Asked(
-                identity(source), self.version(source) if is_variable else 0, self._label(source), line, why, outside,
-                cuts, tuple(targets), str(describe(source).dtype), is_variable,
-            ))  # fmt: skip
+            self.asked.append(
+                Asked(
+                    identity(source),
+                    self.version(source) if is_variable else 0,
+                    self._label(source),
+                    line,
+                    why,
+                    outside,
+                    cuts,
+                    tuple(targets),
+                    str(describe(source).dtype),
+                    is_variable,
+                )
+            )
 
     def _count(self, came: Sequence[tuple[Any, Any]]) -> None:
         for source, gradient in came:
@@ -206,11 +217,15 @@ class UserTapes:
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
         # The captures that are computed from a Variable, those nearest to it.
-        from_it = {at for at, capture in enumerate(captures)
-                   if capture.number != number and number in self.log.before([capture.number])}  # fmt: skip
+        from_it = {
+            at
+            for at, capture in enumerate(captures)
+            if capture.number != number and number in self.log.before([capture.number])
+        }
         numbers = {captures[at].number: at for at in from_it}
-        far = {at for at in from_it
-               if any(numbers.get(each, at) != at for each in self.log.before([captures[at].number]))}  # fmt: skip
+        far = {
+            at for at in from_it if any(numbers.get(each, at) != at for each in self.log.before([captures[at].number]))
+        }
         return tuple(sorted(from_it - far))[:MOST]
 
     def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
@@ -229,21 +244,29 @@ class UserTapes:
         def every(numbers: Sequence[int]) -> tuple[int, ...]:
             return tuple([at for number in numbers for at in versions.get(number, {}).values()])
 
-        return tuple([
-            NoneGiven(
-                _nearest(versions.get(asked.number, {}), asked.version), asked.label, asked.line, asked.why,
-                every(asked.outside), tuple(filter(None, (cut(one, asked.number) for one in asked.cuts))),
-                every(asked.targets), asked.dtype, asked.is_variable,
-            )
-            for asked in self.asked
-        ])  # fmt: skip
+        return tuple(
+            [
+                NoneGiven(
+                    _nearest(versions.get(asked.number, {}), asked.version),
+                    asked.label,
+                    asked.line,
+                    asked.why,
+                    every(asked.outside),
+                    tuple(filter(None, (cut(one, asked.number) for one in asked.cuts))),
+                    every(asked.targets),
+                    asked.dtype,
+                    asked.is_variable,
+                )
+                for asked in self.asked
+            ]
+        )
 
 
 class _Way:
     # The way from sources to targets as the log has it, and which parts of it a tape has seen.
     def __init__(
         self, log: OperationLog, tape: Recorded, targets: set[int], began: int, watched: Mapping[int, int]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.log, self.tape, self.targets, self.began, self.watched = log, tape, targets, began, watched
         self.before = {each: log.made.get(each, NEVER) for each in log.before(targets)}
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
@@ -260,8 +283,13 @@ class _Way:
         cuts = self.cuts(number)
         if cuts:
             return WhyNone.CUT, (), cuts
-        left = tuple([one for one in self.log.cuts.left.values()
-                      if self.tape.has(one.position) and number in self.log.before(one.inputs)])  # fmt: skip
+        left = tuple(
+            [
+                one
+                for one in self.log.cuts.left.values()
+                if self.tape.has(one.position) and number in self.log.before(one.inputs)
+            ]
+        )
         computed = [each for each in self.targets if each in self.log.made or each in self.log.cut]
         is_after = bool(self.targets) and max(self.targets) < self.tape.newest.get(number, 0)
         if variable is None and is_after and not computed:

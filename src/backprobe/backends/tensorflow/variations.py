@@ -39,10 +39,11 @@ def _assigned(value: Any, variable: Any, variation: Variation, number: int, undo
         return None
     if variation.dtype is not None:
         raise Unsupported(
-            "a Variable keeps its dtype", asked=f"precision={variation.dtype!r}",
+            "a Variable keeps its dtype",
+            asked=f"precision={variation.dtype!r}",
             found=f"a Variable of {variable.dtype.name}",
             next="noise=[...] of bp.diff, with recordings of the model made in the lower precision",
-        )  # fmt: skip
+        )
     before = variable.numpy()
     undo.append(lambda: variable.assign(before))
     variable.assign(moved(before, variation.seed, number))

@@ -40,8 +40,9 @@ from backprobe.record.names import quote_path
 from backprobe.record.options import Option
 from backprobe.record.statistics import NOTHING, Row, measured, merged
 
-OPTIMIZER = Option("optimizer", keras.optimizers.Optimizer, None, "model.optimizer",
-                   says="an optimizer of Keras, or several")  # fmt: skip
+OPTIMIZER = Option(
+    "optimizer", keras.optimizers.Optimizer, None, "model.optimizer", says="an optimizer of Keras, or several"
+)
 ADDED = 8  # columns of a row that are added up; the last two are extremes
 
 
@@ -112,9 +113,11 @@ class TensorflowWatching(Watching):
         self._follow_up()
         if self.options.optimizers and not self.has_graph:
             raise BadOption(
-                "the optimizer ends the steps of this run", asked="run.step()",
-                found="optimizer= was given, and what it trains is not compiled", next="leave out run.step()",
-            )  # fmt: skip
+                "the optimizer ends the steps of this run",
+                asked="run.step()",
+                found="optimizer= was given, and what it trains is not compiled",
+                next="leave out run.step()",
+            )
         if self.options.optimizers and not _has_stepped(self.options.optimizers[-1]):
             self.listener.begin()
             return
@@ -156,12 +159,13 @@ class TensorflowWatching(Watching):
         if found is not None:
             function, path = found
             raise Unsupported(
-                f"{function}() was traced before it was watched", asked=self.asked,
+                f"{function}() was traced before it was watched",
+                asked=self.asked,
                 found=f"it has run in this step, and no call of {path or 'the model'!r} was seen",
                 why="its graph was fixed when it was traced, and runs on without what a watch puts in",
                 next=f"call bp.watch(...) before {function}() runs for the first time, or make it anew, as "
                 f"tf.function({function}), inside the watch",
-            )  # fmt: skip
+            )
 
     # forward and backward
 
@@ -228,7 +232,7 @@ class TensorflowWatching(Watching):
 
     def _applied(
         self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         if not self._is_watched(optimizer, kind, "apply"):
             return following(optimizer, grads, trainable_variables)
         self._look()
@@ -250,7 +254,7 @@ class TensorflowWatching(Watching):
 
     def _updating(
         self, kind: type, following: Callable[..., Any], optimizer: Any, grads: Any, variables: Any, rate: Any
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         # Gradients are as the optimizer uses them: accumulated, averaged and clipped.
         if self.options.gradients and self._is_watched(optimizer, kind, private.UPDATING):
             for name, _, gradient in self._named(variables, grads):
@@ -314,9 +318,12 @@ def _row(tensor: Any) -> Any:
     wide = tf.cast(tf.where(is_finite, numbers, tf.zeros_like(numbers)), tf.float64)
     infinity = tf.constant(numpy.inf, numbers.dtype)
     flags = [
-        is_finite, tf.math.is_nan(numbers), tf.equal(numbers, infinity), tf.equal(numbers, -infinity),
+        is_finite,
+        tf.math.is_nan(numbers),
+        tf.equal(numbers, infinity),
+        tf.equal(numbers, -infinity),
         tf.equal(numbers, tf.zeros_like(numbers)),
-    ]  # fmt: skip
+    ]
     counts = [tf.reduce_sum(tf.cast(flag, tf.float64)) for flag in flags]
     low = tf.reduce_min(tf.where(is_finite, numbers, tf.fill(tf.shape(numbers), infinity)))
     high = tf.reduce_max(tf.where(is_finite, numbers, tf.fill(tf.shape(numbers), -infinity)))
@@ -340,9 +347,11 @@ class TensorflowWatches(Watches):
     def scalar(self, number: Any) -> Any:
         if isinstance(number, tf.Tensor) and not is_eager(number):
             raise BadOption(
-                "run.log was called in a graph", asked="run.log(...)", found="a tensor without numbers",
+                "run.log was called in a graph",
+                asked="run.log(...)",
+                found="a tensor without numbers",
                 next="return it from the tf.function, and call run.log outside of it",
-            )  # fmt: skip
+            )
         found = numpy.asarray(number, numpy.float64)
         if found.size != 1:
             raise TypeError("not one number")
@@ -365,18 +374,23 @@ def _refuse_others(options: WatchOptions, asked: str) -> None:
         OPTIMIZER.check(optimizer, asked)
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
             raise BadOption(
-                "an optimizer that scales the loss cannot be watched", asked=asked, found="a LossScaleOptimizer",
-                why="gradients are scaled when they come to it", next="dtype policy mixed_bfloat16, which needs none",
-            )  # fmt: skip
+                "an optimizer that scales the loss cannot be watched",
+                asked=asked,
+                found="a LossScaleOptimizer",
+                why="gradients are scaled when they come to it",
+                next="dtype policy mixed_bfloat16, which needs none",
+            )
     for name, is_given in (
-        ("scaler=", options.scaler is not None), ("clipping=True", options.clipping),
+        ("scaler=", options.scaler is not None),
+        ("clipping=True", options.clipping),
         ("pace=bp.Pace(histogram=...)", options.magnitudes),
-    ):  # fmt: skip
+    ):
         if is_given:
             raise BadOption(f"{name} is for PyTorch", asked=asked, found="a model of Keras", next=f"leave out {name}")
     if not options.optimizers:
         raise BadOption(
-            "a model of Keras is watched with its optimizer", asked=asked,
+            "a model of Keras is watched with its optimizer",
+            asked=asked,
             why="it is given the gradients of parameters, and ends the steps",
             next="bp.watch(model, folder, optimizer=optimizer); in fit, optimizer=model.optimizer",
-        )  # fmt: skip
+        )

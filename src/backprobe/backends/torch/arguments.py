@@ -79,9 +79,11 @@ def alias(leaf: Any) -> Tensor:
     if isinstance(leaf, Tensor):
         if leaf.is_inference():
             raise NothingToDifferentiate(
-                "an inference tensor cannot be differentiated", found="an argument made under torch.inference_mode()",
-                why="PyTorch keeps no version of it, and lets it require no gradient", next="x.clone()",
-            )  # fmt: skip
+                "an inference tensor cannot be differentiated",
+                found="an argument made under torch.inference_mode()",
+                why="PyTorch keeps no version of it, and lets it require no gradient",
+                next="x.clone()",
+            )
         plain = leaf.detach()
         if plain.is_nested and plain.layout is torch.strided:
             return _alias_of_nested(plain)

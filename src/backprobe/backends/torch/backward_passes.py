@@ -91,12 +91,20 @@ class BackwardCall:
         limits = () if inputs is None else tuple([one for one in _listed(inputs) if isinstance(one, Tensor)])
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
         return cls(
-            roots, cotangents, limits, inputs is not None,
-            "autograd.grad" if is_grad else "backward()", given[seeds] is not None, tuple(filter(given.get, ASKED)),
-            at=users_line(frame), keeps_graph=bool(given["retain_graph"] or given["create_graph"]), is_grad=is_grad,
-            is_batched=bool(given.get("is_grads_batched")), is_ours=_is_ours(frame.f_back),
+            roots,
+            cotangents,
+            limits,
+            inputs is not None,
+            "autograd.grad" if is_grad else "backward()",
+            given[seeds] is not None,
+            tuple(filter(given.get, ASKED)),
+            at=users_line(frame),
+            keeps_graph=bool(given["retain_graph"] or given["create_graph"]),
+            is_grad=is_grad,
+            is_batched=bool(given.get("is_grads_batched")),
+            is_ours=_is_ours(frame.f_back),
             is_nested=innermost_call(frame.f_back) is not None,
-        )  # fmt: skip
+        )
 
     @property
     def batch(self) -> int:

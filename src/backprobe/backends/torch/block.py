@@ -170,8 +170,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
             if self.updates is not None:
                 self.updates.backward(nodes)
         if not (call.is_nested or call.is_grad):
-            self.multiples += [(root, found, key(get_gradient_edge(root)) in known) for root in call.roots
-                               if (found := multiple(root)) is not None]  # fmt: skip
+            self.multiples += [
+                (root, found, key(get_gradient_edge(root)) in known)
+                for root in call.roots
+                if (found := multiple(root)) is not None
+            ]
         with self.quiet():
             self._come_last()
             captures = began(call.roots, call.is_grad)
@@ -313,9 +316,12 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
     # listening
 
     def capture(
-        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
+        self,
+        tensor: Tensor,
+        around: Callable[[], Around] | None,
+        previous: Capture | None = None,
         through: bool = False,
-    ) -> Capture:  # fmt: skip
+    ) -> Capture:
         node = tensor.grad_fn
         if node is None or previous is not None or through or self.is_particular or isinstance(node, WRITTEN_IN_PYTHON):
             return self._capture_other(tensor, around, previous, through)
@@ -355,7 +361,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return [
             self._of_leaf(*one) if is_leaf and id(one[0]) not in self.listened else self.capture(one[0], None)
             for is_leaf, *one in zip(are_leaves, tensors, versions, aliases, strict=True)
-        ]  # fmt: skip
+        ]
 
     def _of_leaf(self, tensor: Tensor, version: int, alias: Tensor) -> Capture:
         # The capture of a leaf that is listened to from now on: as all that ``capture`` does, for all parameters of a
@@ -589,8 +595,16 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         is_limited = any(map(IS_LIMITED, output.calls))
         calls = self._calls(output, captures) if is_limited else [*map(CALL, output.calls)]
         own = OwnPass(begun_at, not output.is_grad, calls) if calls else None
-        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training,
-                          none_reads=self.kept_gradients.found(captures), own=own)  # fmt: skip
+        passed = Backward(
+            outcomes,
+            visited,
+            notes=notes,
+            scales=scaled,
+            updates=updates,
+            training=training,
+            none_reads=self.kept_gradients.found(captures),
+            own=own,
+        )
         if self.partials is not None:
             begun = seeds(captures, begun_at, output.calls[0].cotangents if output.calls else ())
             passed = self.partials.links(captures, inputs, grads, begun).added_to(passed)
@@ -625,16 +639,23 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
 
     def _unusual(
-        self, captures: Sequence[Capture], lacking: Sequence[int], without: Sequence[int], values: Sequence[Any],
-        grads: list[Tensor | None], inputs: Sequence[tuple[int, ...]], judged: Judged | None, output: Output,
-    ) -> dict[int, Outcome]:  # fmt: skip
+        self,
+        captures: Sequence[Capture],
+        lacking: Sequence[int],
+        without: Sequence[int],
+        values: Sequence[Any],
+        grads: list[Tensor | None],
+        inputs: Sequence[tuple[int, ...]],
+        judged: Judged | None,
+        output: Output,
+    ) -> dict[int, Outcome]:
         # The outcomes of captures that lack a gradient, or a value that can be shown as it is.
         #
         # Those in ``without`` have a value, and no history.
         found = {
             at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain or c.unasked, version=c.version)
             for at in without
-        }  # fmt: skip
+        }
         lacking = [at for at in lacking if at not in found]
         if not lacking:
             return found
@@ -706,8 +727,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute, AtEnd):
         why: Missing = GradStatus.NOT_CONNECTED, Reason("beside_inputs"), call.at
         late: Missing = GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
         edges = ((one, one.edge or gradient_edge(one.tensor)) for one in lacking if one.is_followed)
-        return {one.number: late if one.calls > last.before else why
-                for one, edge in edges if edge is not None and edge.node in behind}  # fmt: skip
+        return {
+            one.number: late if one.calls > last.before else why
+            for one, edge in edges
+            if edge is not None and edge.node in behind
+        }
 
     def _begun_at(self, output: Output) -> list[Node]:
         # The nodes at which the calls began that went to all leaves behind them.

@@ -77,9 +77,12 @@ class BlockPartials:
         return Local(blocks, run.notes)
 
     def links(
-        self, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], grads: Sequence[Any],
+        self,
+        captures: Sequence[Capture],
+        inputs: Sequence[Sequence[int]],
+        grads: Sequence[Any],
         begun: Mapping[int, Tensor],
-    ) -> Links:  # fmt: skip
+    ) -> Links:
         """The edges into some captures with what is known of them, once a pass has brought these gradients.
 
         ``begun`` are the cotangents of what it began at.

@@ -81,10 +81,11 @@ class TorchBridges(Bridges):
 
     def sources(self, held: Any, *, of_models: bool = True) -> list[Any]:
         return [
-            one for found in opened(held, lambda one: isinstance(one, Tensor | Module))
+            one
+            for found in opened(held, lambda one: isinstance(one, Tensor | Module))
             for one in ([found] if isinstance(found, Tensor) else found.parameters() if of_models else ())
             if one.requires_grad
-        ]  # fmt: skip
+        ]
 
     def connected(self, held: Any) -> list[Any]:
         return self.sources(held)
@@ -111,8 +112,14 @@ class TorchBridges(Bridges):
             one.data.copy_(_elsewhere(one.detach(), by))
 
     def kept(self, value: Any) -> Any:
-        made = filled(value, lambda leaf: leaf.clone() if _is_tensor(leaf) and not leaf.is_leaf else (
-            leaf.copy() if type(leaf).__module__ == "numpy" and hasattr(leaf, "copy") else None))  # fmt: skip
+        made = filled(
+            value,
+            lambda leaf: (
+                leaf.clone()
+                if _is_tensor(leaf) and not leaf.is_leaf
+                else (leaf.copy() if type(leaf).__module__ == "numpy" and hasattr(leaf, "copy") else None)
+            ),
+        )
         return value if made is None else made
 
     def begin(self) -> None:
@@ -127,9 +134,7 @@ class TorchBridges(Bridges):
         return [(torch._C, "PyTorchFileWriter")]
 
     @contextmanager
-    def passes(
-        self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]
-    ) -> Iterator[None]:  # fmt: skip
+    def passes(self, heard: Callable[[Pass], None], watched: Callable[[FrameType], Sequence[Any]]) -> Iterator[None]:
         thread, running = threading.get_ident(), list[Any]()
 
         def run(following: Callable[..., Any], outputs: Sequence[Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -151,9 +156,17 @@ class TorchBridges(Bridges):
             yield
 
     def _compared(
-        self, following: Callable[..., Any], outputs: Sequence[Tensor], gradients: Any, keep: bool, create: bool,
-        inputs: Sequence[Any] = (), *_: Any, frame: FrameType, watched: Sequence[Any],
-    ) -> Pass:  # fmt: skip
+        self,
+        following: Callable[..., Any],
+        outputs: Sequence[Tensor],
+        gradients: Any,
+        keep: bool,
+        create: bool,
+        inputs: Sequence[Any] = (),
+        *_: Any,
+        frame: FrameType,
+        watched: Sequence[Any],
+    ) -> Pass:
         # What comes to the leaves behind all bridges, with them and without.
         from_here = [one for one in watched if _is_tensor(one) and one.requires_grad]
         reached = [*{id(one): one for source in (*self.known, *from_here) for one in _leaves(source)}.values()]
@@ -163,8 +176,9 @@ class TorchBridges(Bridges):
         def given() -> list[bool | None]:
             if not behind:
                 return []
-            found = following(outputs, gradients, True, False, tuple(behind), allow_unreachable=True,
-                              accumulate_grad=False)  # fmt: skip
+            found = following(
+                outputs, gradients, True, False, tuple(behind), allow_unreachable=True, accumulate_grad=False
+            )
             return [None if one is None else bool(one.count_nonzero()) for one in found]
 
         arrived = [*map(bool, given())]

@@ -50,9 +50,12 @@ def result(tensor: Tensor) -> Result:
     about = describe(tensor)
     counts = unfit({"": tensor}).get("", Nonfinite(0, 0, tensor.numel()))
     return {
-        "digest": _digest(tensor), "shape": list(about.shape or ()), "dtype": about.dtype,
-        "nan": counts.nan, "inf": counts.inf,
-    }  # fmt: skip
+        "digest": _digest(tensor),
+        "shape": list(about.shape or ()),
+        "dtype": about.dtype,
+        "nan": counts.nan,
+        "inf": counts.inf,
+    }
 
 
 def _digest(tensor: Tensor) -> str:
@@ -93,9 +96,16 @@ class TorchCaptures(Captures):
                 if gradient is not None and full in call.fresh and full not in gradients:
                     gradients[full] = result(gradient)
         return CapturedStep(
-            "torch", type(model).__name__, found, is_backward, parameters, gradients, settings(),
-            sorted({str(one.facts["device"]) for one in (*held, *parameters.values())}), left_out,
-        )  # fmt: skip
+            "torch",
+            type(model).__name__,
+            found,
+            is_backward,
+            parameters,
+            gradients,
+            settings(),
+            sorted({str(one.facts["device"]) for one in (*held, *parameters.values())}),
+            left_out,
+        )
 
     def _parameters(self, calls: Sequence[TorchGuardedCall]) -> tuple[dict[str, Kept], list[str]]:
         # Those of the modules that were called; tied ones are one object.
@@ -137,10 +147,11 @@ class TorchCaptures(Captures):
             {
                 "training": [paths[id(part)] for part, mode in state.training if mode],
                 "autocast": [[kind, on, str(dtype).removeprefix("torch.")] for kind, on, dtype in state.autocast],
-                "grad": state.has_history, "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+                "grad": state.has_history,
+                "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
             },
             {path: result(one.numbers) for path, one in call.returned.items() if version(one.numbers) == one.version},
-        )  # fmt: skip
+        )
 
     def misfits(self, model: Any, step: CapturedStep) -> Sequence[Misfit]:
         found = []
@@ -154,8 +165,11 @@ class TorchCaptures(Captures):
             held = {**parameters, **_shapes(path, _buffers(module))}
             states = [each for call in step.calls if call.path == path for each in call.state.items()]
             captured = _inside(path, dict([*step.parameters.items(), *states]))
-            found += [Misfit(name, shape, held.get(name)) for name, shape in captured.items()
-                      if held.get(name, ()) is not None and held.get(name) != shape]  # fmt: skip
+            found += [
+                Misfit(name, shape, held.get(name))
+                for name, shape in captured.items()
+                if held.get(name, ()) is not None and held.get(name) != shape
+            ]
             if _inside(path, step.parameters):
                 found += [Misfit(name, None, shape) for name, shape in parameters.items() if name not in captured]
         return found
@@ -229,16 +243,16 @@ class Names:
 
 def _buffers(module: Module) -> list[tuple[str, Tensor]]:
     return [
-        (_under(path, name), one) for path, part in structure(module).parts
-        for name, one in part._buffers.items() if one is not None
-    ]  # fmt: skip
+        (_under(path, name), one)
+        for path, part in structure(module).parts
+        for name, one in part._buffers.items()
+        if one is not None
+    ]
 
 
 def _shapes(path: str, named: Sequence[tuple[str, Tensor]]) -> dict[str, tuple[int, ...] | None]:
     # By plain names; None where that is not known before the first call.
-    return {
-        _plain_name(_under(path, name)): None if is_lazy(one) else tuple(one.shape) for name, one in named
-    }  # fmt: skip
+    return {_plain_name(_under(path, name)): None if is_lazy(one) else tuple(one.shape) for name, one in named}
 
 
 def _inside(path: str, captured: Mapping[str, Kept]) -> dict[str, tuple[int, ...]]:
@@ -247,7 +261,7 @@ def _inside(path: str, captured: Mapping[str, Kept]) -> dict[str, tuple[int, ...
     shapes = {
         _plain_name(name): tuple(one.facts["shape"] if one.tensor is None else one.tensor.shape)
         for name, one in captured.items()
-    }  # fmt: skip
+    }
     return {name: shape for name, shape in shapes.items() if not around or name.startswith(f"{around}.")}
 
 
@@ -264,12 +278,14 @@ class ReplayedState(State):
         self.random.states = [(states[name], _state_of(one)) for name, one in call.random.items() if name in states]
         self.buffers = [
             (part, name, _here(call.state[full]))
-            for full, part, name in _places(names, call.state) if call.state[full].tensor is not None
-        ]  # fmt: skip
+            for full, part, name in _places(names, call.state)
+            if call.state[full].tensor is not None
+        ]
         self.parameters = [
             (part, name, parameters[id(step.parameters[full])])
-            for full, part, name in _places(names, step.parameters) if id(step.parameters[full]) in parameters
-        ]  # fmt: skip
+            for full, part, name in _places(names, step.parameters)
+            if id(step.parameters[full]) in parameters
+        ]
         self.autocast = [_autocast(*one) for one in call.modes["autocast"]]
         training = {_plain_name(path) for path in call.modes["training"]}
         self.training = [(part, _plain_name(path) in training) for path, part in structure(module).parts]

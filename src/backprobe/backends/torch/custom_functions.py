@@ -136,9 +136,7 @@ def _is_users(made: type) -> bool:
     return not made.__module__.startswith("torch.") and code is not None and package(code.co_filename) is None
 
 
-def zero_by_hand(
-    leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers
-) -> dict[tuple[ByHand, ...], list[Any]]:  # fmt: skip
+def zero_by_hand(leaves: Iterable[tuple[Any, Node, Tensor]], givers: Givers) -> dict[tuple[ByHand, ...], list[Any]]:
     """By the functions of the program's own that every way to them goes through: the leaves whose gradient is zero.
 
     Of each leaf its node and its gradient are given.

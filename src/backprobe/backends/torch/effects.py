@@ -30,8 +30,14 @@ from backprobe.backends.torch.structure import structure
 from backprobe.record.containers import leaves
 
 PYTHONS = (
-    FunctionType, MethodType, BuiltinFunctionType, type, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
-)  # fmt: skip
+    FunctionType,
+    MethodType,
+    BuiltinFunctionType,
+    type,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "set_"}
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
@@ -95,7 +101,7 @@ def _of_function(code: CodeType, file: str, module: str | None, name: str) -> Ef
 
 def targets(
     function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], known: Mapping[torch.nn.Module, Effect]
-) -> list[Tensor]:  # fmt: skip
+) -> list[Tensor]:
     """The tensors that this call may write to; the effects of some modules are known."""
     if isinstance(function, partial):
         return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs}, known)

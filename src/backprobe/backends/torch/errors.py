@@ -54,9 +54,13 @@ WRITTEN = "modified by an inplace operation"
 
 
 def failure(
-    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[BackwardCall],
-    steps: Iterable[Step], start: int = 0,
-) -> Failure | str | None:  # fmt: skip
+    error: BaseException,
+    captures: Sequence[Capture],
+    written: Sequence[Tensor],
+    earlier: Sequence[BackwardCall],
+    steps: Iterable[Step],
+    start: int = 0,
+) -> Failure | str | None:
     """What an error is about, by positions of captures, or a note on it; None where nothing is known of it here.
 
     ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that have freed
@@ -247,8 +251,11 @@ def _carried(known: Known, roots: Sequence[Tensor]) -> tuple[int, ...]:
             found[places[0]] = None
         elif node not in seen:
             seen.add(node)
-            pending += [(follower, nr) for follower, nr in node.next_functions
-                        if follower is not None and follower.name() != LEAF]  # fmt: skip
+            pending += [
+                (follower, nr)
+                for follower, nr in node.next_functions
+                if follower is not None and follower.name() != LEAF
+            ]
     return tuple(sorted(found))
 
 
@@ -342,9 +349,7 @@ def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
 # what was not used
 
 
-def _unused(
-    known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor], error: BaseException
-) -> Failure | None:  # fmt: skip
+def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor], error: BaseException) -> Failure | None:
     reached = graph.edges(*roots)
     found = [(tensor, gradient_edge(tensor)) for tensor in inputs]
     unused = [tensor for tensor, edge in found if edge is None or key(edge) not in reached]

@@ -170,18 +170,27 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
                 if follower is not None:  # the engine runs a node only on the way to something wanted
                     wanted.setdefault((follower, number), GradientEdge(follower, number))
             has_hooks = capture.tensor._backward_hooks or capture.is_changed
-            if capture.edge is not None and (isinstance(capture.edge.node, BackwardCFunction) or (
-                    has_hooks and capture.edge.node.name() != graph.LEAF)):  # fmt: skip
+            if capture.edge is not None and (
+                isinstance(capture.edge.node, BackwardCFunction)
+                or (has_hooks and capture.edge.node.name() != graph.LEAF)
+            ):
                 # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return;
                 # and a backward that the user wrote may write into its argument, which is what is handed out
                 number = capture.edge.output_nr
                 take = partial(_take, after_hooks, key(capture.edge), number)
                 hooks.callback(capture.edge.node.register_prehook(take).remove)
-        found = torch.autograd.grad(
-            [output], list(wanted.values()), [cotangent] if cotangent is not None else None, allow_unused=True,
-            create_graph=options.create_graph,
-            retain_graph=bool(options.partials) or options.retain_graph or options.create_graph,
-        ) if wanted else ()  # fmt: skip
+        found = (
+            torch.autograd.grad(
+                [output],
+                list(wanted.values()),
+                [cotangent] if cotangent is not None else None,
+                allow_unused=True,
+                create_graph=options.create_graph,
+                retain_graph=bool(options.partials) or options.retain_graph or options.create_graph,
+            )
+            if wanted
+            else ()
+        )
     return Arrivals(dict(zip(wanted, found, strict=True)), after_hooks, around)
 
 

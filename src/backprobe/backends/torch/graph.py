@@ -200,7 +200,7 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
 
 def leading_to_lost(
     made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
-) -> set[Node]:  # fmt: skip
+) -> set[Node]:
     """The nodes behind those ``made`` that lead to a leaf which backward from those ``reached`` does not come to.
 
     ``lost`` are leaves that nothing came to, though the graph may lead there. What a reentrant checkpoint hides may be.

@@ -19,18 +19,27 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
     """What is to be seen; whoever asks puts it into words."""
     reached, edge = nodes(output), gradient_edge(tensor)
     return GraphFacts(
-        output=_described(output), output_requires_grad=output.requires_grad, output_size=output.numel(),
-        output_is_leaf=output.is_leaf, tensor=_described(tensor), requires_grad=tensor.requires_grad,
-        is_leaf=tensor.is_leaf, is_retained=tensor.retains_grad, is_inference=tensor.is_inference(),
-        is_floating=is_floating(tensor), op=_operation(tensor),
+        output=_described(output),
+        output_requires_grad=output.requires_grad,
+        output_size=output.numel(),
+        output_is_leaf=output.is_leaf,
+        tensor=_described(tensor),
+        requires_grad=tensor.requires_grad,
+        is_leaf=tensor.is_leaf,
+        is_retained=tensor.retains_grad,
+        is_inference=tensor.is_inference(),
+        is_floating=is_floating(tensor),
+        op=_operation(tensor),
         is_reached=edge is not None and (output is tensor or key(edge) in edges(output)),
         leaves=tuple(leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
-        output_leaves=tuple(leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
+        output_leaves=tuple(leaves(reached)),
+        again=_again(tensor, reached),
+        shared=_shared(tensor, reached),
         written=tuple(node.name() for node in reached if list(broken(node, WRITTEN))),
         is_freed=any(list(broken(node, FREED)) for node in reached),
         own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, torch._C._FunctionBase))),
         checkpoints=tuple(node.name() for node in reached if getattr(node, "_forward_cls", None) is REENTRANT),
-    )  # fmt: skip
+    )
 
 
 def _described(tensor: Tensor) -> str:
@@ -63,6 +72,9 @@ def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
         return ()
     place = tensor.untyped_storage()._cdata, tensor.storage_offset()
     return tuple(
-        leaf for leaf in leaves(reached) if leaf is not tensor and leaf.layout is torch.strided
+        leaf
+        for leaf in leaves(reached)
+        if leaf is not tensor
+        and leaf.layout is torch.strided
         and (leaf.untyped_storage()._cdata, leaf.storage_offset()) == place
-    )  # fmt: skip
+    )

@@ -167,8 +167,14 @@ def _first(result: Any) -> Any:
 
 def _birth(func: Any, given: Given, made: Tensor) -> HeardBirth:
     lines, is_backward = lines_above(sys._getframe(2)), current_pass() != -1
-    return HeardBirth(func._schema.name.rpartition("::")[2], [(name, _numbers(one)) for name, one in given],
-                      _numbers(made), lines, is_backward, _forward_lines() if is_backward else ())  # fmt: skip
+    return HeardBirth(
+        func._schema.name.rpartition("::")[2],
+        [(name, _numbers(one)) for name, one in given],
+        _numbers(made),
+        lines,
+        is_backward,
+        _forward_lines() if is_backward else (),
+    )
 
 
 def _forward_lines() -> list[tuple[str, int]]:

@@ -20,9 +20,13 @@ from backprobe.record.containers import leaves, refilled
 
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 HOOKS = (
-    "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-    "_forward_pre_hooks_with_kwargs", *BACKWARD_HOOKS,
-)  # fmt: skip
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
+    *BACKWARD_HOOKS,
+)
 """The attributes that hold a module's hooks. These may do anything, and were called when the module itself was."""
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")

@@ -201,14 +201,20 @@ class TorchMemory(Memory):
 
     def measured(self) -> Measured:
         _, largest = self.largest
-        saved = [Saved(source, module, operation, len(places), sum(places.values()))
-                 for (source, module, operation), places in largest.items()]  # fmt: skip
+        saved = [
+            Saved(source, module, operation, len(places), sum(places.values()))
+            for (source, module, operation), places in largest.items()
+        ]
         saved.sort(key=lambda one: -one.nbytes)
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
         return Measured(
-            len(self.bounds) - 1, saved, self.counts.most, on_device,
-            self._alive(), [*self._kept_hooks(), *self._kept_gradients()],
-        )  # fmt: skip
+            len(self.bounds) - 1,
+            saved,
+            self.counts.most,
+            on_device,
+            self._alive(),
+            [*self._kept_hooks(), *self._kept_gradients()],
+        )
 
     def _alive(self) -> list[Alive]:
         # The tensors from whose graphs nodes of several earlier steps are reached.
@@ -277,8 +283,11 @@ class TorchMemory(Memory):
         return [Kept("hooks", name, self.hooks[-1], 0, source)]
 
     def _kept_gradients(self) -> list[Kept]:
-        return [Kept("gradients", type(self.optimizers[at]).__name__, 1, size, line)
-                for at, (size, line) in self.zeroed.items() if at not in self.other]  # fmt: skip
+        return [
+            Kept("gradients", type(self.optimizers[at]).__name__, 1, size, line)
+            for at, (size, line) in self.zeroed.items()
+            if at not in self.other
+        ]
 
 
 def _is_parameter(tensor: Tensor) -> bool:

@@ -132,7 +132,7 @@ class _Chosen:
 @contextmanager
 def observing(
     call: TorchModelCall, observer: ModuleObserver, later: list[Callable[[], None]] | None = None
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
 
     What puts back replaced parameters is added to ``later``: backward may compute a part of the model again.
@@ -143,9 +143,10 @@ def observing(
     """
     reporter = _Reporter(call, observer, [] if later is None else later)
     rewritten = [
-        (module, "forward", reporting) for module, path in reporter.exchanged.items()
+        (module, "forward", reporting)
+        for module, path in reporter.exchanged.items()
         if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
-    ]  # fmt: skip
+    ]
     with ExitStack() as installed:
         installed.enter_context(replaced(rewritten, is_dynamo_compiling))
         if own_calls.has_own_calls(reporter.known):
@@ -268,9 +269,11 @@ class _Reporter:
         if not self.known.keys().isdisjoint(compiled.modules()):
             headline, why, _ = COMPILED
             raise Unsupported(
-                headline, asked="a block around a model, and a call of torch.compile(model) in it", why=why,
+                headline,
+                asked="a block around a model, and a call of torch.compile(model) in it",
+                why=why,
                 next="call model itself in the block, or write with bp.probe() as rec: for what comes after it",
-            )  # fmt: skip
+            )
 
         def over(*_: Any) -> None:
             self.rest()

@@ -34,9 +34,14 @@ Extremes = tuple[Tensor, Tensor]
 def _is_plain(tensor: Tensor) -> bool:
     # Can it be summed as it is? Most can, and there are many.
     return (
-        type(tensor) is Tensor and tensor.is_cpu and tensor.dtype in WIDE and tensor.layout is torch.strided
-        and not tensor.requires_grad and not tensor.is_nested and tensor.is_contiguous()
-    )  # fmt: skip
+        type(tensor) is Tensor
+        and tensor.is_cpu
+        and tensor.dtype in WIDE
+        and tensor.layout is torch.strided
+        and not tensor.requires_grad
+        and not tensor.is_nested
+        and tensor.is_contiguous()
+    )
 
 
 def _floating(tensor: Tensor) -> Tensor | None:

@@ -136,8 +136,9 @@ class Births:
             given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)
             births += [
                 (number, place, given, told[at], self.local.get((seen, place)))
-                for place, at in gave if BADNESS[told[at]] > BADNESS[given]
-            ]  # fmt: skip
+                for place, at in gave
+                if BADNESS[told[at]] > BADNESS[given]
+            ]
         if not births:
             return {}
         places = by_edge(captures)

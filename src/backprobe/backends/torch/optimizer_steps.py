@@ -42,7 +42,7 @@ class Steps:
 
     def listen(
         self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         """Hear every call from now on; what is returned ends that. ``stepped`` is called after each.
 
         PyTorch does not count the writes of a fused step: ``expose`` is given before it what it will write to, and

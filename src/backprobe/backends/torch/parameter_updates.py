@@ -62,9 +62,7 @@ class Statement:
 class Updates:
     """Looks at leaves, from each ``backward()`` on until they were written to."""
 
-    def __init__(
-        self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]
-    ) -> None:  # fmt: skip
+    def __init__(self, quiet: Callable[[], AbstractContextManager[Any]], keep: Callable[[Tensor], object]) -> None:
         self.quiet, self.keep, self.has_kept = quiet, keep, False
         self.newest: Capture | None = None
         self.leaves: dict[int, UpdatedLeaf] = {}  # by identity

@@ -43,10 +43,16 @@ class Partials:
 
 
 def local_partials(
-    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], inputs: Sequence[Sequence[int]],
-    arrivals: Arrivals, seed: tuple[Key, Tensor], *, full: bool, create_graph: bool,
+    captures: Sequence[Capture],
+    recorded: Mapping[Key, Sequence[int]],
+    inputs: Sequence[Sequence[int]],
+    arrivals: Arrivals,
+    seed: tuple[Key, Tensor],
+    *,
+    full: bool,
+    create_graph: bool,
     kept: Callable[[int, Any], Any] | None = None,
-) -> Partials:  # fmt: skip
+) -> Partials:
     """One pass from each recorded edge back to its direct inputs; ``seed`` is the output's edge and its cotangent.
 
     Where ``kept`` makes something else of each contribution, none is held longer, and no sums are compared.
@@ -110,9 +116,12 @@ def link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow
 
 
 def _lead_around(
-    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
-    links: dict[int, list[Edge]], kept: Callable[[int, Any], Any] | None,
-) -> None:  # fmt: skip
+    captures: Sequence[Capture],
+    recorded: Mapping[Key, Sequence[int]],
+    arrivals: Arrivals,
+    links: dict[int, list[Edge]],
+    kept: Callable[[int, Any], Any] | None,
+) -> None:
     # The base's new version, too, contributes to the view that was written.
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
@@ -289,10 +298,14 @@ def _is_odd(arrived: Tensor) -> bool:
 
 
 def compare(
-    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
-    flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
+    captures: Sequence[Capture],
+    recorded: Mapping[Key, Sequence[int]],
+    arrivals: Arrivals,
+    flowing: Mapping[int, Sequence[Tensor]],
+    unknown: Set[int],
+    coarse: Mapping[int, float],
     residue: Mapping[int, float],
-) -> PathSums:  # fmt: skip
+) -> PathSums:
     """Do the contributions into each edge sum to what arrived there?
 
     What is opaque has no gradient to compare.

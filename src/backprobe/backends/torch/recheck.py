@@ -95,15 +95,16 @@ class TorchCall(RecordedCall):
             pulled = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
         return self.all_numbers(pulled)
 
-    def pull_twice(
-        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
-    ) -> list[Any]:  # fmt: skip
+    def pull_twice(self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]) -> list[Any]:
         with self._made(values) as (outputs, inputs):
             pairs = zip(cotangents, outputs, strict=True)
             given = [torch.as_tensor(c).to(output).requires_grad_() for c, output in pairs]
             first = torch.autograd.grad(outputs, inputs, given, allow_unused=True, create_graph=True)
-            seen = [(one, torch.as_tensor(c).to(one)) for one, c in zip(first, seconds, strict=True)
-                    if one is not None and one.requires_grad]  # fmt: skip
+            seen = [
+                (one, torch.as_tensor(c).to(one))
+                for one, c in zip(first, seconds, strict=True)
+                if one is not None and one.requires_grad
+            ]
             ends, weights = zip(*seen, strict=True) if seen else ((), ())
             given_to = [*inputs, *given]
             pulled = torch.autograd.grad(ends, given_to, weights, allow_unused=True) if ends else [None] * len(given_to)
@@ -243,7 +244,7 @@ class TorchRecheck(Recheck):
 
     def differentiated_by(
         self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:  # fmt: skip
+    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
         code = getattr(function, "__code__", None)
         if code is None:
             return None

@@ -87,9 +87,12 @@ class Scaled:
 
 
 def scales(
-    begun: Sequence[Begun], captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]],
-    derivatives: Mapping[int, Tensor], scaled: Scaled,
-) -> Scales:  # fmt: skip
+    begun: Sequence[Begun],
+    captures: Sequence[Capture],
+    recorded: Mapping[Key, Sequence[int]],
+    derivatives: Mapping[int, Tensor],
+    scaled: Scaled,
+) -> Scales:
     """The numbers by which recorded values were multiplied; each backward pass began at one of these tensors.
 
     ``derivatives`` are those of what backward began at: a number that makes the product too large is known from them.

@@ -20,21 +20,29 @@ def hessian(program: GradientProgram) -> Product:
         if not value.requires_grad:
             raise Unsupported(
                 f"{name!r} was overwritten in place, so nothing can be differentiated with respect to it again",
-                asked=f"bp.hvp(f, {name!r}, ...)", found="a copy taken before the write",
+                asked=f"bp.hvp(f, {name!r}, ...)",
+                found="a copy taken before the write",
                 next="write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)",
-            )  # fmt: skip
+            )
 
     def product(vectors: Vectors) -> Vectors:
         made = {name: as_vector(vector, gradients[name]) for name, vector in vectors.items()}
         curved = [name for name in made if gradients[name].requires_grad]
         found: list[Tensor | None] = [None] * len(made)
         if curved:
-            found = [*torch.autograd.grad(
-                [gradients[name] for name in curved], [values[name] for name in made], [made[name] for name in curved],
-                allow_unused=True, retain_graph=True,
-            )]  # fmt: skip
-        return {name: torch.zeros_like(gradients[name]) if one is None else one
-                for name, one in zip(made, found, strict=True)}  # fmt: skip
+            found = [
+                *torch.autograd.grad(
+                    [gradients[name] for name in curved],
+                    [values[name] for name in made],
+                    [made[name] for name in curved],
+                    allow_unused=True,
+                    retain_graph=True,
+                )
+            ]
+        return {
+            name: torch.zeros_like(gradients[name]) if one is None else one
+            for name, one in zip(made, found, strict=True)
+        }
 
     return product
 

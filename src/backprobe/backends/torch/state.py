@@ -30,8 +30,9 @@ from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.tensors import copied, grad_of
 
 MODES: tuple[RandomState, ...] = (
-    (torch.is_grad_enabled, torch.set_grad_enabled), (torch.get_default_dtype, torch.set_default_dtype)
-)  # fmt: skip
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.get_default_dtype, torch.set_default_dtype),
+)
 SET_VERSIONS = getattr(torch._C._autograd, "_unsafe_set_version_counter", None)
 LARGEST = 2**26  # bytes of a tensor that is no parameter
 SAMPLE = 2**12  # elements

@@ -23,9 +23,14 @@ PLAIN = frozenset({torch.float32, torch.float64})
 def row_of(tensor: Tensor) -> Row | Tensor | None:
     """The statistics of a tensor; those on a device as a tensor of them. None where it has no numbers to read."""
     if (
-        type(tensor) is Tensor and tensor.is_cpu and tensor.dtype in PLAIN and tensor.layout is torch.strided
-        and not tensor.requires_grad and not tensor.is_nested and tensor.is_contiguous()
-    ):  # fmt: skip  # nearly all
+        type(tensor) is Tensor
+        and tensor.is_cpu
+        and tensor.dtype in PLAIN
+        and tensor.layout is torch.strided
+        and not tensor.requires_grad
+        and not tensor.is_nested
+        and tensor.is_contiguous()
+    ):  # nearly all
         if tensor.numel() <= CHUNK:
             return measured(tensor.numpy(), float(tensor.sum())) if is_there(tensor) else None
         return _summed(torch.split(tensor.view(-1), CHUNK)) if is_there(tensor) else None

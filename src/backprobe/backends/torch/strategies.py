@@ -41,9 +41,13 @@ Hooked = dict[Capture, Tensor]
 
 
 def differentiate(
-    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture],
+    options: Options,
+    hooked: Hooked,
+    output: Tensor,
+    cotangent: Tensor | None,
+    captures: Sequence[Capture],
     flow: Callable[[int, Any], Any] | None = None,
-) -> Backward:  # fmt: skip
+) -> Backward:
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
@@ -57,9 +61,15 @@ def differentiate(
         if options.partials:
             seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
             found = local_partials(
-                captures, recorded, inputs, arrivals, seed,
-                full=options.partials == "full", create_graph=options.create_graph, kept=flow,
-            )  # fmt: skip
+                captures,
+                recorded,
+                inputs,
+                arrivals,
+                seed,
+                full=options.partials == "full",
+                create_graph=options.create_graph,
+                kept=flow,
+            )
     else:
         _refuse_where_wrong(options.strategy, captures)
         by_hand = _separate if options.strategy == "separate" else _backward
@@ -89,9 +99,11 @@ def edges(sources: Sequence[int]) -> list[Edge]:
 
 
 def with_leaves(
-    captures: Sequence[Capture], outcomes: Mapping[int, Outcome], reached: Sequence[Node],
+    captures: Sequence[Capture],
+    outcomes: Mapping[int, Outcome],
+    reached: Sequence[Node],
     spared: Set[int] = frozenset(),
-) -> dict[int, Outcome]:  # fmt: skip
+) -> dict[int, Outcome]:
     """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to, and with the
     functions that returned None on the way.
 
@@ -125,7 +137,7 @@ def _silent(captures: Sequence[Capture], outcomes: Mapping[int, Outcome], givers
 
 def _zeros(
     captures: Sequence[Capture], there: Sequence[int], gradients: Mapping[int, Tensor], givers: Givers
-) -> list[tuple[int, Reason]]:  # fmt: skip
+) -> list[tuple[int, Reason]]:
     # The leaves whose gradients are zero behind functions with a backward of the program's own.
     edges = [(at, captures[at].edge) for at in there]
     leaves = [(at, edge.node, gradients[at]) for at, edge in edges if edge is not None]
@@ -136,16 +148,20 @@ def _zeros(
 def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0) -> list[tuple[int, Reason]]:
     """Those of some captures that have more than our own hooks: on a leaf that is listened to there is one."""
     return [
-        (at, HOOKED) for at in there
+        (at, HOOKED)
+        for at in there
         if len((tensor := captures[at].tensor)._backward_hooks or ()) > own + (captures[at].leaf is not None)
         and users_hooks(tensor) > own + (captures[at].leaf is not None)
-    ]  # fmt: skip
+    ]
 
 
 def outcome(
-    capture: Capture, gradient: Tensor | None, links: Sequence[Edge], live: bool,
+    capture: Capture,
+    gradient: Tensor | None,
+    links: Sequence[Edge],
+    live: bool,
     missing: Missing = (GradStatus.NOT_CONNECTED, NO_PATH, None),
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value, inputs = _value(capture, live), tuple(links)
     own = None if value is capture.snapshot or isinstance(value, Lost) else capture.version
@@ -183,11 +199,16 @@ def _separate(
     # As many passes as values: kept to show what that costs.
     return {
         at: torch.autograd.grad(
-            [output], [capture.edge], [cotangent] if cotangent is not None else None,
-            allow_unused=True, retain_graph=True, create_graph=options.create_graph,
+            [output],
+            [capture.edge],
+            [cotangent] if cotangent is not None else None,
+            allow_unused=True,
+            retain_graph=True,
+            create_graph=options.create_graph,
         )[0]
-        for at, capture in enumerate(captures) if capture.edge is not None
-    }  # fmt: skip
+        for at, capture in enumerate(captures)
+        if capture.edge is not None
+    }
 
 
 def _backward(

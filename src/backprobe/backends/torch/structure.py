@@ -68,9 +68,8 @@ class Structure:
         """The paths of some parameters, and those that are there: under the name of one a module may hold None."""
         modules = self.modules
         return [
-            (path, parameter) for at, name, path in wanted
-            if (parameter := modules[at]._parameters[name]) is not None
-        ]  # fmt: skip
+            (path, parameter) for at, name, path in wanted if (parameter := modules[at]._parameters[name]) is not None
+        ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,9 +122,12 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
     # captures
 
     def capture(
-        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
+        self,
+        tensor: Tensor,
+        around: Callable[[], Around] | None,
+        previous: Capture | None = None,
         through: bool = False,
-    ) -> Capture:  # fmt: skip
+    ) -> Capture:
         if own_modes.dispatch_modes() > own_modes.count:  # which would see a tensor being detached
             with self.quiet():
                 return self.capture(tensor, around, previous, through)
@@ -250,9 +253,7 @@ class TorchTape(TorchReplaces, TorchWrites, Tape):
         if capture.is_followed or not tensor.requires_grad or capture.unfollowed is None:
             return
         self.before_late()
-        had_none = capture.status in (
-            GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD
-        )  # fmt: skip
+        had_none = capture.status in (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
         if had_none and self.version(tensor) == capture.version:
             self._take_edge(capture, None, False)
             if capture.is_followed:

@@ -180,9 +180,12 @@ class Geometry:
     @classmethod
     def of(cls, view: Tensor, base: Tensor) -> Geometry:
         return cls(
-            tuple(base.shape), base.stride(), tuple(view.shape), view.stride(),
+            tuple(base.shape),
+            base.stride(),
+            tuple(view.shape),
+            view.stride(),
             int(view.storage_offset()) - int(base.storage_offset()),
-        )  # fmt: skip
+        )
 
     def restrict(self, base_grad: Tensor) -> Tensor:
         """The part of the base's gradient that falls on the view."""
@@ -300,9 +303,11 @@ def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[
         coo = tensor.layout is torch.sparse_coo
         parts = {"indices": tensor._indices(), "values": tensor._values()} if coo else _compressed_parts(tensor)
         encoded: dict[str, Any] = {
-            "layout": "coo" if coo else _text(tensor.layout), "dtype": dtype,
-            "shape": list(tensor.shape), "parts": {key: encode(part, blobs, seen) for key, part in parts.items()},
-        }  # fmt: skip
+            "layout": "coo" if coo else _text(tensor.layout),
+            "dtype": dtype,
+            "shape": list(tensor.shape),
+            "parts": {key: encode(part, blobs, seen) for key, part in parts.items()},
+        }
         return encoded | ({"coalesced": tensor.is_coalesced()} if coo else {})
     tensor = tensor.resolve_conj().resolve_neg()
     memory = tensor.untyped_storage()
@@ -310,8 +315,14 @@ def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[
     if key not in seen:
         seen[key] = f"storage{len(blobs)}"
         blobs[seen[key]] = Memory(memory, tensor.device)
-    layout = {"layout": "strided", "dtype": dtype, "shape": list(tensor.shape), "stride": list(tensor.stride()),
-              "offset": tensor.storage_offset(), "storage": seen[key]}  # fmt: skip
+    layout = {
+        "layout": "strided",
+        "dtype": dtype,
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride()),
+        "offset": tensor.storage_offset(),
+        "storage": seen[key],
+    }
     blobs[seen[key]].users.append((tensor, layout))
     return layout
 

@@ -114,17 +114,23 @@ class TrainedNames:
         # What the program calls one that lies in no model, the plainest first.
         yield from (name for name, value in (*self.variables, *self.globals) if value is parameter)
         yield from (
-            f"{name}[{key!r}]" for name, value in self.variables if type(value) is dict
-            for key, item in value.items() if item is parameter and isinstance(key, str | int)
-        )  # fmt: skip
+            f"{name}[{key!r}]"
+            for name, value in self.variables
+            if type(value) is dict
+            for key, item in value.items()
+            if item is parameter and isinstance(key, str | int)
+        )
         called = self._called_with(parameter)
         if called is not None:
             yield joined(self.path(called.module), called.name)
         yield from (
             f"{name}.param_groups[{group}]['params'][{at}]"
-            for name, one in self.variables if isinstance(one, Optimizer)
-            for group, each in enumerate(one.param_groups) for at, own in enumerate(each["params"]) if own is parameter
-        )  # fmt: skip
+            for name, one in self.variables
+            if isinstance(one, Optimizer)
+            for group, each in enumerate(one.param_groups)
+            for at, own in enumerate(each["params"])
+            if own is parameter
+        )
 
     def owner(self, parameter: Tensor) -> Module | None:
         """The module that it lies in, or that ran with it in the place of its own."""

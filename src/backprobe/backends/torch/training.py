@@ -114,8 +114,11 @@ class Runs:
     def replaced(self) -> set[int]:
         """By identity: the parameters in whose place their modules ran with other tensors, as in functional calls."""
         own = [(one, one.module._parameters.get(one.name)) for one in self.held.values()]
-        return {id(tensor) for held, tensor in own
-                if tensor is not None and tensor is not held.tensor() and not self.has_held(tensor)}  # fmt: skip
+        return {
+            id(tensor)
+            for held, tensor in own
+            if tensor is not None and tensor is not held.tensor() and not self.has_held(tensor)
+        }
 
     def leaves_of(self, module: Module, name: str) -> list[Tensor]:
         """The leaves that a module had as this parameter when it ran, as far as they are still there."""
@@ -277,9 +280,10 @@ class Census:
             return found
         givers = Givers([node for call in calls if not call.is_limited for node in call.nodes])
         leaves = [
-            (one, edge.node, gradient) for one in graph.leaves(givers.of)
+            (one, edge.node, gradient)
+            for one in graph.leaves(givers.of)
             if (gradient := grad_of(one)) is not None and (edge := gradient_edge(one)) is not None
-        ]  # fmt: skip
+        ]
         zeros = [
             custom_functions.reason("zero_by_hand", functions, names=listed([*map(names.of, each)]))
             for functions, each in custom_functions.zero_by_hand(leaves, givers).items()
@@ -301,14 +305,12 @@ class Census:
 
     def found(
         self, judged: Judged, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], compiled: bool
-    ) -> Training | None:  # fmt: skip
+    ) -> Training | None:
         """What became of the parameters; None where none was to be trained after all."""
         names, reached = judged.names, judged.reached
         trainable = [one for one in judged.parameters.values() if one.requires_grad or one in self.filled]
         cleared, unsent = self._without_at_step(trainable, reached.calls)
-        lacking = [
-            one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)
-        ]  # fmt: skip
+        lacking = [one for one in trainable if self._lacks(one) and (not reached.any_of([one]) or id(one) in unsent)]
         spared = names.only_passed(reached.any_of) if lacking and not self.stepped else set()
         trainable, lacking = ([one for one in own if id(one) not in spared] for own in (trainable, lacking))
         if not trainable and spared:
@@ -326,20 +328,30 @@ class Census:
             replace(each, dropped=tuple([call for call, leaves in dropped.items() if id(one) in leaves]))
             for one, each in zip(lacking, untrained, strict=True)
         ]
-        return Training(len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(stray),
-                        tuple(map(names.of, cleared)), tuple(spare))  # fmt: skip
+        return Training(
+            len(trainable),
+            len(frozen),
+            bool(self.stepped),
+            tuple(untrained),
+            tuple(stray),
+            tuple(map(names.of, cleared)),
+            tuple(spare),
+        )
 
     def _cut_short(self, trainable: Sequence[Tensor], names: TrainedNames, reached: Reached) -> dict[int, Tensor]:
         # By identity: those that a ``backward()`` which raised would have come to, perhaps by a checkpoint.
         if all(call.is_over for call in reached.calls):
             return {}
         owners = ((one, names.owner(one)) for one in trainable if self._lacks(one))
-        return {id(one): one for one, owner in owners
-                if reached.any_of([one]) or (owner is not None and self.runs.is_put_off(owner))}  # fmt: skip
+        return {
+            id(one): one
+            for one, owner in owners
+            if reached.any_of([one]) or (owner is not None and self.runs.is_put_off(owner))
+        }
 
     def _without_at_step(
         self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]
-    ) -> tuple[list[Tensor], set[int]]:  # fmt: skip
+    ) -> tuple[list[Tensor], set[int]]:
         # The parameters behind calls of ``backward()`` that had no gradient at any step that followed: those whose
         # gradients were cleared, and by identity those that none was sent to, by a backward written in Python.
         lacking = [one for one in trainable if id(one) in self.before and one not in self.filled]
@@ -353,9 +365,15 @@ class Census:
         return one not in self.filled and (id(one) in self.empty or grad_of(one) is None)
 
     def _untrained(
-        self, lacking: Sequence[Tensor], late: Mapping[int, Tensor], names: TrainedNames, captures: Sequence[Capture],
-        inputs: Sequence[Sequence[int]], reached: Reached, compiled: bool,
-    ) -> Iterator[Untrained]:  # fmt: skip
+        self,
+        lacking: Sequence[Tensor],
+        late: Mapping[int, Tensor],
+        names: TrainedNames,
+        captures: Sequence[Capture],
+        inputs: Sequence[Sequence[int]],
+        reached: Reached,
+        compiled: bool,
+    ) -> Iterator[Untrained]:
         carriers = _carriers(lacking, captures, inputs)
         entries = {id(capture.tensor): at for at, capture in enumerate(captures) if capture.tensor.is_leaf}
         givers = Givers([node for call in reached.calls if not call.is_limited for node in call.nodes])
@@ -376,8 +394,9 @@ class Census:
             others = self._in_its_place(one, owner, name, ran)
             if others is not None:
                 instead, places = _positions(others, captures), tuple(self._calls(owner))
-                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, places, at, own,
-                                instead=instead)  # fmt: skip
+                yield Untrained(
+                    name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, places, at, own, instead=instead
+                )
                 continue
             calls = [*self._calls(module)] if ran is Ran.CALLED else []
             code = forward_code(owner)

@@ -24,7 +24,9 @@ def refuse_inside(asked: str) -> None:
     if name is not None:
         given = "(f, (x,), (v,))[0]" if name == "jvp" else "(f)(x)"
         raise Unsupported(
-            f"a probe cannot run inside torch.func.{name}", asked=asked, found=f"it is called inside torch.func.{name}",
+            f"a probe cannot run inside torch.func.{name}",
+            asked=asked,
+            found=f"it is called inside torch.func.{name}",
             why="in there PyTorch lets no tensor require a gradient, and backward cannot run",
             next=f"probe a function that calls it: bp.probe(lambda x: torch.func.{name}{given}.sum())(x)",
-        )  # fmt: skip
+        )

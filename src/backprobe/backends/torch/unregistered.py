@@ -33,7 +33,7 @@ gradient may be meant for these.
 
 def unregistered(
     names: TrainedNames, leaves: Mapping[int, Tensor], stepped: Iterable[Optimizer]
-) -> Iterator[Unregistered]:  # fmt: skip
+) -> Iterator[Unregistered]:
     """What lies in attributes of the modules that ran and in no optimizer; ``leaves`` are those that got gradients."""
     held = _held(stepped)
     stray = {at: one for at, one in leaves.items() if at not in held}
@@ -78,8 +78,11 @@ def _in_containers(ran: Iterable[Module], stray: Collection[int]) -> Iterator[Fo
     for module in ran:
         for attribute, value in vars(module).items():
             if isinstance(value, list | tuple | dict) and not attribute.startswith("_"):
-                tensors = [(name, one) for name, one in inside("", value) if id(one) in stray
-                           and (isinstance(one, Parameter) or _is_kept(module, attribute))]  # fmt: skip
+                tensors = [
+                    (name, one)
+                    for name, one in inside("", value)
+                    if id(one) in stray and (isinstance(one, Parameter) or _is_kept(module, attribute))
+                ]
                 if tensors:
                     yield module, attribute, type(value).__name__, tensors
 

@@ -39,8 +39,9 @@ def ready_twice(error: BaseException) -> str | None:
     that DDP walks does not show what is inside a reentrant checkpoint.
     """
     said, frames = TWICE.search(str(error)), [*_frames(error)]
-    places = [place for frame in frames
-              for place in (frame.f_locals, getattr(frame.f_locals.get("self"), "__dict__", {}))]  # fmt: skip
+    places = [
+        place for frame in frames for place in (frame.f_locals, getattr(frame.f_locals.get("self"), "__dict__", {}))
+    ]
     held = (value for place in places for value in place.values())
     models = [one for one in held if isinstance(one, DistributedDataParallel) and one.find_unused_parameters]
     is_inside = any(frame.f_code in BACKWARD for frame in frames)

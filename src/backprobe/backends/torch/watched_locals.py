@@ -96,9 +96,8 @@ class WatchedLocals:
         """Raise Unsupported where selected locals are in a part that is compiled."""
         parts = structure(model).parts
         compiled = [
-            bare(path) for path, part in parts
-            if is_compiled_module(part) or is_compiled(vars(part).get("forward"))
-        ]  # fmt: skip
+            bare(path) for path, part in parts if is_compiled_module(part) or is_compiled(vars(part).get("forward"))
+        ]
         for one in self.forwards.values():
             around = [path for path in compiled if not path or one.path == path or one.path.startswith(f"{path}.")]
             if around:
@@ -113,10 +112,12 @@ class WatchedLocals:
     def _refuse(self, one: WatchedForward, asked: str, found: str) -> None:
         name = _named(one.path, one.names[0])
         raise Unsupported(
-            "local variables of a compiled forward cannot be watched", asked=asked, found=f"{name!r}: {found}",
+            "local variables of a compiled forward cannot be watched",
+            asked=asked,
+            found=f"{name!r}: {found}",
             why="what is compiled is the forward as it was written, which reports none of its locals",
             next="select= without them, for what modules return; or watch the model without torch.compile",
-        )  # fmt: skip
+        )
 
     # through a training
 

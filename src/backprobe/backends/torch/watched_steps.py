@@ -28,8 +28,9 @@ from backprobe.record.gaps import GapCode
 from backprobe.record.options import Option
 from backprobe.record.statistics import scaled
 
-OPTIMIZER = Option("optimizer", Optimizer, None, "torch.optim.SGD(model.parameters(), lr=0.1)",
-                   says="an optimizer, or several")  # fmt: skip
+OPTIMIZER = Option(
+    "optimizer", Optimizer, None, "torch.optim.SGD(model.parameters(), lr=0.1)", says="an optimizer, or several"
+)
 SCALER = Option("scaler", GradScaler, None, "torch.amp.GradScaler()", or_none=True, says="a torch.amp.GradScaler")
 FUSED = ("grad_scale", "found_inf")
 """What a scaler leaves on an optimizer that divides by the scale itself, and then may not step either."""
@@ -125,9 +126,7 @@ class OptimizerSteps:
 
     # parameters
 
-    def measure_gradients(
-        self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False
-    ) -> None:  # fmt: skip
+    def measure_gradients(self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False) -> None:
         """What is in ``.grad`` of these."""
         if not self.options.gradients:
             return
@@ -150,9 +149,7 @@ class OptimizerSteps:
                         torch.sub(here(one), before, out=before)
                     self._add(one, UPDATE, before)
 
-    def _add(
-        self, parameter: Tensor, kind: str, numbers: Tensor, factor: float = 1.0, replaces: bool = False
-    ) -> None:  # fmt: skip
+    def _add(self, parameter: Tensor, kind: str, numbers: Tensor, factor: float = 1.0, replaces: bool = False) -> None:
         row = row_of(numbers.detach())
         if row is None:
             self.unread[self.names[parameter], kind] = why_unread(numbers)
@@ -227,9 +224,11 @@ def refuse_others(options: WatchOptions, asked: str) -> None:
     """Raise BadOption for optimizers and scalers that are none, and for what needs one."""
     if len({*map(id, options.optimizers)}) < len(options.optimizers):
         raise BadOption(
-            "an optimizer is given twice", asked=asked, why="a step ends as the last one steps",
+            "an optimizer is given twice",
+            asked=asked,
+            why="a step ends as the last one steps",
             next="optimizer=[first, last], each of them once",
-        )  # fmt: skip
+        )
     for optimizer in options.optimizers:
         OPTIMIZER.check(optimizer, asked)
     SCALER.check(options.scaler, asked)
@@ -240,6 +239,8 @@ def refuse_others(options: WatchOptions, asked: str) -> None:
     ):
         if value and not options.optimizers:
             raise BadOption(
-                f"{name} needs optimizer=", asked=asked, why="it is read where the optimizer steps",
+                f"{name} needs optimizer=",
+                asked=asked,
+                why="it is read where the optimizer steps",
                 next=f"bp.watch(model, folder, optimizer=optimizer, {typed})",
-            )  # fmt: skip
+            )

@@ -128,10 +128,13 @@ class TorchWatching(Watching):
         self.locals.look(parts)
         modules, held = ([quote_path(path) for path, _ in of] for of in (parts, watched_parameters(self.model)))
         self.selection.check(
-            modules, held, type(self.model).__name__,
+            modules,
+            held,
+            type(self.model).__name__,
             locals=[f"{quote_path(one.path)}:{name}" for one in self.locals.forwards.values() for name in one.names],
-            every_local=lambda: self.locals.every_name(parts), unread=self.locals.unread.values(),
-        )  # fmt: skip
+            every_local=lambda: self.locals.every_name(parts),
+            unread=self.locals.unread.values(),
+        )
 
     def __enter__(self) -> TorchWatching:
         self._look()
@@ -157,9 +160,11 @@ class TorchWatching(Watching):
     def step(self) -> None:
         if self.options.optimizers:
             raise BadOption(
-                "the optimizer ends the steps of this run", asked="run.step()", found="optimizer= was given",
+                "the optimizer ends the steps of this run",
+                asked="run.step()",
+                found="optimizer= was given",
                 next="leave out run.step(), or optimizer=",
-            )  # fmt: skip
+            )
         self.steps.end_by_hand()
 
     def _measured_step_ends(self) -> None:
@@ -218,12 +223,13 @@ class TorchWatching(Watching):
         found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
         if found is not None:
             raise Unsupported(
-                f"{found} was compiled and run before it was watched", asked=self.asked,
+                f"{found} was compiled and run before it was watched",
+                asked=self.asked,
                 found="it has run in this step, and no module inside of it was seen",
                 why="its code was fixed when it was compiled, and runs on without what a watch puts in",
                 next="call bp.watch(...) before what is compiled runs for the first time, or torch.compiler.reset() "
                 "before bp.watch(...)",
-            )  # fmt: skip
+            )
 
     def _look(self) -> None:
         # Walk the model for parts that are not known: the program may put some in.

@@ -139,8 +139,10 @@ def _by_operation(ends: Mapping[str, End], iterations: int) -> list[Note]:
     places: dict[tuple[str, str, Source | None, bool], list[str]] = {}
     for name, one in ends.items():
         places.setdefault((one.code, one.operation, one.place, one.is_constant), []).append(name)
-    return [of_parameters(code, names, operation, at, iterations, is_constant)
-            for (code, operation, at, is_constant), names in places.items()]  # fmt: skip
+    return [
+        of_parameters(code, names, operation, at, iterations, is_constant)
+        for (code, operation, at, is_constant), names in places.items()
+    ]
 
 
 class UselessGradients(ABC):
@@ -162,7 +164,7 @@ class UselessGradients(ABC):
 
 def of_parameters(
     code: str, names: Sequence[str], operation: str, at: Source | None, iterations: int, is_constant: bool = False
-) -> Note:  # fmt: skip
+) -> Note:
     """The note on parameters whose gradients come to nothing at one operation, in each of so many iterations; the
     operation may give the same whatever it is given.
 

@@ -22,8 +22,9 @@ def is_constant(make: Callable[[Sequence[Any]], Any], shapes: Sequence[Sequence[
     >>> is_constant(lambda given: numpy.maximum(given[0], 500), [()])
     False
     """
-    made = (numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)]))
-            for at in range(TRIED))  # fmt: skip
+    made = (
+        numpy.asarray(make([_numbers(shape, at, place) for place, shape in enumerate(shapes)])) for at in range(TRIED)
+    )
     return bool(shapes) and all(_is_same(one, first, unit) for first in [next(made)] for one in made)
 
 

@@ -122,8 +122,11 @@ class Picks(ABC, Generic[Operation]):
 
     def _follow(self, one: Operation, numbers: Numbers, at: int) -> None:
         given, made = self.given(one), self.made(one)
-        beside = [(number, other) for place, (number, other) in enumerate(zip(numbers, given, strict=True))
-                  if place != at and self.is_float(other)]  # fmt: skip
+        beside = [
+            (number, other)
+            for place, (number, other) in enumerate(zip(numbers, given, strict=True))
+            if place != at and self.is_float(other)
+        ]
         if any(self.is_trained(number) or prod(self.shape(other)) > 1 for number, other in beside):
             return
         known = self.known[numbers[at]]

@@ -55,9 +55,10 @@ class Steps:
         as in a warm-up; with the last step.
         """
         return [
-            (optimizer, steps[-1]) for optimizer, steps in self.steps.items()
+            (optimizer, steps[-1])
+            for optimizer, steps in self.steps.items()
             if len(steps) > 1 and not self.grows(steps) and all(one.has_no_effect for one in steps)
-        ]  # fmt: skip
+        ]
 
     def grows(self, steps: Sequence[Step]) -> bool:
         """Are the steps larger and larger, as in a warm-up?"""

@@ -95,9 +95,12 @@ def decisive(ends: Collection[End]) -> End | None:
 
 
 def notes_on_leaves(
-    leaves: Iterable[tuple[Key, Collection[End]]], is_zero: Callable[[Key], bool], name: Callable[[Key], str],
-    line: Callable[[End], Source | None], iterations: int,
-) -> Iterator[Note]:  # fmt: skip
+    leaves: Iterable[tuple[Key, Collection[End]]],
+    is_zero: Callable[[Key], bool],
+    name: Callable[[Key], str],
+    line: Callable[[End], Source | None],
+    iterations: int,
+) -> Iterator[Note]:
     """The notes on leaves with these ends, one for each operation at which some come to nothing.
 
     ``is_zero`` says of a leaf whether exactly 0 came to it in each of so many iterations: it has to, but where what

@@ -43,8 +43,9 @@ class BackwardPass:
             return list(self._between(order, self.followers))
         seen = [
             Birth(at, one.operation, one.at, RECORDED[one.given], RECORDED[one.made], local=one.local)
-            for at in order for one in self.known.made(at)
-        ]  # fmt: skip
+            for at in order
+            for one in self.known.made(at)
+        ]
         return [inside for birth in seen for inside in self._inside(birth, order)]
 
     def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
@@ -204,9 +205,10 @@ class BackwardPass:
         ``exp(x) / exp(x).sum()`` may be 0, and its derivative multiplies by Inf.
         """
         origins = [
-            (at, self.forward.spread(at)) for at in self.forward.origins
+            (at, self.forward.spread(at))
+            for at in self.forward.origins
             if at not in self.forward.harmful and self.forward.why(at).is_overflow
-        ]  # fmt: skip
+        ]
         found: dict[Birth, int] = {}
         for birth in self._kept if origins else ():
             near = {birth.owner, *self.known.direct[birth.owner]}
@@ -325,9 +327,15 @@ class BackwardPass:
         facts = [say("part", text=shorten(part.text), word=word), known.value(owner), *facts]
         made = say("is_born", word=word)
         return known.finding(
-            owner, "born_inside", part=part.text, facts=facts, born=made, why=why.mechanism, chain=self._chain(birth),
+            owner,
+            "born_inside",
+            part=part.text,
+            facts=facts,
+            born=made,
+            why=why.mechanism,
+            chain=self._chain(birth),
             remedy=self.forward.remedies.remedy(owner, part, why.mechanism),
-        )  # fmt: skip
+        )
 
     def _unclear(self, birth: Birth) -> Finding:
         # One of several lines made it, and which of them is not known: none is blamed.
@@ -338,9 +346,15 @@ class BackwardPass:
         has_flows = any(edge.contribution is not None for one in suspects for edge in self.entries[one].inputs)
         names = " or ".join(map(known.name, suspects[:MOST])) + " …" * (len(suspects) > MOST)
         return finding(
-            "born_backward_of_one", self.entries[birth.wrt].name, None, facts=facts, suspects=names,
-            remedy="" if has_flows else say("see_which"), born=born(birth.made, birth.given), wrt=known.name(birth.wrt),
-        )  # fmt: skip
+            "born_backward_of_one",
+            self.entries[birth.wrt].name,
+            None,
+            facts=facts,
+            suspects=names,
+            remedy="" if has_flows else say("see_which"),
+            born=born(birth.made, birth.given),
+            wrt=known.name(birth.wrt),
+        )
 
     def _left_out(self, birth: Birth, part: Term | None) -> Sequence[Selection]:
         # The selections behind a birth that do not take what is bad there; none where it is no product with 0.

@@ -123,7 +123,7 @@ class BackwardReasons:
 
     def _gradients(
         self, birth: Birth, wrt: int, computed: Computation, part: Term | None, operands: Sequence[Any]
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         # Where the gradient that was made is bad, and what came in there, where the operation is all of the line.
         known, owner, example = self.known, birth.owner, self.example(birth.owner, wrt)
         grad = known.taken(known.grad_numbers(wrt), wrt, owner, example)

@@ -36,9 +36,13 @@ class Computation:
     """
 
     def __init__(
-        self, term: Term, numbers: Callable[[int], Array], result: Array, framework: str,
+        self,
+        term: Term,
+        numbers: Callable[[int], Array],
+        result: Array,
+        framework: str,
         others: Callable[[str, Sequence[Any], Mapping[str, Any]], Any] = unknown_to_numpy,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.term = term
         self.result: Array = None if result is None else numpy.asarray(result)
         self._numbers, self._framework, self._others = numbers, framework, others

@@ -48,9 +48,7 @@ class EarlierIterations:
         """A report on a later iteration, in which what came in is said to have been born where it was."""
         if report.ok:
             return report
-        report = replace(
-            report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework))
-        )  # fmt: skip
+        report = replace(report, findings=tuple(diverging.explained(report.findings, self._losses, record.framework)))
         return self._carried(report, record) if self._left else report
 
     def _carried(self, report: Report, record: Record) -> Report:

@@ -90,9 +90,13 @@ class _Matcher:
             return False
         for order in (operands, operands[::-1])[: 1 + (op in COMMUTATIVE)]:
             tried = replace(
-                found, letters=dict(found.letters), terms=[*found.terms, args, term], words=dict(found.words),
-                owners=dict(found.owners), selections=list(found.selections),
-            )  # fmt: skip
+                found,
+                letters=dict(found.letters),
+                terms=[*found.terms, args, term],
+                words=dict(found.words),
+                owners=dict(found.owners),
+                selections=list(found.selections),
+            )
             divisors = (is_divisor, is_divisor or op == "div")
             pairs = zip(order, args.args, divisors, strict=False)
             if all(self.fits(one, arg, owner, tried, is_divisor=divides) for one, arg, divides in pairs):
@@ -189,9 +193,16 @@ def written(text: str, found: Match, numbers: Mapping[str, float]) -> Term:
 
 OVER_ONE, OVER_SEVERAL, SPREADS = ("dim",), ("dim", "keepdim"), ("dim", "keepdim", "correction")
 GIVEN: Mapping[str, Sequence[str]] = {
-    "softmax": OVER_ONE, "log_softmax": OVER_ONE, "sum": OVER_SEVERAL, "logsumexp": OVER_SEVERAL, "norm": OVER_SEVERAL,
-    "logcumsumexp": OVER_ONE, "prod": OVER_SEVERAL, "std": SPREADS, "var": SPREADS,
-}  # fmt: skip
+    "softmax": OVER_ONE,
+    "log_softmax": OVER_ONE,
+    "sum": OVER_SEVERAL,
+    "logsumexp": OVER_SEVERAL,
+    "norm": OVER_SEVERAL,
+    "logcumsumexp": OVER_ONE,
+    "prod": OVER_SEVERAL,
+    "std": SPREADS,
+    "var": SPREADS,
+}
 """What functions over a dimension may be given of what the program gave to the one that they replace."""
 
 

@@ -181,11 +181,17 @@ class ForwardPass:
         a softmax does no harm to a mask but where it hides a whole row.
         """
         known = self.known
-        into = {at: known.bad_values.intersection(known.consumers[at]) for at in self.origins
-                if known.values[at] is State.INF and known.consumers[at]}  # fmt: skip
+        into = {
+            at: known.bad_values.intersection(known.consumers[at])
+            for at in self.origins
+            if known.values[at] is State.INF and known.consumers[at]
+        }
         nan = {at for at in self.origins if known.values[at] is State.NAN}
-        return {at for at, targets in into.items() if targets and targets <= nan
-                and (why := self.why(at).mechanism) is not None and why.code == "written_out"}  # fmt: skip
+        return {
+            at
+            for at, targets in into.items()
+            if targets and targets <= nan and (why := self.why(at).mechanism) is not None and why.code == "written_out"
+        }
 
     def _is_written_over(self, at: int) -> bool:
         # Is it a later version of what was there before, as a parameter that is updated? Others may read that.
@@ -205,9 +211,15 @@ class ForwardPass:
         if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
             state = why.state  # the rest came from what went in, or of that part
         finding = partial(
-            known.finding, at, part=why.part, facts=facts, chain=self._chain(at), word=WORDS[state],
-            born=born(state, State.FINITE if why.is_of_finite else given), numbers="shown" if shown else "",
-        )  # fmt: skip
+            known.finding,
+            at,
+            part=why.part,
+            facts=facts,
+            chain=self._chain(at),
+            word=WORDS[state],
+            born=born(state, State.FINITE if why.is_of_finite else given),
+            numbers="shown" if shown else "",
+        )
         if self._came_in(at):
             return finding("came_in")
         if given is State.UNKNOWN and not why.is_certain:
@@ -246,9 +258,15 @@ class ForwardPass:
         return None
 
     def _born_here(
-        self, at: int, state: State, why: Mechanism | None, others: Sequence[str], is_certain: bool, facts: list[str],
+        self,
+        at: int,
+        state: State,
+        why: Mechanism | None,
+        others: Sequence[str],
+        is_certain: bool,
+        facts: list[str],
         finding: partial[Finding],
-    ) -> Finding:  # fmt: skip
+    ) -> Finding:
         # What is born in a line, or may be, where others that it reads are not known.
         known, verb = self.known, "is" if len(others) == 1 else "are"
         if not self._is_computed(at):
@@ -339,8 +357,9 @@ class ForwardPass:
         term, because = found[0]
         said = [
             say("part", text=shorten(one.text), word=WORDS[computed.born(one)]) + ("" if why is None else f": {why}")
-            for one, why in found if (one is not computed.term or len(found) > 1) and computed.state(one).is_bad
-        ]  # fmt: skip
+            for one, why in found
+            if (one is not computed.term or len(found) > 1) and computed.state(one).is_bad
+        ]
         part = "" if term is computed.term else term.text
         is_known = bool(computed.births)
         state = computed.born(term) if is_known else State.UNKNOWN

@@ -77,7 +77,7 @@ def arrivals(known: Evidence) -> dict[int, Arrival]:
 
 def _bad_steps(
     entries: Sequence[Entry], bad: Collection[int], numbers: Callable[[int], Any]
-) -> Iterator[dict[int, Any]]:  # fmt: skip
+) -> Iterator[dict[int, Any]]:
     # For each loop, and what its body calls, the entries among the bad ones with a mask over its steps.
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     inside = [at for at in sorted(bad) if STEP in entries[at].axes]

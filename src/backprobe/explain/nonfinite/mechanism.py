@@ -81,9 +81,12 @@ def unknown(moved: float) -> Array | None:
 
 
 def forward(
-    op: str, operands: Sequence[Array | None], result: Array, dtype: str,
+    op: str,
+    operands: Sequence[Array | None],
+    result: Array,
+    dtype: str,
     wide: Wide = unknown,
-) -> Mechanism | None:  # fmt: skip
+) -> Mechanism | None:
     """What happened; None where the numbers do not show it.
 
     ``operands`` are in the order in which the operation takes them, None where one is not known. ``wide`` gives the
@@ -226,12 +229,15 @@ POLES: Mapping[str, Pole] = {
     "log1p": Pole(lambda _, x: x == -1),
     "div": Pole(lambda _, a, b: b == 0, shown=1),
     "pow": Pole(lambda _, a, b: (a == 0) & (b < 1) & (b != 0)),
-    "atan2": Pole(lambda _, a, b: (a == 0) & (b == 0), UNDEFINED), "angle": Pole(lambda _, x: x == 0, UNDEFINED),
+    "atan2": Pole(lambda _, a, b: (a == 0) & (b == 0), UNDEFINED),
+    "angle": Pole(lambda _, x: x == 0, UNDEFINED),
     "xlogy": Pole(lambda _, a, b: b == 0, shown=1),
     "hypot": Pole(lambda _, a, b: (a == 0) & (b == 0), UNDEFINED),
-    "norm": ZERO_RESULT, "std": ZERO_RESULT, "cdist": ZERO_RESULT,
+    "norm": ZERO_RESULT,
+    "std": ZERO_RESULT,
+    "cdist": ZERO_RESULT,
     "logsumexp": Pole(lambda result, *_: result == -numpy.inf, UNDEFINED, -1),
-}  # fmt: skip
+}
 """Where derivatives are not finite. They are looked for at the numbers that were recorded, and nowhere else."""
 SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
 """Those of them whose result has another shape than what they are applied to."""

@@ -65,9 +65,13 @@ def first_bad(numbers: Array, but: Sequence[Array] = ()) -> Index | None:
 
 
 def forward(
-    computed: Computation, part: Term | None, why: Mechanism | None, name: str, line: str,
+    computed: Computation,
+    part: Term | None,
+    why: Mechanism | None,
+    name: str,
+    line: str,
     sources: Sequence[tuple[str, Array]],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """The first bad element of what was computed, and its operands; of a part of it, if it begins in one.
 
     ``sources`` are the operands where the parts of the line are not known, ``line`` is its text.
@@ -93,7 +97,7 @@ def forward(
 
 def _of_part(
     computed: Computation, part: Term | None, sources: Sequence[tuple[str, Array]]
-) -> Sequence[tuple[str, Array]]:  # fmt: skip
+) -> Sequence[tuple[str, Array]]:
     # The operands of a part of a line, or of the line; what it is computed from where its parts are not known.
     is_wrong, is_whole = computed.is_contradicted, part is None or part is computed.term
     operands = [] if is_wrong else list(_operands(computed, computed.term if part is None else part))
@@ -279,7 +283,7 @@ def _at(numbers: Array, index: Index, shape: tuple[int, ...]) -> Any:
 
 def of_gradient(
     known: Evidence, wrt: int, owner: int, example: Index | None, operand: tuple[str, Array] | None
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """The numbers at the first place of the gradient of an entry, which the line of another one made.
 
     ``operand`` is what the operation of the birth was applied to, by its text.

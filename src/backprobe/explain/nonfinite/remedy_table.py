@@ -134,11 +134,19 @@ SINGLE = (
     Remedy("softmax(a)", "softmax(maximum(a, -large))", "masked_row", ROWS),
     Remedy("log_softmax(a)", "log_softmax(maximum(a, -large))", "masked_row", ROWS),
     Remedy("logsumexp(a)", "logsumexp(maximum(a, -large))", "masked_row", ROWS),
-    Remedy("cross_entropy(a, b)", "cross_entropy(a, b, reduction='sum') / maximum(sum(b >= 0), 1)", "no_target",
-           frozenset({"all_ignored"})),
-    Remedy("nll_loss(a, b)", "nll_loss(a, b, reduction='sum') / maximum(sum(b >= 0), 1)", "no_target",
-           frozenset({"all_ignored"})),
-)  # fmt: skip
+    Remedy(
+        "cross_entropy(a, b)",
+        "cross_entropy(a, b, reduction='sum') / maximum(sum(b >= 0), 1)",
+        "no_target",
+        frozenset({"all_ignored"}),
+    ),
+    Remedy(
+        "nll_loss(a, b)",
+        "nll_loss(a, b, reduction='sum') / maximum(sum(b >= 0), 1)",
+        "no_target",
+        frozenset({"all_ignored"}),
+    ),
+)
 """One operation, where no longer formula around it is known."""
 
 NUMBERS: Mapping[str, Mapping[str, float]] = {

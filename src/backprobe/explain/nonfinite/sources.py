@@ -24,8 +24,16 @@ from backprobe.record.source import Source
 from backprobe.source.sites import operation
 
 COMPUTING = (
-    ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.Call,
-)  # fmt: skip
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.IfExp,
+    ast.ListComp,
+    ast.GeneratorExp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.Lambda,
+    ast.Call,
+)
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
 
 Parts = Mapping[str, int]
@@ -77,9 +85,13 @@ def _line(entry: Entry, computing: str) -> tuple[str, int, str]:
 
 
 def _expression(
-    entries: Sequence[Entry], at: int, inputs: Sequence[int], scopes: Sequence[str], same_line: Parts,
+    entries: Sequence[Entry],
+    at: int,
+    inputs: Sequence[int],
+    scopes: Sequence[str],
+    same_line: Parts,
     held: Mapping[str, Sequence[int]],
-) -> tuple[dict[str, int], list[int], list[str]]:  # fmt: skip
+) -> tuple[dict[str, int], list[int], list[str]]:
     # The entries of the parts of an expression, those that it mentions, and the names that no entry holds.
     entry = entries[at]
     tree = None if entry.source is None else parsed(entry.source.expression)
@@ -160,9 +172,13 @@ def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]
 
 
 def _attributes(
-    names: set[str], inputs: Sequence[int], taken: set[int], at: int, held: Mapping[str, Sequence[int]],
+    names: set[str],
+    inputs: Sequence[int],
+    taken: set[int],
+    at: int,
+    held: Mapping[str, Sequence[int]],
     entries: Sequence[Entry],
-) -> dict[str, int]:  # fmt: skip
+) -> dict[str, int]:
     # The entries that attributes mean: set in another method, or a Variable that the program has no name for.
     found: dict[str, int] = {}
     free = [one for one in inputs if one not in taken]
@@ -171,9 +187,10 @@ def _attributes(
         flowing = [one for one in before if one in free]
         if flowing or len({entries[one].name.rpartition(":")[0] for one in before}) == 1:
             found[name] = (flowing or before)[-1]
-    dotted, unnamed = [name for name in names - found.keys() if "." in name], [
-        one for one in free if one not in found.values() and entries[one].source is None
-    ]  # fmt: skip
+    dotted, unnamed = (
+        [name for name in names - found.keys() if "." in name],
+        [one for one in free if one not in found.values() and entries[one].source is None],
+    )
     return {**found, dotted[0]: unnamed[0]} if len(dotted) == len(unnamed) == 1 else found
 
 

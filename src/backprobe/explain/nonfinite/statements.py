@@ -99,7 +99,7 @@ def _item(statement: ast.stmt, name: str) -> ast.expr | None:
 
 def parts_of(
     found: Computed, at: int, entries: Sequence[Entry], scopes: Sequence[str], inputs: Sequence[int]
-) -> Mapping[str, int]:  # fmt: skip
+) -> Mapping[str, int]:
     """The entries of the names that it mentions: what flows into it, or the last before it of that name.
 
     One is left out where its names were bound in another order than its values were computed.

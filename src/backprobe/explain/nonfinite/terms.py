@@ -116,7 +116,7 @@ def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()
 
 def written(
     target: ast.expr | None, index: ast.expr | None, value: ast.expr, parts: Mapping[str, int], calls: Sequence[str]
-) -> Term:  # fmt: skip
+) -> Term:
     """The term of a value, or of a write of it into a part of ``target``."""
     reader = _Reader(parts, calls, value)
     made = reader.term(value, is_whole=True)
@@ -319,10 +319,12 @@ def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
 def _is_consistent(called: Mapping[ast.Call, str]) -> bool:
     # Are the functions of a library those that the calls spell, and its classes those that they do not?
     return all(
-        not (is_dotted(call.func) and _root(call) in MODULES) if _last(made)[:1].isupper()
+        not (is_dotted(call.func) and _root(call) in MODULES)
+        if _last(made)[:1].isupper()
         else known_as(operation_of(call)) == known_as(_last(made))
-        for call, made in called.items() if made not in ("", "?")
-    )  # fmt: skip
+        for call, made in called.items()
+        if made not in ("", "?")
+    )
 
 
 def _root(call: ast.Call) -> str:

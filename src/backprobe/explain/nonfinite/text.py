@@ -28,13 +28,13 @@ SENTENCES = {
     "born_or_from": "{word} is born at {name}, or came there from {lost}, whose value is not known",
     "born_or_with": "{born} at {name}, or came in with {lost}, which {verb} not recorded",
     "born_or_written": "{word} at {name}: computed from the recorded values it is finite, so {read} may have been "
-                       "written to where backprobe does not look, as by .data",
+    "written to where backprobe does not look, as by .data",
     "born_within": "{word} is born inside {place}, between {given} and its output {name}",
     "born_within_or_before": "{word} comes out of {place}: created inside it, or already in its inputs",
     "born_before_backward": "backward() ran on {word}: it arose between {given} and that value, or came in with "
-                            "something else",
+    "something else",
     "born_in_output": "{word} is born between {given} and {name}, what the function given as of= returned, or came in "
-                      "with something else",
+    "with something else",
     "healed": "{bad} is healed at {healer}",
     "written_finite": "{word} is written into {parameters} at {line}, from finite gradients",
     "written_inf": "{word} is written into {parameters} at {line}, from gradients that hold Inf",
@@ -51,7 +51,7 @@ SENTENCES = {
     "born_backward_of_one": "{born} in the backward of {suspects}, on the way to {wrt}",
     "started_bad": "{word} comes in with the gradient that backward starts from, at {name}",
     "came_on_the_way": "{word} comes to the gradient of {name} on the way from {start}: by an operation between them, "
-                       "a hook, or the sum of the incoming gradients",
+    "a hook, or the sum of the incoming gradients",
     "came_in_backward": "{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients",
     # what is born, of what, and where
     "what_is_recorded": "what is recorded",
@@ -91,7 +91,7 @@ SENTENCES = {
     "pole_undefined": "the derivative of {op} is 0/0 at {places}",
     "pole_of_result": "the derivative of {op} is 0/0 where its result is {places}",
     "exponent_of_negative": "with respect to the exponent, the derivative of a power has log(base), and the base is "
-                            "negative",
+    "negative",
     "pole_zero": "0 · Inf: a zero gradient, and the derivative of {op} is infinite at {places}",
     "zero_gradient_nan": "0 · NaN: a zero gradient",
     "zero_gradient_inf": "0 · Inf: a zero gradient",
@@ -150,7 +150,7 @@ SENTENCES = {
     "held_before": "{names} held {word} before anything was seen to write to it",
     "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
     "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
-              "then: it skips the step and lowers the scale",
+    "then: it skips the step and lowers the scale",
     "diverging": "the training diverges: in the steps before, {name} was {more}{losses}",
     "unknown_number": "an unknown number",
     "inputs_unseen": "the module's other inputs are not recorded",
@@ -165,17 +165,17 @@ SENTENCES = {
     "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
     "see_kept": "record with nonfinite=True, on the command line --nonfinite: then the numbers that a step overwrites "
-                "are kept",
+    "are kept",
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
     "see_divisor": "look at {names}: what it divides by is 0, or nearly",
     "see_negative": "find out why {name} is negative (down to {low}). If that is rounding, keep it above 0 there; if "
-                    "not, make it positive where it is computed, as by {softplus}",
+    "not, make it positive where it is computed, as by {softplus}",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
     "smaller_steps": "a smaller learning rate; or {clipped}",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
     "double_where": "substitute a harmless number for `{operand}` where the result is not taken: safe = "
-                    "{where}(condition, {operand}, 1), then {where}(condition, f(safe), other); the values stay the "
-                    "same, and no zero gradient meets an infinite derivative",
+    "{where}(condition, {operand}, 1), then {where}(condition, f(safe), other); the values stay the "
+    "same, and no zero gradient meets an infinite derivative",
     "instead": "`{instead}` instead of `{formula}`: {because}",
     "tried_instead": "`{instead}` instead of `{formula}`",
     "cured": "all {count} outputs and gradients are finite then{equal}",
@@ -190,21 +190,21 @@ SENTENCES = {
     "stands_for_input": "{name} stands for what `{call}` gives without its last {layer}",
     "or_else": "{said}; or, with labels at hand, `{also}`",
     "reset_statistics": "reset_running_stats() of that module starts them anew; a batch of one number for a channel "
-                        "is what spoils them most often: DataLoader(..., drop_last=True)",
+    "is what spoils them most often: DataLoader(..., drop_last=True)",
     # why they help
     "rounded_softmax": "softmax rounds small probabilities to 0, and this never computes the probabilities",
     "rounded_sigmoid": "sigmoid rounds to 0 and to 1, and this never computes the probability",
     "sum_of_others": "softmax rounds to 1, and this is the logarithm of the sum of the other probabilities",
     "inverse_of_sigmoid": "the same number: it is what sigmoid was applied to",
     "root_of_rounded": "the probability rounds to 0, where the derivative of the root is infinite, and this never "
-                       "computes it",
+    "computes it",
     "cancelled_exp": "exp rounds to 1 near 0, and expm1 does not",
     "cancelled_exp_at_zero": "exp rounds to 1 near 0, and expm1 does not; at 0 the logarithm has no value",
     "rounded_tanh": "tanh rounds to 1 and to −1, and this never computes it",
     "rounded_product": "the product underflows to 0, and a sum of logarithms does not",
     "overflowing_exp": "exp leaves the range of its dtype, and this function never computes it",
     "clipped_exp": "the sum is not clipped, and exp leaves the range of its dtype there; this function never computes "
-                   "it",
+    "it",
     "root_of_exp": "the same number without a root, whose derivative is infinite where exp rounds to 0",
     "root_of_square": "the same number, and its derivative is finite at 0",
     "zero_log_zero": "0 times this logarithm is 0; xlogy is 0 there, too, but its derivative need not be finite",
@@ -221,10 +221,10 @@ SENTENCES = {
     "rounded_below_zero": "rounding makes it negative; this keeps it above 0, with a gradient of 0 for what was below",
     "division_by_zero": "it divides by 0 nowhere",
     "left_out": "what is not taken is computed from a harmless number then, and no zero gradient meets a derivative "
-                "that is not finite",
+    "that is not finite",
     "exp_overflows": "larger numbers leave the range of the dtype",
     "masked_row": "a row of −Inf alone has no softmax; a large negative number masks as well, as does a mask of "
-                  "that number in place of −Inf",
+    "that number in place of −Inf",
     "no_target": "the mean over no target is 0/0, and this is 0",
     # headings and notes
     "unread": "nothing was checked: no value or gradient has numbers that can be read",
@@ -234,12 +234,12 @@ SENTENCES = {
     "harmless": "{word} at {at} does no harm: no output and no gradient holds NaN or Inf because of it",
     "harmless_healed": "{word} at {at} does no harm: finite again at {healers}",
     "overflow_healed": "{word} at {at} ({why}) is finite again at {healers}: no output and no gradient holds it, but "
-                       "what is computed from it need not be right",
+    "what is computed from it need not be right",
     "births_unjudged": "where NaN or Inf begins could not be judged",
     "failed": "evaluating the recorded lines again failed: {error}",
     "remedy_unjudged": "not every remedy could be tried at {at}: evaluating the line again failed ({error})",
     "by_op": "{name}, by {op}",
-}  # fmt: skip
+}
 
 
 KINDS = {
@@ -285,9 +285,17 @@ def say(code: str, **fields: object) -> str:
 
 
 def finding(
-    code: str, about: str, source: Source | None, /, *, facts: Sequence[str] = (), chain: tuple[str, ...] = (),
-    remedy: str = "", why: Mechanism | None = None, **fields: str,
-) -> Finding:  # fmt: skip
+    code: str,
+    about: str,
+    source: Source | None,
+    /,
+    *,
+    facts: Sequence[str] = (),
+    chain: tuple[str, ...] = (),
+    remedy: str = "",
+    why: Mechanism | None = None,
+    **fields: str,
+) -> Finding:
     """The finding of a code about the entry of that name; ``why`` ends the headline, where it is known."""
     headline = say(code, **fields) + ("" if why is None else f": {why}")
     parts = fields if why is None else {**fields, "why": why.code}

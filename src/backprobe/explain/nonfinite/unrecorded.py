@@ -22,10 +22,12 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
     """The values and modules that an expression mentions and no entry holds, as it spells them."""
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}  # self.w as "w"
     values = [
-        name for name in known.sources.unknown[at]
+        name
+        for name in known.sources.unknown[at]
         if not ("." in name and (name.split(".")[-1] in paths or name.split(".")[0] in MODULES))
-        and f"{name}()" not in known.parts[at] and NONFINITE.fullmatch(name.split(".")[-1]) is None
-    ]  # fmt: skip
+        and f"{name}()" not in known.parts[at]
+        and NONFINITE.fullmatch(name.split(".")[-1]) is None
+    ]
     return [*values, *_modules(known, at)]
 
 
@@ -62,10 +64,11 @@ def _modules(known: Evidence, at: int) -> list[str]:
     calls = [node.func for node in every if node is tree or ast.unparse(node) not in parts]
     names = [ast.unparse(one) for one in calls if isinstance(one, ast.Name | ast.Attribute)]
     return [
-        name for name in dict.fromkeys(names)
+        name
+        for name in dict.fromkeys(names)
         if (name.isidentifier() and name not in vars(builtins) and f"{name}()" not in parts)
         or (name.startswith("self.") and not _is_recorded(known, _member(known, at, name)))
-    ]  # fmt: skip
+    ]
 
 
 def _is_recorded(known: Evidence, path: str) -> bool:

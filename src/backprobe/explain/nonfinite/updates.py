@@ -79,9 +79,15 @@ def _finding(update: Update) -> Finding:
     facts = [say("optimizer", optimizer=update.optimizer)] if update.optimizer else []
     word, parameters, line = _said(update)
     return finding(
-        f"written_{update.gradient}", next(iter(update.parameters), ""), update.source, facts=facts,
-        remedy="" if update.source else say("see_lines"), word=word, parameters=parameters, line=line,
-    )  # fmt: skip
+        f"written_{update.gradient}",
+        next(iter(update.parameters), ""),
+        update.source,
+        facts=facts,
+        remedy="" if update.source else say("see_lines"),
+        word=word,
+        parameters=parameters,
+        line=line,
+    )
 
 
 def _said(update: Update) -> tuple[str, str, str]:

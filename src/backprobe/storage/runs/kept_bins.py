@@ -63,9 +63,13 @@ def kept(folder: Path, reader: RunReader, names: Sequence[str], field: str) -> B
             if file["made_of"].tobytes() != _made_of(reader, names, field, int(last[-1])):
                 return None
             found = Binned(
-                names, first, last, file["least"], file["greatest"],
+                names,
+                first,
+                last,
+                file["least"],
+                file["greatest"],
                 {name.removeprefix(BEFORE): file[name].astype(numpy.int64) for name in file if name.startswith(BEFORE)},
-            )  # fmt: skip
+            )
     except UNFIT:
         return None
     planes: list[Any] = [found.least, found.greatest, *found.nonfinite.values()]

@@ -110,7 +110,7 @@ def _part(found: Binned, end: int) -> Binned:
     nonfinite = {kind: counts[:, :end] for kind, counts in found.nonfinite.items()}
     return Binned(
         found.names, found.first[:end], found.last[:end], found.least[:, :end], found.greatest[:, :end], nonfinite
-    )  # fmt: skip
+    )
 
 
 def _joined(parts: Sequence[Binned]) -> Binned:
@@ -124,13 +124,15 @@ def _joined(parts: Sequence[Binned]) -> Binned:
             [part.nonfinite.get(kind, numpy.zeros(part.least.shape, numpy.int64)) for part in parts], axis=1
         )
         for kind in kinds
-    }  # fmt: skip
+    }
     return Binned(
         parts[0].names,
-        numpy.concatenate([part.first for part in parts]), numpy.concatenate([part.last for part in parts]),
+        numpy.concatenate([part.first for part in parts]),
+        numpy.concatenate([part.last for part in parts]),
         numpy.concatenate([part.least for part in parts], axis=1),
-        numpy.concatenate([part.greatest for part in parts], axis=1), nonfinite,
-    )  # fmt: skip
+        numpy.concatenate([part.greatest for part in parts], axis=1),
+        nonfinite,
+    )
 
 
 def _together(found: Binned, size: int) -> Binned:
@@ -140,7 +142,10 @@ def _together(found: Binned, size: int) -> Binned:
     begins = numpy.arange(0, len(found.first), size)
     ends = numpy.append(begins[1:], len(found.first)) - 1
     return Binned(
-        found.names, found.first[begins], found.last[ends],
-        numpy.fmin.reduceat(found.least, begins, axis=1), numpy.fmax.reduceat(found.greatest, begins, axis=1),
+        found.names,
+        found.first[begins],
+        found.last[ends],
+        numpy.fmin.reduceat(found.least, begins, axis=1),
+        numpy.fmax.reduceat(found.greatest, begins, axis=1),
         {kind: numpy.add.reduceat(counts, begins, axis=1) for kind, counts in found.nonfinite.items()},
-    )  # fmt: skip
+    )

@@ -25,9 +25,12 @@ class WriteLock:
             import fcntl
         except ImportError as error:  # Windows
             raise Unsupported(
-                "a run cannot be written on this system", asked=asked, found=str(error),
-                why="one writer is kept by fcntl's locks", next="watch on Linux or macOS; reading works here",
-            ) from error  # fmt: skip
+                "a run cannot be written on this system",
+                asked=asked,
+                found=str(error),
+                why="one writer is kept by fcntl's locks",
+                next="watch on Linux or macOS; reading works here",
+            ) from error
         if HELD.get(self.path) == os.getpid():
             raise self._taken(asked, "this process, in a watch that is still open")
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -48,9 +51,12 @@ class WriteLock:
 
     def _taken(self, asked: str, by: str) -> BadRun:
         return BadRun(
-            f"{self.path.parent} is being written already", asked=asked, found=f"its lock is held by {by}",
-            why="two trainings in one run would mix their steps", next="another folder, or end the other first",
-        )  # fmt: skip
+            f"{self.path.parent} is being written already",
+            asked=asked,
+            found=f"its lock is held by {by}",
+            why="two trainings in one run would mix their steps",
+            next="another folder, or end the other first",
+        )
 
     def release(self) -> None:
         if self.descriptor is not None:

@@ -41,9 +41,10 @@ def open_ranks(folder: Path, asked: str) -> RunReader:
     """The files of a run, opened. Raises BadRun."""
     before, after = FILE.split("{}")
     found = {
-        int(one.name[len(before) : -len(after)]): one for one in folder.glob(FILE.format("*"))
+        int(one.name[len(before) : -len(after)]): one
+        for one in folder.glob(FILE.format("*"))
         if one.name[len(before) : -len(after)].isdecimal()
-    }  # fmt: skip
+    }
     if not found:
         raise _no_run(folder, asked)
     kept_open, named = len(found) <= MOST_OPEN, Named()
@@ -199,7 +200,7 @@ class RunReader:
                 with rank.held():
                     found[number] = {
                         one: numpy.broadcast_to(rank.narrow(keys, one, low, high), shape)[0] for one in columns
-                    }  # fmt: skip
+                    }
         return found
 
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
@@ -262,17 +263,19 @@ class RunReader:
             low, high = 0, None  # of whose steps the places differ
         found = {
             (step, name, kind): code
-            for rank in self.ranks.values() for step, (name, kind, code) in rank.gaps(codes, low, high)
-        }  # fmt: skip
+            for rank in self.ranks.values()
+            for step, (name, kind, code) in rank.gaps(codes, low, high)
+        }
         if len(self.ranks) > 1 and found:
             rows = self._rows_of({(name, kind) for _, name, kind in found})
             steps, columns = self.columns(rows, ["count"])
             when = {step: at for at, step in enumerate(steps.tolist())}
             where = {(row.name, row.kind): at for at, row in enumerate(rows)}
             found = {
-                (step, name, kind): code for (step, name, kind), code in found.items()
+                (step, name, kind): code
+                for (step, name, kind), code in found.items()
                 if not columns["count"][where[name, kind], when[step]]
-            }  # fmt: skip
+            }
         return [(*key, code) for key, code in found.items()]
 
     def _rows_of(self, keys: Iterable[Key]) -> list[RowKey]:
@@ -298,9 +301,7 @@ class RunReader:
         return found[0][0], found[0][1], fields(rows)
 
 
-def _add(
-    total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]
-) -> None:  # fmt: skip
+def _add(total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]) -> None:
     # Add the columns of one rank to those of the ranks before, at these steps.
     if is_once.any():
         is_there = (total["count"][:, at] > 0) & is_once[:, None]

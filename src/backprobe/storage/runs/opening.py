@@ -21,10 +21,17 @@ from backprobe.errors import BadRun
 from backprobe.storage.runs.layout import APPLICATION, OLDEST, VERSION
 
 BUSY = 30.0  # seconds
-OF_SYSTEM = frozenset({
-    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
-})  # fmt: skip
+OF_SYSTEM = frozenset(
+    {
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+    }
+)
 
 
 def opened(path: Path, asked: str) -> tuple[sqlite3.Connection, str]:
@@ -91,15 +98,18 @@ def check_version(connection: sqlite3.Connection, path: Path, asked: str, oldest
     version = version_of(connection)
     if application != APPLICATION:
         raise BadRun(
-            f"{path} is not a run", asked=asked, found="a database of another program",
+            f"{path} is not a run",
+            asked=asked,
+            found="a database of another program",
             next="the folder that bp.watch(model, folder) was given",
-        )  # fmt: skip
+        )
     if not oldest <= version <= VERSION:
         raise BadRun(
-            f"{path} was written by another version of backprobe", asked=asked,
+            f"{path} was written by another version of backprobe",
+            asked=asked,
             found=f"layout {version}, and this backprobe has layout {VERSION}",
             next="read it with the backprobe that wrote it",
-        )  # fmt: skip
+        )
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -118,14 +128,18 @@ def of_system(error: Exception) -> OSError | None:
 def closed(path: Path, asked: str) -> BadRun:
     """The error for a file that is read after it was closed."""
     return BadRun(
-        f"this run of {path.parent} is closed", asked=asked, found="a use of it after run.close(), or after its block",
+        f"this run of {path.parent} is closed",
+        asked=asked,
+        found="a use of it after run.close(), or after its block",
         next=f"with {asked} as run: around all that reads it",
-    )  # fmt: skip
+    )
 
 
 def not_a_run(path: Path, asked: str, error: Exception) -> BadRun:
     """The error for a file that cannot be read."""
     return BadRun(
-        f"{path} cannot be read: it is incomplete or damaged, or not a run", asked=asked, found=str(error),
+        f"{path} cannot be read: it is incomplete or damaged, or not a run",
+        asked=asked,
+        found=str(error),
         next="the folder that bp.watch(model, folder) was given, or a copy made with its .sqlite-wal file",
-    )  # fmt: skip
+    )

@@ -53,7 +53,7 @@ def _columns(reader: RunReader, rows: Sequence[RowKey], places: NDArray[numpy.in
     return {
         column: numpy.broadcast_to(numbers, (len(rows), high - low))[:, places - low]
         for column, numbers in found.items()
-    }  # fmt: skip
+    }
 
 
 def _differ(a: dict[str, Matrix], b: dict[str, Matrix], share: float) -> NDArray[numpy.bool_]:

@@ -414,7 +414,7 @@ class RankFile:
             by_attempt = {
                 attempt: [(step, [one for one in missing if one[2] in codes]) for step, missing in said]
                 for attempt, said in by_attempt.items()
-            }  # fmt: skip
+            }
         if not any(missing for said in by_attempt.values() for _, missing in said):
             return
         every = {one.number: int(one.facts.get("every", 1)) for one in index.attempts}

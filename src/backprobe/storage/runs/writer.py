@@ -55,9 +55,7 @@ class RunWriter:
         self.lock = WriteLock(folder / LOCK.format(rank))
         self.lock.take(asked)
         try:
-            self.connection = sqlite3.connect(
-                self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
-            )  # fmt: skip
+            self.connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None, check_same_thread=False)
             try:
                 self._open(facts, asked)
                 self.presence = Presence(self.path)
@@ -180,7 +178,7 @@ class RunWriter:
                 (self.attempt, place, key.name, key.kind, key.merge)
                 for place, key in enumerate(self.new.rows, self.height)
             ],
-        )  # fmt: skip
+        )
         self.connection.executemany(
             "INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)",
             [(self.attempt, alias, name) for alias, name in self.new.aliases.items()],

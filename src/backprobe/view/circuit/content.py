@@ -40,14 +40,21 @@ class Content:
 
     def data(self) -> dict[str, Any]:
         return {
-            "kind": self.captions.drawn, "weighs": self.captions.weighs, "alarm": self.captions.alarm_words,
-            "heading": self.captions.heading, "footer": list(self._footer()), "depth": self.depth,
-            "outputs": list(self.record.outputs), "open": self.open, "order": list(self.graph.order),
-            "partials": self.record.path_sums is not None, "unsummed": self._unsummed(),
+            "kind": self.captions.drawn,
+            "weighs": self.captions.weighs,
+            "alarm": self.captions.alarm_words,
+            "heading": self.captions.heading,
+            "footer": list(self._footer()),
+            "depth": self.depth,
+            "outputs": list(self.record.outputs),
+            "open": self.open,
+            "order": list(self.graph.order),
+            "partials": self.record.path_sums is not None,
+            "unsummed": self._unsummed(),
             "boxes": [*map(self._box, self.graph.boxes)],
             "values": [self._value(at, entry) for at, entry in enumerate(self.record.entries) if at in self.shown],
             "edges": [*map(self._edge, self.drawn)],
-        }  # fmt: skip
+        }
 
     @cached_property
     def drawn(self) -> list[Flow]:
@@ -59,9 +66,10 @@ class Content:
         """All tensors, and the plain numbers that expressions read."""
         read = {flow.source for flow in self.flows}
         return {
-            at for at, entry in enumerate(self.record.entries)
+            at
+            for at, entry in enumerate(self.record.entries)
             if entry.status is not GradStatus.NOT_TENSOR or (at in read and type(entry.held) in NUMBERS)
-        }  # fmt: skip
+        }
 
     def _box(self, full: str) -> dict[str, Any]:
         box = self.graph.boxes[full]
@@ -74,17 +82,26 @@ class Content:
         held = None if isinstance(entry.held, Lost) else entry.held
         title, gradient = self.captions.title(at), entry.grad_or_none
         found = {
-            "at": at, "name": entry.name, "title": title, "aliases": list(entry.aliases),
-            "kind": self.captions.role(at), "box": None if box is None else self.boxes[box],
-            "value": self.captions.value(at), "gradient": [*filter(None, self.captions.gradient(at, entry.name))],
-            "brief": self.captions.brief(at), "status": str(entry.status), "meaning": entry.status.meaning,
-            "health": self.captions.kind(at), "notes": self.captions.notes(at),
-            "level": self.captions.level(at), "weight": self.captions.weight(at),
+            "at": at,
+            "name": entry.name,
+            "title": title,
+            "aliases": list(entry.aliases),
+            "kind": self.captions.role(at),
+            "box": None if box is None else self.boxes[box],
+            "value": self.captions.value(at),
+            "gradient": [*filter(None, self.captions.gradient(at, entry.name))],
+            "brief": self.captions.brief(at),
+            "status": str(entry.status),
+            "meaning": entry.status.meaning,
+            "health": self.captions.kind(at),
+            "notes": self.captions.notes(at),
+            "level": self.captions.level(at),
+            "weight": self.captions.weight(at),
             "number": None if gradient is None else self._number(gradient),
             "described": " ".join(filter(None, [sizes(entry.shape or ()), entry.dtype, entry.device])),
             "valueStatistics": None if entry.status is GradStatus.NOT_TENSOR else statistics(held, self.arrays),
             "gradientStatistics": statistics(gradient, self.arrays),
-        }  # fmt: skip
+        }
         return found | self._first(at) | self._source(entry.source)
 
     def _first(self, at: int) -> dict[str, Any]:

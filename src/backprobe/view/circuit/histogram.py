@@ -38,8 +38,13 @@ def _histogram(numbers: Any) -> dict[str, Any]:
     if not numbers.size:
         return {"read": read}
     least, greatest = float(numbers.min()), float(numbers.max())
-    found = {"read": read, "least": least, "greatest": greatest, "median": float(numpy.median(numbers)),
-             "zeros": int((numbers == 0).sum())}  # fmt: skip
+    found = {
+        "read": read,
+        "least": least,
+        "greatest": greatest,
+        "median": float(numpy.median(numbers)),
+        "zeros": int((numbers == 0).sum()),
+    }
     if not math.isfinite(greatest - least):  # a range that is not a number itself
         return found
     width = (greatest - least) / BARS

@@ -151,8 +151,9 @@ class Pass(Ways[int, Step]):
             return False
         if value.dtype == bool:
             return self._gives(step, place, cotangents, {other: ~value})
-        once, twice = (numpy.asarray(self._back(step, cotangents, {other: jnp.full_like(value, times)})[place])
-                       for times in (1, 2))  # fmt: skip
+        once, twice = (
+            numpy.asarray(self._back(step, cotangents, {other: jnp.full_like(value, times)})[place]) for times in (1, 2)
+        )
         is_more = (abs(twice) > abs(once)) | (once == 0)
         return bool(once.any() and is_more.all() and ((once == 0) == (twice == 0)).all())
 

@@ -146,8 +146,11 @@ class JaxSteps(Steps):
     def _update(self, one: Function, arrays: Mapping[str, Any]) -> Update | None:
         # From the arrays of the last gradient to these; None where it is not known, or there was none.
         pairs = {name: (old, arrays[name]) for name, old in one.arrays.items() if name in arrays}
-        pairs = {name: (old, new) for name, (old, new) in pairs.items()
-                 if old is not new and old.shape == new.shape and name in one.gradients}  # fmt: skip
+        pairs = {
+            name: (old, new)
+            for name, (old, new) in pairs.items()
+            if old is not new and old.shape == new.shape and name in one.gradients
+        }
         live = {name: _sample(one.gradients[name]) != 0 for name in pairs}
         moved = {name: (_sample(old) != _sample(new)) & live[name] for name, (old, new) in pairs.items()}
         count = sum(int(each.sum()) for each in live.values())
@@ -168,9 +171,13 @@ class JaxSteps(Steps):
         return self._lost(one, pairs, known_added, live, moved)
 
     def _lost(
-        self, one: Function, pairs: Mapping[str, Any], added: Mapping[str, tuple[Any, Place | None]],
-        live: Mapping[str, Any], moved: Mapping[str, Any],
-    ) -> Update | None:  # fmt: skip
+        self,
+        one: Function,
+        pairs: Mapping[str, Any],
+        added: Mapping[str, tuple[Any, Place | None]],
+        live: Mapping[str, Any],
+        moved: Mapping[str, Any],
+    ) -> Update | None:
         # A step that changes next to nothing, if something was added at all.
         there = {name: live[name] & (_sample(more) != 0) for name, (more, _) in added.items()}
         names = [name for name, each in there.items() if each.any()]
@@ -182,9 +189,14 @@ class JaxSteps(Steps):
         beside = math.hypot(*(_norm(one.gradients[name]) for name in names))
         place = added[names[0]][1]
         return Update(
-            size / beside, total, count, str(pairs[names[0]][0].dtype),
-            None if place is None else source_at(*place), size, tuple(names),
-        )  # fmt: skip
+            size / beside,
+            total,
+            count,
+            str(pairs[names[0]][0].dtype),
+            None if place is None else source_at(*place),
+            size,
+            tuple(names),
+        )
 
     def grows(self, steps: Sequence[Any]) -> bool:
         first, last = steps[0], steps[-1]

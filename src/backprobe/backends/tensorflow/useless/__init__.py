@@ -104,5 +104,10 @@ class TensorflowUselessGradients(UselessGradients):
 
     def _of_parameters(self, label: Callable[[Any], str]) -> Iterator[Note]:
         found, known = self.passes.found(), self.passes.leaves
-        return notes_on_leaves(found.items(), known.is_zero, lambda one: label(known.known[one].held),
-                               lambda end: source_of(end.place), known.iterations)  # fmt: skip
+        return notes_on_leaves(
+            found.items(),
+            known.is_zero,
+            lambda one: label(known.known[one].held),
+            lambda end: source_of(end.place),
+            known.iterations,
+        )

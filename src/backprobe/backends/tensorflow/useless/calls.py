@@ -37,7 +37,7 @@ def of_call(call: Call) -> Sequence[Note]:
 
 def _found(
     observer: TensorflowUselessGradients, call: Call, given: Mapping[str, Any], tensors: Sequence[Any]
-) -> Sequence[Note]:  # fmt: skip
+) -> Sequence[Note]:
     # What is found where the call is made with these tensors in the places of its floating arguments.
     tape = TensorflowTape(Options())
     held = [(f"{name}{path}", leaf) for name, value in given.items() for path, leaf in leaves(value)]

@@ -74,7 +74,7 @@ class Operations:
 
     def _ran(
         self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.is_off or graph is not None or self.log.is_muted:
             return
         for each in map(identity_of, inputs) if self.dropped else ():
@@ -116,7 +116,7 @@ class Operations:
 
     def _has_own_gradient(
         self, kind: Any, outputs: Sequence[Any], inputs: Sequence[Any], gradient: Callable[..., Any]
-    ) -> None:  # fmt: skip
+    ) -> None:
         if self.is_off or not self.leading or self.log.is_muted or is_stopped():
             return
         if any(map(tf.is_symbolic_tensor, (*outputs, *inputs))):

@@ -51,8 +51,9 @@ class Passes:
                 given[identity(source)] = largest = _largest(gradient)
                 self.leaves.came(identity(source), source, largest, unit(variable.dtype))
         faint = self.leaves.faint(given)
-        wanted = [number for number in given
-                  if number in operations.suspicious or (operations.is_whole and number in faint)]  # fmt: skip
+        wanted = [
+            number for number in given if number in operations.suspicious or (operations.is_whole and number in faint)
+        ]
         if wanted and operations.recorded:
             back = Replay(operations.recorded, targets, wanted, operations.is_trained)
             for number in wanted:

@@ -44,8 +44,9 @@ class Recorded:
             found = self.own_gradient(*given)
         else:
             one = self.operation
-            found = private.gradients_of(one.kind, one.attrs, one.inputs if inputs is None else inputs, one.outputs,
-                                         given)  # fmt: skip
+            found = private.gradients_of(
+                one.kind, one.attrs, one.inputs if inputs is None else inputs, one.outputs, given
+            )
         return [*found] if isinstance(found, list | tuple) else [found]
 
 
@@ -65,9 +66,12 @@ class Replay(Ways[int, Recorded]):
     """
 
     def __init__(
-        self, recorded: Sequence[Recorded], targets: Mapping[int, Any], leaves: Collection[int],
+        self,
+        recorded: Sequence[Recorded],
+        targets: Mapping[int, Any],
+        leaves: Collection[int],
         is_trained: Callable[[Any], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.recorded, self.targets, self.leaves, self.is_trained = recorded, targets, leaves, is_trained
         self.order = {one: at for at, one in enumerate(recorded)}
         self.makers = {identity_of(made): one for one in recorded for made in one.operation.outputs}
@@ -83,8 +87,10 @@ class Replay(Ways[int, Recorded]):
         given = [self.gradients.get(number) if number is not None else None for number in numbers]
         if all(each is None for each in given):
             return
-        given = [tf.zeros_like(made) if each is None and is_float(made) else each
-                 for each, made in zip(given, outputs, strict=True)]  # fmt: skip
+        given = [
+            tf.zeros_like(made) if each is None and is_float(made) else each
+            for each, made in zip(given, outputs, strict=True)
+        ]
         seen = self.seen[one] = Seen(given, any(is_zero(each) is False for each in given if each is not None))
         for at, (number, gradient) in enumerate(zip(one.numbers, one.gradients(given), strict=False)):
             if gradient is None or not (number in self.makers or number in self.leaves):

@@ -48,9 +48,11 @@ class Shapes:
     def _is_asked(self, one: Operation, numbers: Sequence[int], shape: Shape) -> bool:
         # Are dimensions of size 1 inserted, kept or moved, here or in an operand that this takes element by element?
         given, is_first = shape_of(one.inputs[0]) if one.inputs else (), len(one.floats) < 2
-        if is_first and prod(given) == prod(shape) and (
-            shape.count(1) > given.count(1) or (len(given) == len(shape) and given != shape)
-        ):  # fmt: skip
+        if (
+            is_first
+            and prod(given) == prod(shape)
+            and (shape.count(1) > given.count(1) or (len(given) == len(shape) and given != shape))
+        ):
             return True
         if one.keeps_dimensions():
             return True
@@ -73,8 +75,11 @@ class Shapes:
         # What is computed from stretched results.
         for each in {each for known in numbers for each in self.parts.get(known, ())}:
             parts = {self.parts[known][each] for known in numbers if each in self.parts.get(known, ())}
-            beside = [given for known, given in zip(numbers, one.inputs, strict=True)
-                      if each not in self.parts.get(known, ()) and is_float(given)]  # fmt: skip
+            beside = [
+                given
+                for known, given in zip(numbers, one.inputs, strict=True)
+                if each not in self.parts.get(known, ()) and is_float(given)
+            ]
             sizes = [prod(shape_of(given)) for given in beside]
             if prod(shape) == 1:
                 each.is_reduced |= not any(size > 1 for size in sizes)
@@ -86,7 +91,7 @@ class Shapes:
 
     def _part(
         self, one: Operation, parts: Collection[Part], shape: Shape, found: Stretched, beside: Sequence[int]
-    ) -> Part | None:  # fmt: skip
+    ) -> Part | None:
         # How much of it there is in what an operation makes; None where that is no longer element by element.
         if len(parts) > 1:
             return None

@@ -48,9 +48,10 @@ class TorchUselessGradients(UselessGradients):
             own_modes.count += 1
             self.is_on = True
         self.handles = [
-            *self.steps.listen(), register_optimizer_step_pre_hook(self._pause),
+            *self.steps.listen(),
+            register_optimizer_step_pre_hook(self._pause),
             register_optimizer_step_post_hook(self._go_on),
-        ]  # fmt: skip
+        ]
 
     def _pause(self, *_: Any) -> None:
         self.operations.is_paused = True
@@ -116,8 +117,13 @@ class TorchUselessGradients(UselessGradients):
     def _of_parameters(self, trained: Collection[Tensor], names: TrainedNames | Leaves) -> Iterator[Note]:
         endings, line = self.passes.found(), self.operations.line
         constant = self.operations.is_constant
-        leaves = [(one, [replace(end, is_constant=end.is_constant and constant(end.order))
-                         for end in endings.get(id(one), ())]) for one in trained]  # fmt: skip
+        leaves = [
+            (
+                one,
+                [replace(end, is_constant=end.is_constant and constant(end.order)) for end in endings.get(id(one), ())],
+            )
+            for one in trained
+        ]
         return notes_on_leaves(
             leaves, self.passes.is_zero, names.of, lambda end: line(end.order), self.passes.iterations
         )

@@ -26,15 +26,22 @@ class Applied:
         size = max(one.numel() for one in (*given, made))
         are_floats = all(one.is_floating_point() for one in (*given, made))
         self.is_known = (
-            len(self.places) == len(given) and are_floats and size <= MOST and any(one.requires_grad for one in given)
-            and not function._schema.is_mutable and all(map(_is_plain, self.args)) and not self._has_numbers()
-        )  # fmt: skip
+            len(self.places) == len(given)
+            and are_floats
+            and size <= MOST
+            and any(one.requires_grad for one in given)
+            and not function._schema.is_mutable
+            and all(map(_is_plain, self.args))
+            and not self._has_numbers()
+        )
 
     def _has_numbers(self) -> bool:
         # Is a Python number an operand, as a factor, and not a dimension? What it is stays open.
         kinds = [one.type.kind() for one in self.function._schema.arguments]
-        return any(kind in ("TensorType", "NumberType") and isinstance(value, int | float)
-                   for kind, value in zip(kinds, self.args, strict=False))  # fmt: skip
+        return any(
+            kind in ("TensorType", "NumberType") and isinstance(value, int | float)
+            for kind, value in zip(kinds, self.args, strict=False)
+        )
 
     def is_constant(self) -> bool:
         """Does it make the same of other numbers, whatever they are?"""

@@ -126,8 +126,10 @@ def _with_tensors(function: Any, args: Sequence[Any]) -> list[Any]:
     # The arguments with tensors where the operation takes some and no numbers: PyTorch hands a mode the number that a
     # tensor was made of, and does not always take it back.
     kinds = [one.type.kind() for one in function._schema.arguments]
-    return [torch.tensor(value) if kind == "TensorType" and _is_number(value) else value
-            for kind, value in zip(kinds, args, strict=False)]  # fmt: skip
+    return [
+        torch.tensor(value) if kind == "TensorType" and _is_number(value) else value
+        for kind, value in zip(kinds, args, strict=False)
+    ]
 
 
 def _is_plain(value: Any) -> bool:

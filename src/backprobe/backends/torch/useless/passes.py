@@ -75,9 +75,10 @@ class Pass(Ways[Key, Node]):
             if edge[0] is not None:
                 self.outputs[edge[0]].append((edge[0], edge[1]))
         self.sums: dict[Any, Sum] = {
-            edge: Sum(_norm, _unit, count) for edge, count in uses.items()
+            edge: Sum(_norm, _unit, count)
+            for edge, count in uses.items()
             if count > 1 and edge[0] is not None and edge[0].name() not in (LEAF, GIVEN)
-        }  # fmt: skip
+        }
         self.handles: list[Any] = []
 
     def listen(self, arrived: Callable[[Tensor, Tensor], None], leaves: Iterable[Tensor] | None) -> None:
@@ -187,8 +188,11 @@ class Pass(Ways[Key, Node]):
 
     def operands(self, step: Node) -> dict[int, tuple[Key, bool | None]]:
         seen, edges = self.seen.get(step), enumerate(step.next_functions)
-        return {at: ((follower, place), seen.is_over(at) if seen is not None else False)
-                for at, (follower, place) in edges if follower is not None}  # fmt: skip
+        return {
+            at: ((follower, place), seen.is_over(at) if seen is not None else False)
+            for at, (follower, place) in edges
+            if follower is not None
+        }
 
     def has_come(self, step: Node) -> bool:
         return self.seen[step].came

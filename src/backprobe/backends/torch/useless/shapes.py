@@ -60,7 +60,7 @@ class Shapes:
 
     def _stretched(
         self, is_pointwise: bool, given: Sequence[Tensor], own: Sequence[Known | None], made: Tensor, number: int
-    ) -> tuple[Stretched, ...]:  # fmt: skip
+    ) -> tuple[Stretched, ...]:
         # The operation, if it has stretched two operands that no dimension was asked for of.
         pairs = [(one, known) for one, known in zip(given, own, strict=True) if one.numel() > 1]
         if not is_pointwise:  # such as a loss, whose operands were expanded to one shape before

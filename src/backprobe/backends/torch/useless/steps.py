@@ -31,9 +31,10 @@ class TorchSteps(Steps):
             return
         sampled = [
             (parameter, _sample(parameter).clone(), _sample(gradient) != 0)
-            for group in optimizer.param_groups for parameter in group["params"]
+            for group in optimizer.param_groups
+            for parameter in group["params"]
             if (gradient := grad_of(parameter)) is not None and _is_plain(parameter) and _is_plain(gradient)
-        ]  # fmt: skip
+        ]
         if sampled:
             self.before[optimizer] = sampled
 
