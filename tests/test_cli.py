@@ -369,7 +369,7 @@ def test_the_options_of_a_verb_are_those_of_the_api():
     )
     assert options("draw") == PROBING | (keywords(bp.draw) - {"path"})
     assert options("check") == keywords(bp.check) | {"strict"}
-    assert options("diff") == PROBING | keywords(bp.diff) | {"strict"}
+    assert options("diff") == PROBING | keywords(bp.diff) | {"strict", "html"}
     assert options("provoke") == keywords(bp.provoke) - {"executor"}
     assert options("replay") == keywords(bp.replay)
 

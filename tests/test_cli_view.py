@@ -91,6 +91,18 @@ def test_a_page_that_cannot_be_is_refused(folder, monkeypatch, words, said):
     assert not Path("one.html").exists()
 
 
+@pytest.mark.parametrize("form", ["recordings", "runs"])
+def test_a_comparison_is_written_as_a_page_too(folder, monkeypatch, form):
+    monkeypatch.chdir(folder)
+    Path("toy.py").write_text("import torch\ndef f(x):\n    u = x * 2\n    return u.sin()\n")
+    programs = ("one", "two") if form == "runs" else ("toy.py:f", "toy.py:f", "x=3")
+    code, out, err = invoked("diff", *programs, "--html", "diff.html")
+    assert code == 0 and out == invoked("diff", *programs)[1], err
+    assert Path("diff.html").read_text().startswith("<!doctype html>")
+    code, out, err = invoked("diff", *programs, "--html", "diff.png")
+    assert code == 2 and out == "" and "a comparison is saved as a page" in err and "'diff.html'" in err
+
+
 def test_a_script_is_shown_while_it_is_watched(tmp_path, monkeypatch):
     """It ends as it does by itself, and so does the viewer where nobody is at a terminal."""
     monkeypatch.chdir(tmp_path)

@@ -359,6 +359,12 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
 )
 @declared("convention", "How B's parameters lie: {}; by default their names tell.", metavar="NAME")
 @click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Also write a page with both beside each other, which needs nothing else.",
+)
 def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **options: Any) -> NoReturn:
     """Compare a reference A with B: where they first disagree, forward and backward.
 
@@ -366,6 +372,7 @@ def diff(first: str, second: str, words: tuple[str, ...], strict: bool, **option
     backprobe diff toy.py:f ported.py:f x=3 w=2 b=1
     backprobe diff reference.recording ported.py:f x=3 w=2 b=1
     backprobe diff reference.recording ported.recording
+    backprobe diff reference.recording ported.recording --html diff.html
 
     Both functions get the same arguments, and draw the same random numbers.
 

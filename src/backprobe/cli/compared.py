@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import backprobe as bp
@@ -11,6 +12,7 @@ from backprobe.backends.discover import BACKENDS, is_imported, load_backend
 from backprobe.backends.replay import Replay
 from backprobe.cli import program as programs
 from backprobe.errors import BadOption
+from backprobe.view import check_html
 
 
 def compared(
@@ -22,12 +24,17 @@ def compared(
     layout: Sequence[str],
     noise: Sequence[str],
     convention: str | None,
+    html: str | None,
     **options: Any,
 ) -> bp.DiffReport | bp.RunDiffReport:
     """The report on two programs. Functions get the same arguments, and draw the same random numbers.
 
+    With ``html`` it is written there as a page, too.
+
     Raises BadOption, and what the functions themselves, ``probe``, ``load`` and ``diff`` raise.
     """
+    if html is not None:  # before anything runs
+        check_html(Path(html), f"backprobe diff {a} {b} --html {html}", "comparison")
     layouts = {name: _axes(axes) for name, axes in _pairs("layout", layout, "**.kernel=T").items()}
     renames = _pairs("rename", rename, "h.*=layers.*")
     places = [(a, ((), (b,))), (b, ((a,), ()))]
@@ -44,6 +51,8 @@ def compared(
     found: bp.DiffReport | bp.RunDiffReport = bp.diff(
         *recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None, convention=convention
     )
+    if html is not None:
+        found.save(html)
     return found
 
 
