@@ -30,6 +30,7 @@ from attribute_cases import (
     linear,
     stream,
 )
+from circuit_pages import recorded
 from goldens import golden
 
 BOTH = (CLEAN, W, B), (CORRUPT, W, B)
@@ -191,7 +192,8 @@ def test_the_circuit_has_the_largest_edges_with_their_numbers():
 def test_the_page_of_a_circuit_has_the_numbers(tmp_path):
     result = bp.attribute(stream(), IDS, OTHER, PARTS, of=difference)
     result.draw(tmp_path / "circuit.html")
-    assert "attribution 0.425" in (tmp_path / "circuit.html").read_text()
+    shown = recorded((tmp_path / "circuit.html").read_text())
+    assert "attribution 0.425" in json.dumps(shown) and shown["weighs"] == "attribution"
 
 
 def test_a_copy_has_the_numbers_and_no_program():

@@ -62,6 +62,10 @@ class Words:
         """What is asked for."""
         return "its gradient" if self.key is None else f"the gradient of {self.key!r}"
 
+    def ones(self, shape: object) -> str:
+        """A tensor of ones; of NumPy, where a graph takes any array."""
+        return (dialect_of(self.framework).ones if self.framework else "numpy.ones({})").format(shape)
+
     def cotangent(self, text: str) -> str:
         """The option that gives the output this cotangent."""
         return f"cotangent={text}" if self.key is None else f"cotangent={{{self.key!r}: {text}}}"
@@ -244,7 +248,7 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
                 asked=words.gradient,
                 found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=words.cotangent(dialect_of(words.framework).ones.format(shape))
+                next=words.cotangent(words.ones(shape))
                 + ", or "
                 + words.scalar.format(at=", ".join("0" * len(shape or ()))),
             )
