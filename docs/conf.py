@@ -49,7 +49,7 @@ toc_object_entries_show_parents = "hide"
 # Every reference must lead somewhere, except to types of other projects: their documentation would have to be fetched.
 nitpicky = True
 nitpick_ignore_regex = [
-    ("py:.*", r"(collections\.abc|contextlib|enum|os|typing)\..*"),
+    ("py:.*", r"(collections\.abc|concurrent\.futures|contextlib|enum|os|typing)\..*"),
     ("py:class", r"P|backprobe\.record\.typed\.\w|backprobe\.probe\.waiting\.Waiting"),  # see docs/types.md
 ]
 nitpick_ignore = [
@@ -60,6 +60,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.findings.known.Known"),  # by which a report chooses among its findings
     ("py:class", "backprobe.source.edits.Edit"),  # which --patch writes; Finding.tried says in words what was tried
     ("py:class", "backprobe.record.entries.Gradient"),  # which ``grads`` and ``statuses`` are read through
+    ("py:class", "Path"),  # of pathlib
     ("py:class", "Compared"),  # the rows of a report on two trainings
     ("py:class", "backprobe.diff.measure.Measure"),  # what the report and its divergences are read through
     ("py:class", "backprobe.diff.pairs.Row"),
