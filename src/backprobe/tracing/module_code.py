@@ -54,17 +54,17 @@ NO_CODE = ModuleCode()
 def with_uses(record: Record, code: ModuleCode) -> Record:
     """The record, with the statements that take on what lacks its gradient and leads to nothing that is recorded."""
     record = _used_directly(record)
-    flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.calls else set()
+    flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.called else set()
     lacking = {
         full: at
         for full, at in record.names.items()
-        if code.calls
+        if code.called
         and at not in flowing
         and record.entries[at].status in LACKING
         and record.entries[at].source is None
     }
     hooked = _hooked(record, code) if code.hooks else ()
-    record = replace(record, notes=(*record.notes, *_beside(record, code))) if code.calls else record
+    record = replace(record, notes=(*record.notes, *_beside(record, code))) if code.called else record
     if not lacking and not hooked:
         return record
     reader = _Reader(record, code)
