@@ -46,6 +46,8 @@ def opened(chromium, recording, tmp_path):
         page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: seen.append(request.url) if request.url != path.as_uri() else None)
         page.goto(path.as_uri())
+        if html is None:  # what the page holds is unzipped after it has loaded: a key pressed before is nobody's
+            page.locator("[role=treeitem]").first.wait_for()
         return page
 
     yield open_page
