@@ -27,6 +27,7 @@ from backprobe.explain.rebound import with_rebound
 from backprobe.health.missing import LACKING
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.script import USUAL, Script
+from backprobe.probe.script_again import looked_at_again
 from backprobe.probe.script_experiments import Beginning
 from backprobe.probe.script_numbers import with_numbers
 from backprobe.probe.script_recording import ScriptRecording
@@ -66,7 +67,9 @@ def judged(
     again = script.experiments(beginning) if experiments else None
     if again is None:
         return report
-    return with_numbers(report, again) if nonfinite else again.with_tried(report)
+    if nonfinite:
+        return with_numbers(report, again)
+    return again.with_tried(looked_at_again(report, script, again))
 
 
 def healthy(recording: bp.Recording) -> bp.Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import sys
 import time
@@ -115,8 +116,10 @@ class Script:
         steps: int = 1,
         spec: ModuleSpec | None = None,
         more: str = "",
+        most: float = math.inf,
     ) -> None:
         self.judge, self.steps, self.more = judge, steps, more
+        self.most = most  # iterations after which nothing more is looked for
         self.spec = spec  # of a module that runs as ``python -m`` would run it
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
@@ -155,7 +158,8 @@ class Script:
                 self.gradients += gradients.count
                 self.values += gradients.count
         except Stopped:
-            assert self.answer is not None
+            if self.answer is None:
+                return
             stopped = (
                 STOPPED.format(self.iterations, self.does) if self.iterations else GRADIENT.format(gradients.count)
             )
@@ -201,7 +205,7 @@ class Script:
         self.does = TAKE_GRADIENTS if is_beside else RUN_BACKWARD
         if self.probe.options.nonfinite and self._is_clean(record):
             self.earlier.keep_losses(record)
-            return False
+            return self.iterations >= self.most
         report = self._judged(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if self.probe.options.nonfinite:
             report = self._with_earlier(report, record)
@@ -295,6 +299,11 @@ class Script:
         self.gradients += sum(one.grad is not None for one in judged)
         written = any(one.gradient != HELD_BEFORE for one in record.updates)
         return all(count.is_finite for count in counts) and not (written or any(one.made for one in judged))
+
+    def with_nonfinite(self) -> Script:
+        """The same script, to be looked at with ``nonfinite=True`` for as many iterations as this one has run."""
+        probe = replace(self.probe, options=replace(self.probe.options, nonfinite=True))
+        return Script(probe, self.file, self.arguments[1:], self.judge, spec=self.spec, most=self.iterations)
 
     def experiments(self, beginning: Beginning) -> ScriptExperiments | None:
         """What runs it again; None where it has taken no gradient."""

@@ -16,6 +16,7 @@ from backprobe.backends.refusals import refuse
 from backprobe.backends.replay import Replay
 from backprobe.executors.state import GlobalState
 from backprobe.executors.tasks import Tasks
+from backprobe.explain.nonfinite import BIRTHS
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
 from backprobe.probe.request import name_of
@@ -36,7 +37,6 @@ Array = Any
 Place = tuple[str, int, str]
 MOST = 4  # looks of one search that are explained
 OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite_row", "infinite_terms")
-BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 
 
 def run_provoke(asked: Provoke[...], backend: Backend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Provocations:

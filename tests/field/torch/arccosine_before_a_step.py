@@ -1,7 +1,7 @@
 # from: own
 # ask: explain
 # exit: 1
-# says: next: .*--nonfinite
+# says: the derivative of acos is infinite at 1
 # never: bind each operation
 import torch
 

@@ -24,6 +24,8 @@ from backprobe.record.names import COUNT
 from backprobe.record.quoted_errors import first_line
 
 SPREAD = ("propagated", "propagated_to")
+BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
+"""The kinds of findings on where NaN and Inf begin."""
 
 
 def explain_nonfinite(record: Record, derivative: Derivative = not_asked) -> Report:
@@ -64,6 +66,11 @@ def _explained(record: Record, known: Evidence) -> Report:
     after = [replace(one, cause=only) if one.kind in SPREAD else one for one in _propagated(forward, backward, births)]
     rest = [*healed, *after, *spread(record, births)]
     return Report(heading(roots), (*places, *rest), tuple(notes))
+
+
+def is_nonfinite(one: Finding) -> bool:
+    """Is a finding about NaN and Inf?"""
+    return one.kind in (*BIRTHS, *SPREAD, "healed")
 
 
 def hung(births: Sequence[Finding]) -> list[Finding]:
