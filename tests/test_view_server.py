@@ -5,6 +5,7 @@ import hashlib
 import json
 import socket
 import time
+import tracemalloc
 import urllib.request
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode
@@ -16,6 +17,8 @@ import torch
 import backprobe as bp
 from backprobe.storage.runs.layout import StepData
 from backprobe.storage.runs.reduced import stretches_of_nonfinite
+from backprobe.view.answers import Answers
+from backprobe.view.runs import Runs
 from written_runs import fill, matrix, rows, step, writer
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -382,3 +385,27 @@ def test_nan_of_a_run_that_grows_are_those_of_all_its_steps(tmp_path):
                 whole = stretches_of_nonfinite(run._reader)[0]
             assert found["stretches"] == [[one.name, one.kind, one.first, one.last, one.count] for one in whole]
             assert found["rest"] is None
+
+
+def test_a_picture_of_very_many_names_is_not_copied(tmp_path):
+    """What the answer takes beside the bins that are kept, as often as it is large."""
+    one = writer(tmp_path / "run")
+    one.add_rows(rows([f"h.{at}" for at in range(2000)], ["grad"]))
+    made = matrix(0, 2000)
+    for number in range(1101):
+        one.append(StepData(number, made, 0.0, 1))
+        if number % 100 == 99:
+            one.commit()
+    one.close()
+    runs = Runs([tmp_path / "run"])
+    answers = Answers(runs)
+    query = {"run": "0", "field": "grad.rms", "bins": "600"}
+    answers.answer("grid", query)  # its bins are kept now
+    tracemalloc.start()
+    try:
+        size = sum(map(len, answers.answer("grid", query)))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        runs.close()
+    assert size > 4e6 and most < 1.7 * size, (most, size)

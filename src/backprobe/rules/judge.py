@@ -28,8 +28,8 @@ from backprobe.rules.window import BACK, Matrix, Part, Rows, Steps, Window
 from backprobe.storage.runs.layout import IS_OPEN
 from backprobe.storage.runs.merged import RunReader, logged
 
-MOST, FEWEST, NUMBERS = 1024, 256, 1 << 19
-"""Steps that are judged at once, at most and at least, and numbers of a column of them: 4 MB."""
+MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
+"""Steps that are judged at once, at most and at least, and numbers of a column of them: 2 MB."""
 WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     Nonfinite,
