@@ -346,25 +346,6 @@ def test_no_run_is_said(page_of, tmp_path):
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["live", "file"])
-def test_ten_thousand_names_are_scrolled_and_searched(page_of, folders, live):
-    page = ready(page_of(folders("many"), live=live))
-    page.keyboard.press("e")
-    page.wait_for_timeout(300)
-    page.keyboard.press("End")
-    page.wait_for_timeout(400)
-    assert page.locator(".row").count() < 200
-    page.keyboard.press("b")
-    page.wait_for_timeout(800)
-    name = "h.101.part0.inner0"
-    expect(page.locator("#details h2")).to_have_text(name)
-    assert len(marks(page, name)) == 1
-    page.keyboard.press("/")
-    page.keyboard.type("99 part3 inner2")
-    page.wait_for_timeout(300)
-    assert row(page, "h.99.part3.inner2").count() == 1
-
-
-@pytest.mark.parametrize("live", [True, False], ids=["live", "file"])
 def test_a_hostile_run_runs_nothing(page_of, folders, live):
     page = ready(page_of(folders("hostile"), live=live))
     page.keyboard.press("e")

@@ -1,0 +1,26 @@
+"""The tasks of a page's main thread while something is done, from Chromium's own trace."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+CATEGORIES = ["toplevel", "__metadata"]
+TASK = "ThreadControllerImpl::RunTask"
+
+
+def longest_task(browser: Any, page: Any, work: Callable[[], None]) -> float:
+    """The milliseconds of the processor that the longest task took: a machine with other things to do adds none."""
+    browser.start_tracing(page=page, categories=CATEGORIES)
+    try:
+        work()
+    finally:
+        events = json.loads(browser.stop_tracing())["traceEvents"]
+    threads = {
+        (one["pid"], one["tid"])
+        for one in events
+        if one["name"] == "thread_name" and one["args"]["name"] == "CrRendererMain"
+    }
+    tasks = [one for one in events if one["name"] == TASK and (one["pid"], one["tid"]) in threads]
+    times = [one["tdur"] / 1000 for one in tasks if "tdur" in one]
+    assert len(times) > 100, f"only {len(times)} tasks are in the trace"
+    return max(times)
