@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-CATEGORIES = ["toplevel", "__metadata"]
-TASK = "ThreadControllerImpl::RunTask"
+CATEGORIES = ["disabled-by-default-devtools.timeline", "__metadata"]
+TASK = "RunTask"  # what DevTools show as one: with the promises that were kept in it
 
 
 def longest_task(browser: Any, page: Any, work: Callable[[], None]) -> float:
@@ -22,5 +22,5 @@ def longest_task(browser: Any, page: Any, work: Callable[[], None]) -> float:
     }
     tasks = [one for one in events if one["name"] == TASK and (one["pid"], one["tid"]) in threads]
     times = [one["tdur"] / 1000 for one in tasks if "tdur" in one]
-    assert len(times) > 100, f"only {len(times)} tasks are in the trace"
+    assert times, "the trace has no tasks"
     return max(times)

@@ -96,6 +96,54 @@ def test_what_is_rolled_up_hides_no_nan(opened, recording):
     assert len(listed) == min(40, inside) and set(listed) <= set(bad)
 
 
+# turns of loops
+
+
+def test_the_turns_of_a_loop_are_one_box_at_first(opened, recording):
+    """Also where several values are bound in each."""
+    page, rec = opened("turns"), recording("turns")
+    box = page.locator("[role=treeitem].rolled")
+    assert box.get_attribute("aria-label").startswith("u#0, h#1 … u#99, h#100, 100 turns")
+    expect(page.get_by_role("treeitem")).to_have_count(4)  # with x, w and loss
+    sizes = [abs(float(rec[f"h#{at}"].grad)) for at in range(1, 101)]
+    low, high = map(float, re.findall(r"rms (\S+) to (\S+)", box.locator(".ends").inner_text())[0])
+    assert (low, high) == pytest.approx((min(sizes), max(sizes)), rel=5e-3)
+    drawn = [float(y) for y in re.findall(r",([\d.]+)", box.locator(".spark path").get_attribute("d"))]
+    assert len(drawn) == 100 and box.locator(".spark rect").count() == 0
+    box.click()
+    expect(page.locator("#details h3").first).to_have_text("100 turns")
+    assert page.locator("#details tbody tr").count() == 100
+    page.locator("#details").get_by_role("button", name="u#41, h#42").click()
+    expect(page.locator("[role=treeitem].selected")).to_have_attribute("aria-label", re.compile("^u#41, h#42, "))
+    page.keyboard.press("/")
+    page.keyboard.type("h#77")
+    page.keyboard.press("Enter")
+    expect(page.locator("[role=treeitem].selected b")).to_have_text("h#77")
+
+
+def test_a_variable_that_is_bound_again_and_again_is_one_item(opened, recording):
+    page, rec = opened("counted"), recording("counted")
+    box = page.locator("[role=treeitem].rolled")
+    assert box.get_attribute("aria-label").startswith("h#1 … h#100, 100 turns")
+    box.click()
+    assert page.get_by_role("treeitem").count() == len([one for one in rec.values() if one.status != "not_tensor"]) + 1
+    name = page.locator("#details").get_by_role("button", name="h#50")
+    name.click()
+    expect(page.locator("#details h2")).to_contain_text("h#50")
+
+
+def test_a_loop_that_is_rolled_up_hides_no_nan(opened, recording):
+    page, rec = opened("turns_nan"), recording("turns_nan")
+    bad = [name for name, one in rec.items() if one.grad_or_none is not None and not math.isfinite(one.grad)]
+    assert "h#37" in bad and "h#38" not in bad
+    boxes = page.locator("[role=treeitem].rolled")
+    inside = [re.search(r"(\d+) not finite inside", text) for text in boxes.all_inner_texts()]
+    own = boxes.first
+    assert "nonfinite" in own.get_attribute("class") and own.locator(".spark rect").count() >= 37
+    alone = page.locator("[role=treeitem].nonfinite:not(.rolled)").count()
+    assert sum(int(one[1]) for one in inside if one) + alone == len(bad)
+
+
 # comparisons
 
 

@@ -6,9 +6,9 @@ import { drawn, element, rounded } from "./elements.js";
 const [WIDTH, HEIGHT, EDGE] = [190, 34, 3];
 
 export function weightsOf({ boxes, values, insideOf, kind }, alike) {
-  return alike.map((box) => {
-    const own = insideOf(box);
-    const returned = values.get(boxes[box].returned[0]);
+  return alike.map(({ kind: what, id }) => {
+    const own = what === "box" ? insideOf(id) : [values.get(id)];
+    const returned = values.get(what === "box" ? boxes[id].returned[0] : id);
     const found = kind === "diff" || !returned ? own : [returned];
     const known = found.map((value) => Number(value.weight ?? NaN)).filter((one) => !Number.isNaN(one));
     return { weight: known.length ? Math.max(...known) : NaN, isBad: own.some((value) => value.health === "nonfinite") };
