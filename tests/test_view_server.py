@@ -409,3 +409,22 @@ def test_a_picture_of_very_many_names_is_not_copied(tmp_path):
         tracemalloc.stop()
         runs.close()
     assert size > 4e6 and most < 1.7 * size, (most, size)
+
+
+def test_a_recording_in_a_folder_is_shown_beside_its_runs(folder):
+    """It is read when it is looked at; one that is damaged is told of, and hides nothing else."""
+    bp.probe(tripled)(torch.tensor(2.0)).save(folder / "first" / "bad")
+    bp.probe(tripled)(torch.tensor(2.0)).save(folder / "cut")
+    (folder / "cut" / "recording.json").write_text("{")
+    with bp.view(folder, open=False) as opened:
+        ask = Asker(opened)
+        titles = [one["title"] for one in json.loads(unpacked_head(ask("/answer/others").body))["others"]]
+        assert titles == ["runs/cut", "runs/first/bad"]
+        assert "x" in json.loads(unpacked_head(ask("/answer/names?other=1").body))["names"]
+        cut = ask("/answer/other?other=0")
+        assert cut.status == 409 and "cut" in json.loads(cut.body)["error"]
+        assert ask("/answer/about?run=0").status == 200
+
+
+def unpacked_head(body):
+    return body[4 : 4 + int.from_bytes(body[:4], "little")]

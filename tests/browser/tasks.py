@@ -7,6 +7,18 @@ from typing import Any
 CATEGORIES = ["disabled-by-default-devtools.timeline", "__metadata"]
 TASK = "RunTask"  # what DevTools show as one: with the promises that were kept in it
 
+SCROLLED = """(by) => new Promise((done) => {
+  const box = document.querySelector("#tracks");
+  const step = () => {
+    const before = box.scrollTop;
+    box.scrollTop += by;
+    if (box.scrollTop === before) done();
+    else requestAnimationFrame(step);
+  };
+  step();
+})"""
+"""What scrolls the tracks to their end, by so many pixels a picture."""
+
 
 def longest_task(browser: Any, page: Any, work: Callable[[], None]) -> float:
     """The milliseconds of the processor that the longest task took: a machine with other things to do adds none."""

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import get_type_hints
 
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 from test_viewer import SIZES, folders, page_of, ready, row  # noqa: F401  # fixtures
 
 import backprobe as bp
+from conftest import RECORDED, settled
 
 
 def swept(axes=(1,), hostile=False):
@@ -192,7 +194,7 @@ def shown(page_of, tmp_path, sweep, live=True, **look):  # noqa: F811
         sweep.save(tmp_path / "sweep.html")
         page = page_of(tmp_path / "sweep.html", **look)
     page.wait_for_selector(".row")
-    page.wait_for_timeout(150)
+    settled(page)
     return page
 
 
@@ -266,9 +268,13 @@ def test_a_name_leads_from_the_run_to_its_value_and_back(page_of, folders, tmp_p
     expect(page.locator(".row.chosen")).to_have_attribute("title", "h.1.mlp")
 
 
-def test_a_layer_leads_from_the_run_to_the_circuit_and_back(page_of, recording, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("is_in_folder", [True, False], ids=["in the folder", "given"])
+def test_a_layer_leads_from_the_run_to_the_circuit_and_back(page_of, recording, tmp_path, is_in_folder):  # noqa: F811
     planted_runs.layers(tmp_path / "run")
-    page = ready(page_of(tmp_path / "run", recording("deep"), live=True, fragment="&name=layers.31&open=1"))
+    if is_in_folder:
+        shutil.copytree(RECORDED / "deep", tmp_path / "run" / "bad")
+    others = [] if is_in_folder else [recording("deep")]
+    page = ready(page_of(tmp_path / "run", *others, live=True, fragment="&name=layers.31&open=1"))
     page.get_by_role("button", name="show it in the circuit").click()
     expect(page.locator(".host #details h2")).to_contain_text("layers.31")
     expect(page.locator(".host .selected")).to_be_visible()

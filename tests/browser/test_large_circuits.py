@@ -6,9 +6,10 @@ import json
 import re
 
 import pytest
-from conftest import RECORDED
 from playwright.sync_api import expect
 from tasks import longest_task
+
+from conftest import RECORDED
 
 VALUES = 10_000
 OPENING, ALL = 600, 8000  # milliseconds of the processor that no task takes, nor one that opens all boxes

@@ -2,38 +2,30 @@
 
 import pytest
 from playwright.sync_api import expect
-from tasks import longest_task
+from tasks import SCROLLED, longest_task
 from test_viewer import folders, marks, page_of, ready, row  # noqa: F401  # fixtures
 
+from conftest import settled
+
 MOST = 50  # milliseconds of a task, above which a page is felt to stand still
-SCROLLED = """(by) => new Promise((done) => {
-  const box = document.querySelector("#tracks");
-  const step = () => {
-    const before = box.scrollTop;
-    box.scrollTop += by;
-    if (box.scrollTop === before) done();
-    else requestAnimationFrame(step);
-  };
-  step();
-})"""
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["live", "file"])
 def test_ten_thousand_names_are_scrolled_and_searched(page_of, folders, live):  # noqa: F811
     page = ready(page_of(folders("many"), live=live))
     page.keyboard.press("e")
-    page.wait_for_timeout(300)
+    settled(page)
     page.keyboard.press("End")
-    page.wait_for_timeout(400)
+    settled(page)
     assert page.locator(".row").count() < 200
     page.keyboard.press("b")
-    page.wait_for_timeout(800)
+    settled(page)
     name = "h.101.part0.inner0"
     expect(page.locator("#details h2")).to_have_text(name)
     assert len(marks(page, name)) == 1
     page.keyboard.press("/")
     page.keyboard.type("99 part3 inner2")
-    page.wait_for_timeout(300)
+    settled(page)
     assert row(page, "h.99.part3.inner2").count() == 1
 
 

@@ -3,9 +3,13 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask } from "./asking.js";
+import { Message } from "./controls.js";
 import { Sweep } from "./sweep.js";
 
-const KINDS = { circuit: ["A circuit", "Circuits"], diff: ["A comparison", "Comparisons"], sweep: ["A sweep", "Sweeps"] };
+const KINDS = {
+  circuit: ["A circuit", "Circuits"], diff: ["A comparison", "Comparisons"],
+  attribution: ["An attribution", "Attributions"], sweep: ["A sweep", "Sweeps"],
+};
 
 export function useOthers() {
   const [others, setOthers] = useState([]);
@@ -61,6 +65,7 @@ function load() {
 function Circuit({ number, value, beyond }) {
   const host = useRef(null);
   const [made, setMade] = useState(null);
+  const [problem, setProblem] = useState(null);
   useEffect(() => {
     let circuit = null;
     let isWanted = true;
@@ -73,7 +78,7 @@ function Circuit({ number, value, beyond }) {
       root.replaceChildren(box);
       circuit = new Made(root, box, structuredClone(shown), beyond);
       setMade(circuit);
-    });
+    }).catch((error) => isWanted && setProblem(error));
     return () => {
       isWanted = false;
       circuit?.close();
@@ -83,7 +88,7 @@ function Circuit({ number, value, beyond }) {
   useEffect(() => {
     if (value !== null) made?.selectNamed(value);
   }, [made, value]);
-  return html`<div class="host" ref=${host}></div>`;
+  return html`<div class="host" ref=${host}></div>${problem ? html`<${Message} title="This circuit cannot be read"><p>${problem.message} ${problem.found}</p><//>` : null}`;
 }
 
 export function Other({ number, others, value = null, beyond = NOWHERE, close, theme, set, state }) {

@@ -107,12 +107,12 @@ export class Diagram {
     );
   }
 
-  // A closed box looks like what it returns, but where something in it has to be seen; of a comparison, like the worst.
+  // A closed box looks like what it returns, but where something in it has to be seen; of a report, like the worst.
   looksOfBox(id, returned) {
     const { boxes, alarms, darkest, kind } = this.recording;
-    const isWorst = kind === "diff" || boxes[id].alike;
+    const isWorst = kind !== "circuit" || boxes[id].alike;
     const level = isWorst ? darkest[id] : (returned?.level ?? null);
-    const health = alarms[id] ? (kind === "diff" ? "blamed" : "nonfinite") : isWorst ? "" : returned?.health;
+    const health = alarms[id] ? (kind === "circuit" ? "nonfinite" : "blamed") : isWorst ? "" : returned?.health;
     return ["box closed", boxes[id].alike && "rolled", health, level === null ? "" : `level${level}`].filter(Boolean).join(" ");
   }
 

@@ -1,5 +1,5 @@
-// A line across boxes that are alike: how large the gradient of what each returns is, or of a comparison its greatest
-// error; and a mark, at least three pixels wide, where something in one is not finite.
+// A line across boxes that are alike, or the turns of a loop: how large the gradient of what each returns is, or of a
+// comparison its greatest error; and a mark, at least three pixels wide, where something in one is not finite.
 
 import { drawn, element, rounded } from "./elements.js";
 
@@ -9,7 +9,7 @@ export function weightsOf({ boxes, values, insideOf, kind }, alike) {
   return alike.map(({ kind: what, id }) => {
     const own = what === "box" ? insideOf(id) : [values.get(id)];
     const returned = values.get(what === "box" ? boxes[id].returned[0] : id);
-    const found = kind === "diff" || !returned ? own : [returned];
+    const found = kind !== "circuit" || !returned ? own : [returned];
     const known = found.map((value) => Number(value.weight ?? NaN)).filter((one) => !Number.isNaN(one));
     return { weight: known.length ? Math.max(...known) : NaN, isBad: own.some((value) => value.health === "nonfinite") };
   });
