@@ -227,7 +227,10 @@ def test_a_sweep_can_be_read(page_of, tmp_path, scheme, width):  # noqa: F811
     texts = "h1, h2, h3, p, span, small, li, td, th, button, b"
     assert page.evaluate((Path(__file__).parent / "contrast.js").read_text(), texts) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("#tracks canvas").bounding_box()["height"] > 100
+    tracks, panel = page.locator("#tracks canvas").bounding_box(), page.locator("#details").bounding_box()
+    assert tracks["height"] > 100 and tracks["width"] > width / 3
+    assert (panel["y"] > tracks["y"] + 50) == (width < 760)  # below them, where there is no room beside
+    assert page.locator("#details table").evaluate("node => node.scrollWidth <= node.parentElement.clientWidth")
 
 
 # beside a run

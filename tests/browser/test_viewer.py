@@ -81,7 +81,7 @@ def asking(page):
     page.asked = set()
     page.on("request", lambda request: page.asked.add(request) if "/answer/" in request.url else None)
     for event in ("requestfinished", "requestfailed"):
-        page.on(event, page.asked.discard)
+        page.on(event, lambda request: page.asked.discard(request))
 
 
 def ready(page):

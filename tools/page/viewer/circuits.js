@@ -106,7 +106,7 @@ const NOWHERE = { has: () => false, go: () => {} };
 export function OthersAlone({ others, state, set, theme }) {
   const toggle = () => set({ theme: theme === "dark" ? "light" : "dark" });
   const isOne = others.length === 1;
-  return html`<div id="page" class=${isOne ? "single" : ""}><header><h1>backprobe</h1><span class="space"></span><button title="light or dark" aria-label="Light or dark" onclick=${toggle}>◐</button></header>
+  return html`<div id="page" class=${isOne ? "single" : ""}><header><h1>backprobe</h1><span class="space"></span><span class="last"><button title="light or dark" aria-label="Light or dark" onclick=${toggle}>◐</button></span></header>
     ${isOne ? null : html`<nav aria-label="What is shown"><${OtherLists} ...${{ others, state: { ...state, circuit: state.circuit ?? 0 }, set }} /></nav>`}
     <main><${Other} ...${{ number: state.circuit ?? 0, others, value: state.value, theme, set, state }} /></main></div>`;
 }

@@ -96,7 +96,7 @@ function valueParts(recording, value) {
       ? bothParts(value)
       : [
           section("Value", number, described(value), chart(value.valueStatistics, "value")),
-          section("Gradient", gradient, meaning, chart(value.gradientStatistics, "gradient")),
+          recording.kind === "attribution" ? null : section("Gradient", gradient, meaning, chart(value.gradientStatistics, "gradient")),
         ]),
   ]
     .flat()

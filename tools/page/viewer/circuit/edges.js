@@ -8,7 +8,7 @@ const MOST_LABELS = 80; // beyond, only selected lines have theirs
 const MOST_QUIET = 60; // lines of one selected value, of those that are drawn only then
 const MOST_CHARACTERS = 24;
 const LETTER = { width: 6.8, height: 15 };
-const BEYOND = 1; // windows above and below the one that is seen, in which lines are drawn too
+const BEYOND = 2; // windows above and below the one that is seen, in which lines are drawn too
 
 export class Lines {
   constructor(svg, canvas) {
