@@ -17,8 +17,6 @@ import torch
 import backprobe as bp
 from backprobe.storage.runs.layout import StepData
 from backprobe.storage.runs.reduced import stretches_of_nonfinite
-from backprobe.view.answers import Answers
-from backprobe.view.runs import Runs
 from written_runs import fill, matrix, rows, step, writer
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -397,17 +395,16 @@ def test_a_picture_of_very_many_names_is_not_copied(tmp_path):
         if number % 100 == 99:
             one.commit()
     one.close()
-    runs = Runs([tmp_path / "run"])
-    answers = Answers(runs)
     query = {"run": "0", "field": "grad.rms", "bins": "600"}
-    answers.answer("grid", query)  # its bins are kept now
-    tracemalloc.start()
-    try:
-        size = sum(map(len, answers.answer("grid", query)))
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        runs.close()
+    with bp.view(tmp_path / "run", open=False) as opened:
+        answers = opened._server.answers
+        answers.answer("grid", query)  # its bins are kept now
+        tracemalloc.start()
+        try:
+            size = sum(map(len, answers.answer("grid", query)))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
     assert size > 4e6 and most < 1.7 * size, (most, size)
 
 
