@@ -7,8 +7,8 @@ A run of random statistics is written; a server shows it, in a process of its ow
 asks for its first picture, one question after another, and then for a tenth of the steps; the least of three, but the
 first picture, which is the first. What the server holds at most is told after the pictures, and after all else that the
 page asks. In Chromium, where Playwright is installed beside it (``.venv-browser``), it is the time from the navigation
-to the tracks; then all modules are opened and all names are scrolled by, and the longest task is what Chromium's trace
-has of the page's main thread, in milliseconds of the processor.
+to the tracks; then all modules are opened, all names are scrolled by and searched, and the longest task is what
+Chromium's trace has of the page's main thread, in milliseconds of the processor.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -150,11 +151,20 @@ def in_chromium(run: str) -> None:
             page.wait_for_function("() => !document.querySelector('nav').innerText.includes('being checked')")
             page.keyboard.press("e")
             longest = longest_task(browser, page, lambda: page.evaluate(SCROLLED, 1000))
-            print(f"; {page.evaluate(ROWS):,.0f} rows scrolled by, the longest task {longest:.0f} ms")
+            print(f"; {page.evaluate(ROWS):,.0f} rows scrolled by, the longest task {longest:.0f} ms", end="")
+            longest = longest_task(browser, page, lambda: searched(page))
+            print(f", and {longest:.0f} ms while names are searched")
             browser.close()
     finally:
         process.terminate()
         process.wait()
+
+
+def searched(page: Any) -> None:
+    """Type some of a name, as somebody would."""
+    page.keyboard.press("/")
+    page.keyboard.type("9 part3", delay=30)
+    page.wait_for_timeout(500)
 
 
 if __name__ == "__main__":

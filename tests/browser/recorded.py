@@ -160,6 +160,9 @@ def record(folder: Path) -> None:
         recording.save(folder / name, overwrite=True)
     for name in ("net", "special"):
         (folder / f"{name}.html").write_text(bp.draw(recordings[name])._repr_html_(), encoding="utf-8")
+    names = ["blocks.*", "blocks.*.*", "head"]
+    clean, corrupt = (batch[0], batch[1]), (batch[0] + 1, batch[1])
+    bp.attribute(net, clean, corrupt, names).draw(folder / "attribution.html")
     torch.manual_seed(0)
     bp.draw(bp.probe(Large())(torch.randn(5, 4)), folder / "large.html")
 

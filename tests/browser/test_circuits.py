@@ -146,6 +146,26 @@ def test_a_loop_that_is_rolled_up_hides_no_nan(opened, recording):
     assert sum(int(one[1]) for one in inside if one) + alone == len(bad)
 
 
+# looks
+
+
+@pytest.mark.parametrize("scheme, width", SIZES)
+def test_a_circuit_can_be_read(opened, recording, scheme, width):
+    for name, html in (("turns_nan", None), ("deep_nan", None), ("attribution", (RECORDED / "attribution.html"))):
+        text = html and html.read_text(encoding="utf-8")
+        page = opened(name, html=text, scheme=scheme, width=width)
+        item = page.locator("[role=treeitem]").first
+        item.click()
+        expect(page.locator("#details h2")).to_be_visible()
+        texts = "b, small, span, code, p, td, th, h1, h2, h3, dt, dd, pre, button"
+        assert page.evaluate((Path(__file__).parent / "contrast.js").read_text(), texts) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        diagram, panel = page.locator("#diagram").bounding_box(), page.locator("#details").bounding_box()
+        assert (panel["y"] > diagram["y"] + 50) == (width < 760)
+        if name == "attribution":
+            assert "No backward pass" not in page.locator("#details").inner_text()
+
+
 # comparisons
 
 
