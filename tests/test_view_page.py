@@ -156,6 +156,20 @@ def test_a_comparison_is_saved_with_both_values(report, tmp_path):
     assert u["weight"] == next(row.value.excess for row in report.rows if row.b.name == "u")
 
 
+def powered(x, times):
+    y = x
+    for at in range(times):
+        y = y * (at + times)
+    return y.sum()
+
+
+def test_numbers_of_python_are_compared_too():
+    x = torch.tensor([1.0, -2.0, 3.0])
+    report = bp.diff(*(bp.probe(powered)(x, times) for times in (3, 4)))
+    values = {one["name"]: one for one in recorded(bp.draw(report).page)["values"]}
+    assert values["times"]["brief"][-1] == "3 | 4"
+
+
 def test_a_sweep_is_saved_with_what_each_run_changed(swept, tmp_path):
     swept.save(tmp_path / "sweep.html")
     store = data_of((tmp_path / "sweep.html").read_text())["store"]

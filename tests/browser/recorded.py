@@ -124,6 +124,18 @@ def turns(x, w, bad=-1):
     return loss
 
 
+def turns_but(other):
+    def program(x, w):
+        h = x
+        for at in range(100):
+            u = h * (w + 0.01 if at == other else w)
+            h = torch.tanh(u)
+        loss = h * h
+        return loss
+
+    return program
+
+
 def counted(x, w):
     h = x
     for _ in range(100):
@@ -155,6 +167,8 @@ def record(folder: Path) -> None:
     given = torch.tensor(0.5), torch.tensor(1.1)
     recordings["turns"] = bp.probe(turns)(*given)
     recordings["turns_nan"] = bp.probe(turns)(*given, bad=37)
+    for at in (50, None):
+        recordings[f"turns_but_{at}"] = bp.probe(turns_but(at))(*given)
     recordings["counted"] = bp.probe(counted)(*given)
     for name, recording in recordings.items():
         recording.save(folder / name, overwrite=True)

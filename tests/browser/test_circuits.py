@@ -146,6 +146,14 @@ def test_a_loop_that_is_rolled_up_hides_no_nan(opened, recording):
     assert sum(int(one[1]) for one in inside if one) + alone == len(bad)
 
 
+def test_what_a_report_names_in_a_loop_is_seen_at_first(opened, recording):
+    report = bp.diff(recording("turns_but_None"), recording("turns_but_50"))
+    page = opened("report", report=report)
+    blamed = page.locator("[role=treeitem].blamed").filter(has_text=re.compile(rf"\b{report.first.name}\b"))
+    assert report.first.name == "u#50"
+    expect(blamed.first).to_be_visible()
+
+
 # looks
 
 
