@@ -1,12 +1,14 @@
 """The viewer: how long the first picture of a run takes, and a zoom; what its server holds, and how large files are.
 
-    python bench/viewing.py              208 names × 2,000 steps, and 1,000 × 100,000
+    python bench/viewing.py              208 names × 2,000 steps, 1,000 × 100,000, and 10,000 × 20
     python bench/viewing.py 208x2000     some of it
 
 A run of random statistics is written; a server shows it, in a process of its own. Times are those of what the page
 asks for its first picture, one question after another, and then for a tenth of the steps; the least of three, but the
-first picture, which is the first. In Chromium, where Playwright is installed beside it (``.venv-browser``), it is the
-time from the navigation to the tracks.
+first picture, which is the first. What the server holds at most is told after the pictures, and after all else that the
+page asks. In Chromium, where Playwright is installed beside it (``.venv-browser``), it is the time from the navigation
+to the tracks; then all modules are opened, all names are scrolled by and searched, and the longest task is what
+Chromium's trace has of the page's main thread, in milliseconds of the processor.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -27,8 +30,9 @@ from backprobe.record.statistics import COLUMNS
 from backprobe.storage.runs.layout import RowKey, StepData
 from backprobe.storage.runs.writer import RunWriter
 
-SIZES = ("208x2000", "1000x100000")
+SIZES = ("208x2000", "1000x100000", "10000x20")
 BINS = 1150  # of a page that is 1,400 pixels wide
+ROWS = "document.querySelector('#tracks').scrollHeight / 18"
 
 
 def written(folder: Path, names: int, steps: int) -> None:
@@ -121,12 +125,19 @@ def asked(url: str, steps: int, process: subprocess.Popen[str]) -> None:
     tenth = f"&from={steps // 2}&to={steps // 2 + steps // 10}"
     print(f"  a tenth of the steps: {timed(lambda: picture(tenth), 3):.2f} s")
     print(f"  the server: {idle:.0f} MB before, {resident(process):.0f} MB with pictures", end="")
+    for field in ("grad.absmax", "grad.mean"):
+        ask(f"grid?run=0&field={field}&bins={BINS}")
+    print(f", {resident(process):.0f} MB with other fields", end="")
+    ask("nonfinite?run=0")
     print(f"; alerts {timed(lambda: ask('alerts?run=0')):.1f} s, then {resident(process):.0f} MB")
 
 
 def in_chromium(run: str) -> None:
     """The time to the first picture in a browser, and to that of a tenth of the steps."""
     from playwright.sync_api import sync_playwright
+
+    sys.path.insert(0, "tests/browser")
+    from tasks import SCROLLED, longest_task
 
     process, url = serve(Path(run))
     try:
@@ -136,11 +147,24 @@ def in_chromium(run: str) -> None:
             began = time.perf_counter()
             page.goto(url)
             page.wait_for_selector("#legend", timeout=120_000)
-            print(f"  in Chromium: {time.perf_counter() - began:.2f} s")
+            print(f"  in Chromium: {time.perf_counter() - began:.2f} s", end="")
+            page.wait_for_function("() => !document.querySelector('nav').innerText.includes('being checked')")
+            page.keyboard.press("e")
+            longest = longest_task(browser, page, lambda: page.evaluate(SCROLLED, 1000))
+            print(f"; {page.evaluate(ROWS):,.0f} rows scrolled by, the longest task {longest:.0f} ms", end="")
+            longest = longest_task(browser, page, lambda: searched(page))
+            print(f", and {longest:.0f} ms while names are searched")
             browser.close()
     finally:
         process.terminate()
         process.wait()
+
+
+def searched(page: Any) -> None:
+    """Type some of a name, as somebody would."""
+    page.keyboard.press("/")
+    page.keyboard.type("9 part3", delay=30)
+    page.wait_for_timeout(500)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import html
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -155,6 +156,20 @@ def test_a_comparison_is_saved_with_both_values(report, tmp_path):
     assert u["weight"] == next(row.value.excess for row in report.rows if row.b.name == "u")
 
 
+def powered(x, times):
+    y = x
+    for at in range(times):
+        y = y * (at + times)
+    return y.sum()
+
+
+def test_numbers_of_python_are_compared_too():
+    x = torch.tensor([1.0, -2.0, 3.0])
+    report = bp.diff(*(bp.probe(powered)(x, times) for times in (3, 4)))
+    values = {one["name"]: one for one in recorded(bp.draw(report).page)["values"]}
+    assert values["times"]["brief"][-1] == "3 | 4"
+
+
 def test_a_sweep_is_saved_with_what_each_run_changed(swept, tmp_path):
     swept.save(tmp_path / "sweep.html")
     store = data_of((tmp_path / "sweep.html").read_text())["store"]
@@ -174,6 +189,28 @@ def test_runs_circuits_and_sweeps_are_one_page(folder, report, swept):
     assert [one["kind"] for one in unpacked(store["others?"])["others"]] == ["diff", "sweep"]
     assert unpacked(store["circuit?"])["script"].startswith("// sources ")
     assert "u" in unpacked(store["names?other=0"])["names"] and unpacked(store["names?other=1"])["names"] == ["x", "u"]
+
+
+def chain(x):
+    u = x * x
+    v = torch.sqrt(u - u) + u
+    return v.sum()
+
+
+def test_an_attribution_is_shown_as_one():
+    """And what is not finite in it has to be seen."""
+    clean, corrupt = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0])
+    result = bp.attribute(chain, clean, corrupt, ["x", "u", "v"])
+    with bp.view(result, open=False) as viewer:
+        assert repr(viewer).endswith("an attribution>")
+        page = html.unescape(re.search(r'srcdoc="(.*?)" sandbox="allow-scripts"', viewer._repr_html_(), re.DOTALL)[1])
+    store = data_of(page)["store"]
+    assert [one["kind"] for one in unpacked(store["others?"])["others"]] == ["attribution"]
+    data = unpacked(store["other?other=0"])["shown"]
+    assert data == recorded(result.draw().page)
+    assert (data["kind"], data["weighs"], data["alarm"]) == ("attribution", "attribution", "not finite")
+    bad = {name for name, number in result.numbers.items() if not math.isfinite(number)}
+    assert bad == {one["name"] for one in data["values"] if one["health"] == "blamed"} == {"x", "u"}
 
 
 def test_an_empty_sweep_is_a_page(tmp_path):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import socket
 import time
+import tracemalloc
 import urllib.request
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlencode
@@ -382,3 +383,45 @@ def test_nan_of_a_run_that_grows_are_those_of_all_its_steps(tmp_path):
                 whole = stretches_of_nonfinite(run._reader)[0]
             assert found["stretches"] == [[one.name, one.kind, one.first, one.last, one.count] for one in whole]
             assert found["rest"] is None
+
+
+def test_a_picture_of_very_many_names_is_not_copied(tmp_path):
+    """What the answer takes beside the bins that are kept, as often as it is large."""
+    one = writer(tmp_path / "run")
+    one.add_rows(rows([f"h.{at}" for at in range(2000)], ["grad"]))
+    made = matrix(0, 2000)
+    for number in range(1101):
+        one.append(StepData(number, made, 0.0, 1))
+        if number % 100 == 99:
+            one.commit()
+    one.close()
+    query = {"run": "0", "field": "grad.rms", "bins": "600"}
+    with bp.view(tmp_path / "run", open=False) as opened:
+        answers = opened._server.answers
+        answers.answer("grid", query)  # its bins are kept now
+        tracemalloc.start()
+        try:
+            size = sum(map(len, answers.answer("grid", query)))
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert size > 4e6 and most < 1.7 * size, (most, size)
+
+
+def test_a_recording_in_a_folder_is_shown_beside_its_runs(folder):
+    """It is read when it is looked at; one that is damaged is told of, and hides nothing else."""
+    bp.probe(tripled)(torch.tensor(2.0)).save(folder / "first" / "bad")
+    bp.probe(tripled)(torch.tensor(2.0)).save(folder / "cut")
+    (folder / "cut" / "recording.json").write_text("{")
+    with bp.view(folder, open=False) as opened:
+        ask = Asker(opened)
+        titles = [one["title"] for one in json.loads(unpacked_head(ask("/answer/others").body))["others"]]
+        assert titles == ["runs/cut", "runs/first/bad"]
+        assert "x" in json.loads(unpacked_head(ask("/answer/names?other=1").body))["names"]
+        cut = ask("/answer/other?other=0")
+        assert cut.status == 409 and "cut" in json.loads(cut.body)["error"]
+        assert ask("/answer/about?run=0").status == 200
+
+
+def unpacked_head(body):
+    return body[4 : 4 + int.from_bytes(body[:4], "little")]

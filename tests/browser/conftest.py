@@ -12,6 +12,27 @@ import backprobe as bp
 RECORDED = Path(os.environ["RECORDED"])  # by recorded.py
 
 
+STILL = """async () => {
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const [seconds, looks] = [/\\d+ (s|min) ago|now/g, 40];
+  const seen = () => document.body.innerHTML.replaceAll(seconds, "");
+  for (let at = 0, last = null; at < looks && last !== seen(); at++) {
+    last = seen();
+    await drawn();
+    await new Promise((done) => setTimeout(done, 80)); // behind the page's own timers, which are shorter
+  }
+}"""
+
+
+def settled(page):
+    """When a page has drawn what a key or a click has asked for, however busy the machine is."""
+    while True:
+        page.evaluate(STILL)
+        if not getattr(page, "asked", None):
+            return page
+        page.wait_for_timeout(20)
+
+
 @pytest.fixture(scope="session")
 def chromium():
     with sync_playwright() as playwright:

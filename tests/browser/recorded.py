@@ -83,6 +83,67 @@ class Layer(nn.Module):
         return x + self.down(hidden)
 
 
+class Stage(nn.Module):
+    """Parts of one, two or three layers."""
+
+    def __init__(self, number, count):
+        super().__init__()
+        self.parts = nn.ModuleList(
+            [nn.Sequential(*(nn.Linear(4, 4) for _ in range(1 + (at + number) % 3))) for at in range(count)]
+        )
+
+    def forward(self, x):
+        for part in self.parts:
+            hidden = part(x)
+            x = x + torch.relu(hidden)
+        return x
+
+
+class Large(nn.Module):
+    """Stages that are not alike: 10,000 values."""
+
+    def __init__(self, stages=42, parts=40):
+        super().__init__()
+        self.stages = nn.ModuleList([Stage(at, parts) for at in range(stages)])
+
+    def forward(self, x):
+        for stage in self.stages:
+            x = stage(x)
+        loss = (x * x).mean()
+        return loss
+
+
+def turns(x, w, bad=-1):
+    h = x
+    for at in range(100):
+        u = h * w
+        if at == bad:
+            u = u + 0 * torch.sqrt(u - u)
+        h = torch.tanh(u)
+    loss = h * h
+    return loss
+
+
+def turns_but(other):
+    def program(x, w):
+        h = x
+        for at in range(100):
+            u = h * (w + 0.01 if at == other else w)
+            h = torch.tanh(u)
+        loss = h * h
+        return loss
+
+    return program
+
+
+def counted(x, w):
+    h = x
+    for _ in range(100):
+        h = torch.tanh(h * w)
+    loss = h * h
+    return loss
+
+
 def hostile(x):
     table = {HOSTILE: x * 2}
     made = table[HOSTILE] * 3  # </script><script>alert(3)</script>
@@ -103,10 +164,21 @@ def record(folder: Path) -> None:
     for name, bad in (("deep", None), ("deep_nan", 17)):
         torch.manual_seed(0)
         recordings[name] = bp.probe(Deep(bad=bad))(torch.randn(5, 4))
+    given = torch.tensor(0.5), torch.tensor(1.1)
+    recordings["turns"] = bp.probe(turns)(*given)
+    recordings["turns_nan"] = bp.probe(turns)(*given, bad=37)
+    for at in (50, None):
+        recordings[f"turns_but_{at}"] = bp.probe(turns_but(at))(*given)
+    recordings["counted"] = bp.probe(counted)(*given)
     for name, recording in recordings.items():
         recording.save(folder / name, overwrite=True)
     for name in ("net", "special"):
         (folder / f"{name}.html").write_text(bp.draw(recordings[name])._repr_html_(), encoding="utf-8")
+    names = ["blocks.*", "blocks.*.*", "head"]
+    clean, corrupt = (batch[0], batch[1]), (batch[0] + 1, batch[1])
+    bp.attribute(net, clean, corrupt, names).draw(folder / "attribution.html")
+    torch.manual_seed(0)
+    bp.draw(bp.probe(Large())(torch.randn(5, 4)), folder / "large.html")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import get_type_hints
 
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 from test_viewer import SIZES, folders, page_of, ready, row  # noqa: F401  # fixtures
 
 import backprobe as bp
+from conftest import RECORDED, settled
 
 
 def swept(axes=(1,), hostile=False):
@@ -96,6 +98,82 @@ def test_what_is_rolled_up_hides_no_nan(opened, recording):
     assert len(listed) == min(40, inside) and set(listed) <= set(bad)
 
 
+# turns of loops
+
+
+def test_the_turns_of_a_loop_are_one_box_at_first(opened, recording):
+    """Also where several values are bound in each."""
+    page, rec = opened("turns"), recording("turns")
+    box = page.locator("[role=treeitem].rolled")
+    assert box.get_attribute("aria-label").startswith("u#0, h#1 … u#99, h#100, 100 turns")
+    expect(page.get_by_role("treeitem")).to_have_count(4)  # with x, w and loss
+    sizes = [abs(float(rec[f"h#{at}"].grad)) for at in range(1, 101)]
+    low, high = map(float, re.findall(r"rms (\S+) to (\S+)", box.locator(".ends").inner_text())[0])
+    assert (low, high) == pytest.approx((min(sizes), max(sizes)), rel=5e-3)
+    drawn = [float(y) for y in re.findall(r",([\d.]+)", box.locator(".spark path").get_attribute("d"))]
+    assert len(drawn) == 100 and box.locator(".spark rect").count() == 0
+    box.click()
+    expect(page.locator("#details h3").first).to_have_text("100 turns")
+    assert page.locator("#details tbody tr").count() == 100
+    page.locator("#details").get_by_role("button", name="u#41, h#42").click()
+    expect(page.locator("[role=treeitem].selected")).to_have_attribute("aria-label", re.compile("^u#41, h#42, "))
+    page.keyboard.press("/")
+    page.keyboard.type("h#77")
+    page.keyboard.press("Enter")
+    expect(page.locator("[role=treeitem].selected b")).to_have_text("h#77")
+
+
+def test_a_variable_that_is_bound_again_and_again_is_one_item(opened, recording):
+    page, rec = opened("counted"), recording("counted")
+    box = page.locator("[role=treeitem].rolled")
+    assert box.get_attribute("aria-label").startswith("h#1 … h#100, 100 turns")
+    box.click()
+    assert page.get_by_role("treeitem").count() == len([one for one in rec.values() if one.status != "not_tensor"]) + 1
+    name = page.locator("#details").get_by_role("button", name="h#50")
+    name.click()
+    expect(page.locator("#details h2")).to_contain_text("h#50")
+
+
+def test_a_loop_that_is_rolled_up_hides_no_nan(opened, recording):
+    page, rec = opened("turns_nan"), recording("turns_nan")
+    bad = [name for name, one in rec.items() if one.grad_or_none is not None and not math.isfinite(one.grad)]
+    assert "h#37" in bad and "h#38" not in bad
+    boxes = page.locator("[role=treeitem].rolled")
+    inside = [re.search(r"(\d+) not finite inside", text) for text in boxes.all_inner_texts()]
+    own = boxes.first
+    assert "nonfinite" in own.get_attribute("class") and own.locator(".spark rect").count() >= 37
+    alone = page.locator("[role=treeitem].nonfinite:not(.rolled)").count()
+    assert sum(int(one[1]) for one in inside if one) + alone == len(bad)
+
+
+def test_what_a_report_names_in_a_loop_is_seen_at_first(opened, recording):
+    report = bp.diff(recording("turns_but_None"), recording("turns_but_50"))
+    page = opened("report", report=report)
+    blamed = page.locator("[role=treeitem].blamed").filter(has_text=re.compile(rf"\b{report.first.name}\b"))
+    assert report.first.name == "u#50"
+    expect(blamed.first).to_be_visible()
+
+
+# looks
+
+
+@pytest.mark.parametrize("scheme, width", SIZES)
+def test_a_circuit_can_be_read(opened, recording, scheme, width):
+    for name, html in (("turns_nan", None), ("deep_nan", None), ("attribution", (RECORDED / "attribution.html"))):
+        text = html and html.read_text(encoding="utf-8")
+        page = opened(name, html=text, scheme=scheme, width=width)
+        item = page.locator("[role=treeitem]").first
+        item.click()
+        expect(page.locator("#details h2")).to_be_visible()
+        texts = "b, small, span, code, p, td, th, h1, h2, h3, dt, dd, pre, button"
+        assert page.evaluate((Path(__file__).parent / "contrast.js").read_text(), texts) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        diagram, panel = page.locator("#diagram").bounding_box(), page.locator("#details").bounding_box()
+        assert (panel["y"] > diagram["y"] + 50) == (width < 760)
+        if name == "attribution":
+            assert "No backward pass" not in page.locator("#details").inner_text()
+
+
 # comparisons
 
 
@@ -144,7 +222,7 @@ def shown(page_of, tmp_path, sweep, live=True, **look):  # noqa: F811
         sweep.save(tmp_path / "sweep.html")
         page = page_of(tmp_path / "sweep.html", **look)
     page.wait_for_selector(".row")
-    page.wait_for_timeout(150)
+    settled(page)
     return page
 
 
@@ -177,7 +255,10 @@ def test_a_sweep_can_be_read(page_of, tmp_path, scheme, width):  # noqa: F811
     texts = "h1, h2, h3, p, span, small, li, td, th, button, b"
     assert page.evaluate((Path(__file__).parent / "contrast.js").read_text(), texts) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("#tracks canvas").bounding_box()["height"] > 100
+    tracks, panel = page.locator("#tracks canvas").bounding_box(), page.locator("#details").bounding_box()
+    assert tracks["height"] > 100 and tracks["width"] > width / 3
+    assert (panel["y"] > tracks["y"] + 50) == (width < 760)  # below them, where there is no room beside
+    assert page.locator("#details table").evaluate("node => node.scrollWidth <= node.parentElement.clientWidth")
 
 
 # beside a run
@@ -218,9 +299,13 @@ def test_a_name_leads_from_the_run_to_its_value_and_back(page_of, folders, tmp_p
     expect(page.locator(".row.chosen")).to_have_attribute("title", "h.1.mlp")
 
 
-def test_a_layer_leads_from_the_run_to_the_circuit_and_back(page_of, recording, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("is_in_folder", [True, False], ids=["in the folder", "given"])
+def test_a_layer_leads_from_the_run_to_the_circuit_and_back(page_of, recording, tmp_path, is_in_folder):  # noqa: F811
     planted_runs.layers(tmp_path / "run")
-    page = ready(page_of(tmp_path / "run", recording("deep"), live=True, fragment="&name=layers.31&open=1"))
+    if is_in_folder:
+        shutil.copytree(RECORDED / "deep", tmp_path / "run" / "bad")
+    others = [] if is_in_folder else [recording("deep")]
+    page = ready(page_of(tmp_path / "run", *others, live=True, fragment="&name=layers.31&open=1"))
     page.get_by_role("button", name="show it in the circuit").click()
     expect(page.locator(".host #details h2")).to_contain_text("layers.31")
     expect(page.locator(".host .selected")).to_be_visible()

@@ -11,6 +11,7 @@ from planted_runs import HOSTILE, PLANTED
 from playwright.sync_api import expect
 
 import backprobe as bp
+from conftest import settled
 
 MARK = {"light": (214, 0, 108), "dark": (255, 79, 163)}
 SIZES = [("light", 1400), ("dark", 1400), ("light", 480), ("dark", 480)]
@@ -62,6 +63,7 @@ def page_of(chromium, tmp_path):
         page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         is_own = lambda address: address.startswith(own) if live else address.partition("#")[0] == own
         page.on("request", lambda request: None if is_own(request.url) else seen.append(request.url))
+        asking(page)
         page.goto(url)
         return page
 
@@ -74,13 +76,20 @@ def page_of(chromium, tmp_path):
     assert seen == []
 
 
+def asking(page):
+    """Keep which questions of a page are not answered yet."""
+    page.asked = set()
+    page.on("request", lambda request: page.asked.add(request) if "/answer/" in request.url else None)
+    for event in ("requestfinished", "requestfailed"):
+        page.on(event, lambda request: page.asked.discard(request))
+
+
 def ready(page):
     """When the tracks are drawn, and alerts are there, above which they move down."""
     page.wait_for_selector("#legend")
     expect(page.locator("nav")).not_to_contain_text("being checked")
     page.wait_for_function("document.querySelectorAll('.row').length > 0")
-    page.wait_for_timeout(150)
-    return page
+    return settled(page)
 
 
 def row(page, name):
@@ -142,7 +151,7 @@ def test_marks_are_there_in_each_look(page_of, folders, scheme, width):
     page = ready(page_of(folders("planted"), scheme=scheme, width=width))
     for name in {name for name, _, _ in PLANTED}:
         row(page, name).scroll_into_view_if_needed()
-        page.wait_for_timeout(60)
+        settled(page)
         found = marks(page, name)
         assert found and all(end - begin >= 3 for begin, end in found), name
 
@@ -150,7 +159,7 @@ def test_marks_are_there_in_each_look(page_of, folders, scheme, width):
 def test_a_closed_module_has_the_marks_of_all_in_it(page_of, folders):
     page = ready(page_of(folders("planted")))
     row(page, "h.2").locator(".turn").click()
-    page.wait_for_timeout(150)
+    settled(page)
     assert row(page, "h.2").get_attribute("aria-expanded") == "false"
     assert len(marks(page, "h.2")) == 2  # at steps 123 and 300
 
@@ -160,16 +169,16 @@ def test_b_goes_to_each_nan_and_none_is_left_out(page_of, folders):
     visited = []
     for _ in range(6):
         page.keyboard.press("b")
-        page.wait_for_timeout(150)
+        settled(page)
         said = page.locator("p.unseen").inner_text()
         visited.append(re.search(r"of (\d+): (\S+), (\w+), steps? (\d+)", said).groups())
     stretches = PLANTED - {("h.1.mlp", "value", 201)}  # the second step of one
     assert {(name, kind, int(step)) for _, name, kind, step in visited} == stretches
     page.keyboard.press("b")  # from the beginning
-    page.wait_for_timeout(150)
+    settled(page)
     assert "NaN or Inf 1 of 6" in page.locator("p.unseen").inner_text()
     page.keyboard.press("B")
-    page.wait_for_timeout(150)
+    settled(page)
     assert "NaN or Inf 6 of 6" in page.locator("p.unseen").inner_text()
 
 
@@ -241,7 +250,7 @@ def test_an_alert_leads_to_its_name_field_and_step(page_of, folders):
         expect(page.locator("#details h2")).to_have_text(alert.name)
         card = page.locator("#details .card").first.inner_text()
         assert alert.headline in card and alert.remedy in card
-        assert f"step={alert.step}" in (page.wait_for_timeout(120) or page.url)
+        assert f"step={alert.step}" in settled(page).url
     assert "next:" in card
 
 
@@ -260,7 +269,7 @@ def test_the_line_of_code_is_shown(page_of, folders):
 
 def test_everything_can_be_done_with_keys(page_of, folders):
     page = ready(page_of(folders("planted"), live=True))
-    press = lambda *keys: [(page.keyboard.press(key), page.wait_for_timeout(150)) for key in keys]
+    press = lambda *keys: [(page.keyboard.press(key), settled(page)) for key in keys]
     chosen = lambda: page.locator(".row.chosen").get_attribute("title")
     press("ArrowDown")
     assert chosen() == "h"
@@ -290,7 +299,7 @@ def test_everything_can_be_done_with_keys(page_of, folders):
     assert not page.locator("dialog").is_visible()
     press("/")
     page.keyboard.type("2 attn")
-    page.wait_for_timeout(150)
+    settled(page)
     assert page.locator(".row .label").all_inner_texts() == ["h.2.attn"] or "h.2.attn" in [
         one.get_attribute("title") for one in page.locator(".row").all()
     ]
@@ -305,15 +314,16 @@ def test_the_address_holds_what_is_seen(page_of, folders, chromium):
     page.locator(".row", has_text="h.2").first.click() if row(page, "h.2").count() == 0 else row(page, "h.2").click()
     for key in (".", ".", "+", "l"):
         page.keyboard.press(key)
-        page.wait_for_timeout(80)
+        settled(page)
     page.evaluate("document.activeElement.blur()")
     page.mouse.move(700, 5)
-    page.wait_for_timeout(300)
+    settled(page)
     url, picture = page.url, seen_in(page)
     again = page.context.new_page()
+    asking(again)
     again.goto(url)
     ready(again)
-    again.wait_for_timeout(250)
+    settled(again)
     assert seen_in(again) == picture
 
 
@@ -346,31 +356,12 @@ def test_no_run_is_said(page_of, tmp_path):
 
 
 @pytest.mark.parametrize("live", [True, False], ids=["live", "file"])
-def test_ten_thousand_names_are_scrolled_and_searched(page_of, folders, live):
-    page = ready(page_of(folders("many"), live=live))
-    page.keyboard.press("e")
-    page.wait_for_timeout(300)
-    page.keyboard.press("End")
-    page.wait_for_timeout(400)
-    assert page.locator(".row").count() < 200
-    page.keyboard.press("b")
-    page.wait_for_timeout(800)
-    name = "h.101.part0.inner0"
-    expect(page.locator("#details h2")).to_have_text(name)
-    assert len(marks(page, name)) == 1
-    page.keyboard.press("/")
-    page.keyboard.type("99 part3 inner2")
-    page.wait_for_timeout(300)
-    assert row(page, "h.99.part3.inner2").count() == 1
-
-
-@pytest.mark.parametrize("live", [True, False], ids=["live", "file"])
 def test_a_hostile_run_runs_nothing(page_of, folders, live):
     page = ready(page_of(folders("hostile"), live=live))
     page.keyboard.press("e")
     for key in ["n", "n", "b", "b", "b", "v", "End", "Enter", "ArrowUp", "Enter", "ArrowUp", "Enter", ".", "."]:
         page.keyboard.press(key)
-        page.wait_for_timeout(80)
+        settled(page)
     assert page.evaluate("document.querySelectorAll('img, main b > b, #tracks b b').length") == 0
     assert page.evaluate("document.scripts.length") == 2
     assert HOSTILE.split("\u2028")[0].strip() in page.locator("nav").inner_text().replace("\n", " ")
@@ -477,47 +468,7 @@ def test_it_can_be_printed(page_of, folders):
     page = ready(page_of(folders("planted")))
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.wait_for_timeout(200)
+    settled(page)
     assert page.evaluate("document.querySelector('#tracks').clientHeight") >= 18 * page.locator(".row").count()
     assert not page.locator("#search").is_visible()
     assert len(page.pdf()) > 10_000
-
-
-# two runs
-
-
-def test_two_runs_lie_over_each_other(page_of, folders, tmp_path):
-    """The way to where they part, and how many times one is the other."""
-    changed = lambda step: 2.0 if step >= 250 else 1.0
-    around = tmp_path / "both"
-    planted_runs.planted(around / "one", planted=set())
-    planted_runs.planted(around / "two", planted=set(), change=changed)
-    page = ready(page_of(around, live=True, fragment="&run=1&with=0&mode=ratio"))
-    parting = page.get_by_role("button", name=re.compile("step 250 by more than a tenth"))
-    parting.click()
-    expect(page.locator("#details h2")).to_have_text("h.0.ln1")
-    expect(page.locator("#details h3").filter(has_text="step 250")).to_have_count(2)
-    canvas, box = page.locator("#tracks canvas").bounding_box(), row(page, "h.2.attn").bounding_box()
-    for step, ratio in ((240, 1), (260, 2)):
-        page.mouse.move(canvas["x"] + (step + 0.5) / 400 * canvas["width"], box["y"] + 9)
-        said = page.locator(".tip").inner_text()
-        assert number(re.search(r"× the other run: (\S+)", said)[1]) == pytest.approx(ratio, rel=1e-3)
-    page.locator("nav .pick").first.click()  # the other way round
-    page.wait_for_timeout(300)
-    assert "run=0" in page.url and "with=1" in page.url
-
-
-def test_a_diff_of_runs_is_saved_as_both(page_of, tmp_path):
-    """What is seen first is how many times the second is the first."""
-    changed = lambda step: 2.0 if step >= 250 else 1.0
-    planted_runs.planted(tmp_path / "one", planted=set())
-    planted_runs.planted(tmp_path / "two", planted=set(), change=changed)
-    report = bp.diff(tmp_path / "one", tmp_path / "two")
-    report.save(tmp_path / "both.html")
-    page = ready(page_of(tmp_path / "both.html"))
-    expect(page.get_by_role("radio", name="ratio")).to_have_attribute("aria-checked", "true")
-    canvas, box = page.locator("#tracks canvas").bounding_box(), row(page, "h.2.attn").bounding_box()
-    page.mouse.move(canvas["x"] + 260.5 / 400 * canvas["width"], box["y"] + 9)
-    said = page.locator(".tip").inner_text()
-    assert number(re.search(r"× the other run: (\S+)", said)[1]) == pytest.approx(2, rel=1e-3)
-    assert page.get_by_role("button", name=re.compile(f"step {report.first.step} in any bit")).count() == 1

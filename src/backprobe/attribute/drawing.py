@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -36,7 +37,17 @@ def drawable(result: Any, edges: Mapping[tuple[str, str], float]) -> Drawable:
     heading = f"{text.heading(result)}; the {len(edges)} largest of {len(result.edges)} edges"
     places = {entry.name: at for at, entry in enumerate(record.entries)}
     numbers = {(places[source], places[target]): number for (source, target), number in edges.items()}
-    return Drawable(record, shades, heading, LEGEND, "result", numbers, weighs="attribution")
+    return Drawable(
+        record,
+        shades,
+        heading,
+        LEGEND,
+        "result",
+        numbers,
+        weighs="attribution",
+        what="attribution",
+        alarm="not finite",
+    )
 
 
 def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
@@ -72,4 +83,7 @@ def _of_edges(record: Record, edges: Mapping[tuple[str, str], float]) -> Record:
 
 def _shade(number: float, result: Any) -> Shade:
     said = f"attribution {number:.3g}"
-    return Shade((said,), ("", said), decades(number, result.numbers.values()), rank=abs(number), weight=abs(number))
+    is_bad, size = not math.isfinite(number), abs(number)
+    rank = math.inf if is_bad else size
+    level = decades(number, result.numbers.values())
+    return Shade((said,), ("", said), level, is_blamed=is_bad, rank=rank, weight=size)

@@ -20,6 +20,7 @@ from backprobe.recording import Recording, entry_of
 from backprobe.show.drawable import Drawable
 from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.sweep import Sweep, sweep
+from backprobe.view.shown import Shown
 
 FEW, DRAWN = 10, 20  # values and edges that are printed, and edges that are drawn
 
@@ -206,6 +207,10 @@ class Attribution(Printed):
         Raises BadOption where there are no edges.
         """
         return draw(_Top(drawable(self, self.top_edges(k))), path, **options)
+
+    def _viewed(self) -> Shown:
+        # What bp.view shows. Raises BadOption where there are no edges.
+        return self.draw()._viewed()
 
     def plot(self, k: int = DRAWN) -> Any:
         """The ``k`` largest values and edges as a ``matplotlib`` figure of bars; with ``axis=`` a heat map of values.

@@ -6,7 +6,10 @@ import errno
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from backprobe.errors import BadOption
 
@@ -19,9 +22,17 @@ def write_whole(path: Path, data: bytes) -> None:
 
     What is no file, such as a pipe, is written into. Raises OSError.
     """
+    with written_whole(path) as opened:
+        opened.write(data)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[BinaryIO]:
+    """The same for what is written in parts, into what this gives."""
     target = Path(os.path.realpath(path))  # a link stays one
     if os.path.lexists(target) and not target.is_file():
-        target.write_bytes(data)
+        with target.open("wb") as opened:
+            yield opened
         return
     mode = None
     if target.exists():
@@ -30,7 +41,7 @@ def write_whole(path: Path, data: bytes) -> None:
     beside = target.parent / f".backprobe-{secrets.token_hex(4)}"
     try:
         with beside.open("xb") as opened:
-            opened.write(data)
+            yield opened
         if mode is not None:
             beside.chmod(mode)
         beside.replace(target)

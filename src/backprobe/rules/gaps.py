@@ -32,7 +32,7 @@ def gaps(reader: RunReader) -> Report:
 
 def _of_steps(reader: RunReader) -> Iterator[Gap]:
     info, attempts = reader.info(), reader.attempts()
-    steps = info["step"].tolist()
+    steps = info["step"]
     if not attempts:
         return
     every = max(int(one.facts.get("every", 1)) for one in attempts)
@@ -47,12 +47,13 @@ def _of_steps(reader: RunReader) -> Iterator[Gap]:
     ):
         if mask.any():
             yield _gap((), code, (), info["step"][mask].tolist())
-    if steps:
-        between = sorted(set(range(-(-steps[0] // every) * every, steps[-1], every)) - set(steps))
+    if len(steps):
+        planned = numpy.arange(-(-steps[0] // every) * every, steps[-1], every)
+        between = planned[~numpy.isin(planned, steps)].tolist()
         if between:
             yield _gap((), GapCode.NOT_WRITTEN, (), between)
     if "ended" not in attempts[-1].facts:
-        yield _gap((), GapCode.CUT_SHORT, (), [steps[-1] + 1 if steps else 0])
+        yield _gap((), GapCode.CUT_SHORT, (), [int(steps[-1]) + 1 if len(steps) else 0])
 
 
 def _with_nan(reader: RunReader) -> Any:

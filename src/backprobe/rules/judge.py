@@ -28,7 +28,8 @@ from backprobe.rules.window import BACK, Matrix, Part, Rows, Steps, Window
 from backprobe.storage.runs.layout import IS_OPEN
 from backprobe.storage.runs.merged import RunReader, logged
 
-BLOCK = 1024  # steps that are judged at once: of 1,000 names a column of them is 8 MB
+MOST, FEWEST, NUMBERS = 1024, 256, 1 << 18
+"""Steps that are judged at once, at most and at least, and numbers of a column of them: 2 MB."""
 WHOLE, NONFINITE = ("count", "finite", "sum"), ("nan", "posinf", "neginf")
 KINDS = (
     Nonfinite,
@@ -144,8 +145,9 @@ class Judge:
 
     def _judge(self, state: State, info: NDArray[Any], end: int) -> None:
         begin = 0 if state.info is None else len(state.info)
-        for low in range(begin, end, BLOCK):
-            self._block(state, info, low, min(low + BLOCK, end))
+        size = max(FEWEST, min(MOST, NUMBERS // max(1, len(self.rows.all))))
+        for low in range(begin, end, size):
+            self._block(state, info, low, min(low + size, end))
         state.info = info[:end]
 
     def _block(self, state: State, info: NDArray[Any], low: int, high: int) -> None:
@@ -164,6 +166,7 @@ class Judge:
         kept, before = numpy.append(state.kept, counts), len(state.kept)
         logged = self._log(state, part, info[low:high])
         steps, uncleared = info["step"], info["uncleared"]
+        whole = Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every])
         window = Window(
             part,
             kept - first,
@@ -172,7 +175,7 @@ class Judge:
             state.count - before,
             dict(state.logged),
             uncleared[kept],
-            Window(part, every - first, steps[every], int((every < low).sum()), 0, logged, uncleared[every]),
+            whole,
             state.begins,
             new[["step", "backwards"]][new["skipped"] == IS_OPEN].tolist(),
             state.takes_turns,
@@ -180,8 +183,8 @@ class Judge:
         with numpy.errstate(all="ignore"):  # a loss may be so large that its square is infinite
             for rule in state.rules:
                 rule.look(window)
-        part.held.clear()  # what refers to itself would stay until it is collected
-        part.held_of.clear()
+        for one in (window, whole):
+            one.free()
         state.count += len(counts)
         state.kept = kept[-BACK:]
 

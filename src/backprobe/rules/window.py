@@ -157,6 +157,12 @@ class Window:
             found[is_known] = numbers[at[is_known]]
         return found
 
+    def free(self) -> None:
+        """Drop the tables, which refer to the window: its memory is free at once, and not when cycles are collected."""
+        for name, one in vars(Window).items():
+            if isinstance(one, cached_property):
+                vars(self).pop(name, None)
+
     def new(self, numbers: Any) -> Any:
         """The new steps of a matrix."""
         return numbers if numbers.shape[1] == 1 else numbers[:, self.fresh :]

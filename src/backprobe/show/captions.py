@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
@@ -31,8 +31,10 @@ class Captions:
 
     spelled = "rec"
     """How a program calls what is drawn."""
-    drawn, weighs, alarm_words = "recording", "gradient rms", "not finite"
-    """What is drawn, what is compared across modules that are alike, and what has to be seen, in words."""
+    drawn: Literal["circuit", "diff", "attribution"] = "circuit"
+    """What is drawn: a recording, or what a verb has found about one."""
+    weighs, alarm_words = "gradient rms", "not finite"
+    """What is compared across modules that are alike, and what has to be seen, in words."""
 
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from backprobe.record.entries import Entry, Record
 
@@ -37,7 +37,8 @@ class Drawable:
     ``heading`` is what was found, in a sentence, ``legend`` says what the looks mean, and ``spelled`` is how a program
     calls what is drawn. ``numbers`` are those of edges, by the positions of their ends. ``partners`` are the values of
     another recording that it is compared with, by position, and ``backend`` is that of the other.
-    ``weighs`` says what the weights of shades are.
+    ``weighs`` says what the weights of shades are, ``what`` of which verb this is, and ``alarm`` why a value has a
+    border that is seen first.
     """
 
     record: Record
@@ -49,6 +50,8 @@ class Drawable:
     partners: Mapping[int, Entry] = field(default_factory=dict)
     backend: str = ""
     weighs: str = "error in floors"
+    what: Literal["diff", "attribution"] = "diff"
+    alarm: str = "named by the report"
 
 
 class HasDrawable(Protocol):

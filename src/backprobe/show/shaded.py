@@ -19,11 +19,10 @@ NONE = Shade(())
 class ShadedCaptions(Captions):
     """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say the number that they have."""
 
-    drawn, alarm_words = "diff", "named by the report"
-
     def __init__(self, drawable: Drawable) -> None:
         super().__init__(drawable.record, load_arrays(drawable.record.backend))
         self.drawable, self.spelled, self.weighs = drawable, drawable.spelled, drawable.weighs
+        self.drawn, self.alarm_words = drawable.what, drawable.alarm
         self.others = load_arrays(drawable.backend) if drawable.backend else self.arrays
 
     @property

@@ -35,7 +35,7 @@ NOTEBOOK_BINS, NOTEBOOK_FIELDS = 200, ("grad.rms",)
 
 
 def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
-    """Show runs in a browser, also while they are written, and recordings, reports of ``bp.diff`` and sweeps.
+    """Show runs in a browser, also while they are written, and recordings, comparisons, attributions and sweeps.
 
     >>> import tempfile, torch, backprobe as bp
     >>> model, folder = torch.nn.Linear(3, 1), tempfile.mkdtemp()
@@ -49,8 +49,8 @@ def view(*sources: Any, port: int = 0, open: bool = True) -> Viewer:
     True
 
     - ``sources`` are runs, their folders, or folders that hold some; without any, the current folder. A recording, a
-      drawing of ``bp.draw``, or a report of ``bp.diff`` on two recordings is shown beside them as the circuit to
-      explore, a sweep as a map.
+      drawing of ``bp.draw``, a report of ``bp.diff`` on two recordings, or a result of ``bp.attribute`` is shown
+      beside them as the circuit to explore, a sweep as a map; so is a recording that was saved in one of the folders.
     - ``port`` is that of the server; 0 is any that is free.
     - ``open`` opens a browser.
 
@@ -84,12 +84,13 @@ class Viewer:
 
     def __init__(self, folders: list[Path], port: int, asked: str, shown: Sequence[Shown] = ()) -> None:
         from backprobe.view.answers import Answers  # which imports NumPy
+        from backprobe.view.recordings import recordings_in
         from backprobe.view.runs import Runs
         from backprobe.view.server import Server
 
         self._runs, self._shown = Runs(folders), shown
         try:
-            self._server = Server(Answers(self._runs, shown), port)
+            self._server = Server(Answers(self._runs, [*shown, *recordings_in(folders)]), port)
         except OSError as error:
             raise BadOption(
                 f"port {port} cannot be had",
@@ -127,7 +128,8 @@ class Viewer:
         self.close()
 
     def __repr__(self) -> str:
-        shown = [*map(str, self._runs.folders), *(f"a {one.kind}" for one in self._shown)]
+        others = (f"a{'n' * (one.kind == 'attribution')} {one.kind}" for one in self._shown)
+        shown = [*map(str, self._runs.folders), *others]
         return f"<backprobe.Viewer of {', '.join(shown)}>"
 
     def _repr_html_(self) -> str:
@@ -208,7 +210,7 @@ def _folder(source: Any, asked: str) -> Path:
     found = getattr(source, "folder", source)  # of a run, and of a watch
     if not isinstance(found, str | os.PathLike) or not os.fspath(found) or "\0" in str(found):
         raise BadOption(
-            f"a viewer shows runs, recordings, diffs and sweeps, not {kind(source)}",
+            f"a viewer shows runs, recordings, diffs, attributions and sweeps, not {kind(source)}",
             asked=asked,
             next="bp.view('runs/exp1'), bp.view(rec)",
         )

@@ -19,7 +19,8 @@ from backprobe.rules.gaps import gaps
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
-from backprobe.view.packing import packed
+from backprobe.view.packing import Packed, packed
+from backprobe.view.recordings import Kept
 from backprobe.view.runs import OpenRun, Runs
 from backprobe.view.shown import Shown
 from backprobe.view.template import script_of, text_of
@@ -34,32 +35,32 @@ SEPARATORS = (".", ":", "/")
 class Answers:
     """Answers about some runs, and what is shown beside them. Those of files are rounded to four digits."""
 
-    def __init__(self, runs: Runs, shown: Sequence[Shown] = (), *, is_rounded: bool = False) -> None:
+    def __init__(self, runs: Runs, shown: Sequence[Shown | Kept] = (), *, is_rounded: bool = False) -> None:
         self.runs, self.shown, self.is_rounded = runs, shown, is_rounded
 
-    def answer(self, question: str, query: Query) -> bytes:
+    def answer(self, question: str, query: Query) -> Packed:
         """The answer. Raises LookupError and ValueError for a question that there is not, and BackprobeError."""
         if question in WHOLE:
             return WHOLE[question](self, query)
         return QUESTIONS[question](self, self.runs[int(query["run"])], query)
 
-    def others(self, query: Query) -> bytes:
+    def others(self, query: Query) -> Packed:
         """What is shown beside runs."""
         return packed({"others": [{"kind": one.kind, "title": one.title} for one in self.shown]})
 
-    def other(self, query: Query) -> bytes:
+    def other(self, query: Query) -> Packed:
         """The data of one of them."""
         shown = self._shown(query)
         return packed({"shown": shown.data}, shown.arrays)
 
-    def names(self, query: Query) -> bytes:
+    def names(self, query: Query) -> Packed:
         """The names of what is in one of them."""
         return packed({"names": list(self._shown(query).names)})
 
-    def _shown(self, query: Query) -> Shown:
+    def _shown(self, query: Query) -> Shown | Kept:
         return dict(enumerate(self.shown))[int(query["other"])]
 
-    def circuit(self, query: Query) -> bytes:
+    def circuit(self, query: Query) -> Packed:
         """The script and the style of circuits."""
         return packed({"script": script_of("circuit"), "style": text_of("circuit.css")})
 
@@ -67,7 +68,7 @@ class Answers:
         """Of each run: its name, how many steps it has, and whether it goes on."""
         return [brief(one) for one in self.runs.all()]
 
-    def about(self, run: OpenRun, query: Query) -> bytes:
+    def about(self, run: OpenRun, query: Query) -> Packed:
         """What a run has: names with their kinds, fields, parameters, and what was logged."""
         with run.reading() as reader:
             kinds: dict[str, list[str]] = {}
@@ -88,7 +89,7 @@ class Answers:
                 }
             )
 
-    def alerts(self, run: OpenRun, query: Query) -> bytes:
+    def alerts(self, run: OpenRun, query: Query) -> Packed:
         """What goes wrong, and what has no row."""
         with run.judging() as (reader, judge):
             report = judged(reader, judge=judge)
@@ -101,7 +102,7 @@ class Answers:
                 }
             )
 
-    def grid(self, run: OpenRun, query: Query) -> bytes:
+    def grid(self, run: OpenRun, query: Query) -> Packed:
         """A field in bins of steps, of all names that have it or have NaN, or of the ``rows`` that are asked for.
 
         Rows are a list of names; one that ends with a star stands for all names below it.
@@ -125,7 +126,7 @@ class Answers:
             return self._grid(found, {"names": [names[at] for at in there]}, [[at] for at in there])
         return self._grid(found, {"names": rows}, groups)
 
-    def _grid(self, found: Binned, head: dict[str, Any], groups: Sequence[Sequence[int]]) -> bytes:
+    def _grid(self, found: Binned, head: dict[str, Any], groups: Sequence[Sequence[int]]) -> Packed:
         arrays = {
             "first": found.first,
             "last": found.last,
@@ -139,7 +140,7 @@ class Answers:
         }
         return packed(head, arrays, is_rounded=self.is_rounded)
 
-    def series(self, run: OpenRun, query: Query) -> bytes:
+    def series(self, run: OpenRun, query: Query) -> Packed:
         """A field of one name in bins of steps."""
         with run.reading() as reader:
             field = _field(reader, query)
@@ -151,7 +152,7 @@ class Answers:
                 found = binned(reader, [query["name"]], field, bins, first, last)
             return self._grid(found, {"names": [query["name"]]}, [[0]])
 
-    def step(self, run: OpenRun, query: Query) -> bytes:
+    def step(self, run: OpenRun, query: Query) -> Packed:
         """All numbers at a step: of one name, or of all."""
         with run.reading() as reader:
             found = reader.at(int(query["step"]))
@@ -163,7 +164,7 @@ class Answers:
             about = {"time": float(info["time"]), "backwards": int(info["backwards"]), "skipped": int(info["skipped"])}
             return packed({"step": int(info["step"]), "attempt": attempt, **about, "names": rows})
 
-    def magnitudes(self, run: OpenRun, query: Query) -> bytes:
+    def magnitudes(self, run: OpenRun, query: Query) -> Packed:
         """How many numbers of a name had which exponent, at the steps in which that was counted."""
         with run.reading() as reader:
             found = reader.exponents(query["name"], query["kind"])
@@ -176,7 +177,7 @@ class Answers:
                 is_rounded=self.is_rounded,
             )
 
-    def nonfinite(self, run: OpenRun, query: Query) -> bytes:
+    def nonfinite(self, run: OpenRun, query: Query) -> Packed:
         """Where NaN and Inf are, in the order of steps, from a step on; and at which to go on."""
         with run.reading() as reader:
             if "from" in query:
@@ -186,7 +187,7 @@ class Answers:
             rows = [[one.name, one.kind, one.first, one.last, one.count] for one in found]
             return packed({"stretches": rows, "rest": rest})
 
-    def parting(self, run: OpenRun, query: Query) -> bytes:
+    def parting(self, run: OpenRun, query: Query) -> Packed:
         """The first steps at which a run and another part: in any bit, and by more than a tenth."""
         other = self.runs[int(query["with"])]
         if other is run:
@@ -201,14 +202,14 @@ class Answers:
             return packed({"exact": said[0], "tenth": said[1]})
 
 
-WHOLE: Mapping[str, Callable[[Answers, Query], bytes]] = {
+WHOLE: Mapping[str, Callable[[Answers, Query], Packed]] = {
     "runs": lambda answers, _: packed({"runs": answers.brief()}),
     "others": Answers.others,
     "other": Answers.other,
     "names": Answers.names,
     "circuit": Answers.circuit,
 }
-QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], bytes]] = {
+QUESTIONS: Mapping[str, Callable[[Answers, OpenRun, Query], Packed]] = {
     "about": Answers.about,
     "alerts": Answers.alerts,
     "grid": Answers.grid,

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from backprobe.storage.runs.merged import LOGGED
 from backprobe.view.answers import Answers, fields_of, measured_names, names_of
+from backprobe.view.packing import Packed
 from backprobe.view.runs import OpenRun, Runs
 from backprobe.view.shown import Shown
 from backprobe.view.template import assembled, script_of, text_of, zipped
@@ -35,14 +36,14 @@ def page_of(
     """The page with what it may ask for in it: every run with some fields in so many bins of steps, and all else."""
     answers = Answers(runs, shown, is_rounded=True)
     found = [*_answers(answers, bins, fields), *_of_shown(answers)]
-    store = {question: zipped(answer) for question, answer in found}
+    store = {question: zipped(b"".join(answer)) for question, answer in found}
     data = {"live": False, "start": start or {}, "runs": answers.brief(), "store": store}
     names = ", ".join([*(one.label for one in runs.all()), *(one.title for one in shown)])
     later = [script_of("circuit")] if any(one.kind != "sweep" for one in shown) else []
     return assembled(f"backprobe: {names}", data, text_of("page.css"), script_of("page"), later=later)[0]
 
 
-def _of_shown(answers: Answers) -> Iterator[tuple[str, bytes]]:
+def _of_shown(answers: Answers) -> Iterator[tuple[str, Packed]]:
     # What is beside the runs, with what draws it.
     if answers.shown:
         yield "others?", answers.answer("others", {})
@@ -53,7 +54,7 @@ def _of_shown(answers: Answers) -> Iterator[tuple[str, bytes]]:
         yield "circuit?", answers.answer("circuit", {})
 
 
-def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[tuple[str, Packed]]:
     # Each question with its answer.
     runs = answers.runs.all()
     wanted = sorted({step for run in runs for step in _steps_of_alerts(run)})
@@ -83,7 +84,7 @@ def _answers(answers: Answers, bins: int, fields: tuple[str, ...]) -> Iterator[t
                 yield _asked(answers, "magnitudes", run, name=one.name, kind=kind)
 
 
-def _asked(answers: Answers, question: str, run: OpenRun, **query: Any) -> tuple[str, bytes]:
+def _asked(answers: Answers, question: str, run: OpenRun, **query: Any) -> tuple[str, Packed]:
     texts = {"run": str(run.number), **{name: str(value) for name, value in query.items()}}
     return f"{question}?{urlencode(texts)}", answers.answer(question, texts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -16,17 +16,21 @@ HALF = numpy.uint32(0x400)
 """The bits of a float32 that are kept where it is rounded, and half of the last: 12 of its fraction, so 4 digits."""
 
 
-def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> bytes:
+Packed = Sequence[bytes | memoryview]
+"""An answer in parts: of many names it is some MB, and is sent without being put together."""
+
+
+def packed(head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, *, is_rounded: bool = False) -> Packed:
     """The head, and by name arrays of whole numbers or of floating-point ones.
 
-    >>> packed({"a": float("nan")}, {"b": numpy.array([1])})[4:-4].rstrip()
+    >>> b"".join(packed({"a": float("nan")}, {"b": numpy.array([1])}))[4:-4].rstrip()
     b'{"a":"NaN","arrays":[["b","u4",1]]}'
     """
     made = {name: _narrow(numpy.asarray(one), is_rounded) for name, one in (arrays or {}).items()}
     listed = [[name, one.dtype.str[1:], one.size] for name, one in made.items()]
     text = json.dumps(plain({**head, "arrays": listed}), separators=(",", ":"), allow_nan=False).encode()
     text += b" " * (-len(text) % 4)
-    return b"".join([struct.pack("<I", len(text)), text, *map(_bytes, made.values())])
+    return [struct.pack("<I", len(text)), text, *map(_bytes, made.values())]
 
 
 def _bytes(numbers: Any) -> Any:

@@ -21,7 +21,7 @@ from backprobe.storage.runs.reduced import Stretch, stretches_of_nonfinite
 
 LOOK = 0.5  # seconds between two looks for new runs
 DEEPEST = 4  # folders between one that is looked into and a run in it
-LEVELS = 24 << 20  # bytes of kept bins of a run, before another field is kept too
+LEVELS = 4 << 20  # bytes of kept bins of a run, before another field is kept too
 
 
 class Runs:

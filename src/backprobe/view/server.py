@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl, urlsplit
 from backprobe.errors import BackprobeError
 from backprobe.view.answers import Answers, Query
 from backprobe.view.export import live_page
+from backprobe.view.packing import Packed
 from backprobe.view.plain import plain
 
 HOST = "127.0.0.1"
@@ -90,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         refused = self._refused()
         if refused is not None:
             self.close_connection = True
-            self._say(refused[0], refused[1].encode(), "text/plain; charset=utf-8")
+            self._say(refused[0], [refused[1].encode()], "text/plain; charset=utf-8")
         return refused is None
 
     def _refused(self) -> tuple[HTTPStatus, str] | None:
@@ -114,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         if url.path == "/":
             policy = {"Content-Security-Policy": f"{self.server.policy}; frame-ancestors 'none'"}
-            self._say(HTTPStatus.OK, self.server.page.encode(), "text/html; charset=utf-8", policy)
+            self._say(HTTPStatus.OK, [self.server.page.encode()], "text/html; charset=utf-8", policy)
         elif url.path == "/events":
             self._events()
         else:
@@ -134,17 +135,18 @@ class Handler(BaseHTTPRequestHandler):
             self._say(HTTPStatus.OK, found, "application/octet-stream")
 
     def _fail(self, status: HTTPStatus, headline: str, found: str) -> None:
-        self._say(status, json.dumps({"error": headline, "found": found}).encode(), "application/json")
+        self._say(status, [json.dumps({"error": headline, "found": found}).encode()], "application/json")
 
-    def _say(self, status: HTTPStatus, body: bytes, kind: str, more: dict[str, str] | None = None) -> None:
+    def _say(self, status: HTTPStatus, body: Packed, kind: str, more: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        headers = {"Content-Type": kind, "Content-Length": str(len(body)), **ALWAYS, **(more or {})}
+        headers = {"Content-Type": kind, "Content-Length": str(sum(map(len, body))), **ALWAYS, **(more or {})}
         for key, value in headers.items():
             self.send_header(key, value)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        for part in body:
+            self.wfile.write(part)
 
     def _events(self) -> None:
         # Server-sent events: all runs in short whenever one of them has changed.

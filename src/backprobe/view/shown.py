@@ -14,7 +14,7 @@ class Shown:
     ``names`` are those of what is in it, by which there is a way to it from the same name of a run.
     """
 
-    kind: Literal["circuit", "diff", "sweep"]
+    kind: Literal["circuit", "diff", "attribution", "sweep"]
     title: str
     data: Mapping[str, Any]
     names: tuple[str, ...] = ()
@@ -23,6 +23,6 @@ class Shown:
 
 @runtime_checkable
 class Viewable(Protocol):
-    """An object that a viewer shows: a recording, a drawing, a report of ``bp.diff``, a sweep."""
+    """An object that a viewer shows: a recording, a drawing, a report of ``bp.diff``, an attribution, a sweep."""
 
     def _viewed(self) -> Shown: ...

@@ -3,9 +3,13 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { ask } from "./asking.js";
+import { Message } from "./controls.js";
 import { Sweep } from "./sweep.js";
 
-const KINDS = { circuit: ["A circuit", "Circuits"], diff: ["A comparison", "Comparisons"], sweep: ["A sweep", "Sweeps"] };
+const KINDS = {
+  circuit: ["A circuit", "Circuits"], diff: ["A comparison", "Comparisons"],
+  attribution: ["An attribution", "Attributions"], sweep: ["A sweep", "Sweeps"],
+};
 
 export function useOthers() {
   const [others, setOthers] = useState([]);
@@ -61,6 +65,7 @@ function load() {
 function Circuit({ number, value, beyond }) {
   const host = useRef(null);
   const [made, setMade] = useState(null);
+  const [problem, setProblem] = useState(null);
   useEffect(() => {
     let circuit = null;
     let isWanted = true;
@@ -73,7 +78,7 @@ function Circuit({ number, value, beyond }) {
       root.replaceChildren(box);
       circuit = new Made(root, box, structuredClone(shown), beyond);
       setMade(circuit);
-    });
+    }).catch((error) => isWanted && setProblem(error));
     return () => {
       isWanted = false;
       circuit?.close();
@@ -83,7 +88,7 @@ function Circuit({ number, value, beyond }) {
   useEffect(() => {
     if (value !== null) made?.selectNamed(value);
   }, [made, value]);
-  return html`<div class="host" ref=${host}></div>`;
+  return html`<div class="host" ref=${host}></div>${problem ? html`<${Message} title="This circuit cannot be read"><p>${problem.message} ${problem.found}</p><//>` : null}`;
 }
 
 export function Other({ number, others, value = null, beyond = NOWHERE, close, theme, set, state }) {
@@ -101,7 +106,7 @@ const NOWHERE = { has: () => false, go: () => {} };
 export function OthersAlone({ others, state, set, theme }) {
   const toggle = () => set({ theme: theme === "dark" ? "light" : "dark" });
   const isOne = others.length === 1;
-  return html`<div id="page" class=${isOne ? "single" : ""}><header><h1>backprobe</h1><span class="space"></span><button title="light or dark" aria-label="Light or dark" onclick=${toggle}>◐</button></header>
+  return html`<div id="page" class=${isOne ? "single" : ""}><header><h1>backprobe</h1><span class="space"></span><span class="last"><button title="light or dark" aria-label="Light or dark" onclick=${toggle}>◐</button></span></header>
     ${isOne ? null : html`<nav aria-label="What is shown"><${OtherLists} ...${{ others, state: { ...state, circuit: state.circuit ?? 0 }, set }} /></nav>`}
     <main><${Other} ...${{ number: state.circuit ?? 0, others, value: state.value, theme, set, state }} /></main></div>`;
 }

@@ -80,7 +80,7 @@ export function Legend({ grid, look, state, theme, marks, rows, names, set, page
     <${Scale} scale=${look.scale} theme=${theme} isSigned=${relative || look.isSigned}
       low=${relative ? html`<span>÷ 100</span>` : look.isSigned ? html`<span>−</span>${choice("high", high)}` : choice("low", low)}
       high=${relative ? html`<span>× 100</span>` : choice("high", high)} />
-    <select aria-label="Colours" onchange=${(event) => set({ scale: event.target.value })}>${SCALES.map((one) => html`<option key=${one} value=${one} selected=${one === state.scale}>${one}</option>`)}</select>
+    ${relative || look.isSigned ? null : html`<select aria-label="Colours" onchange=${(event) => set({ scale: event.target.value })}>${SCALES.map((one) => html`<option key=${one} value=${one} selected=${one === state.scale}>${one}</option>`)}</select>`}
     <span class="swatch zero">exactly 0</span><span class="swatch absent">no numbers</span>
     <button class=${`swatch mark${marks ? " some" : ""}`} disabled=${!marks} title="go to the next (b)" onclick=${() => page.nextNonfinite(1)}>${marks ? `NaN or Inf: ${marks}` : "no NaN or Inf"}</button>
     <span class="space"></span>

@@ -176,7 +176,7 @@ function Viewer({ runs, run, other, others, state, set, theme, isFollowing, setF
       ${logged.length > scalars.length || state.scalars ? html`<${Chips} ...${{ logged, scalars, set, side }} />` : null}
       <${Rail} ...${{ width, side, range, alerts: alerts ?? NONE, gaps, chosen: chosenAlert, theme, onAlert: page.goTo, onGap: page.goToGap }} />
       ${grid ? html`<${Legend} ...${{ grid, look, state, theme, marks, rows: rows.length, names: names.length, set, page }} />` : null}
-      ${rows.length ? html`<${Tracks} ...${{ rows, grid, other: b.grid, look, chosen, range, side, width, theme, hovered, onPick: page.pick, onToggle: page.toggle, onZoom: page.zoomTo, onHover: setHovered, onSeen: setSeen }} />`
+      ${rows.length ? html`<${Tracks} ...${{ rows, grid, other: b.grid, look, chosen, range, side, width, theme, hovered, onPick: page.pick, onToggle: page.toggle, onZoom: page.zoomTo, onHover: setHovered, onSeen: isLive ? setSeen : () => {} }} />`
         : about && run.steps ? html`<p class="message faint">${state.find ? `No name has “${state.find}” in it.` : "No name has numbers: only scalars were logged."}</p>` : null}
       ${state.circuit !== null ? html`<${Other} ...${{ number: state.circuit, others, value: state.value, beyond, theme, set, state, close: () => set({ circuit: null, value: null }) }} />` : null}
     </main>

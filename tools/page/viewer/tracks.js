@@ -1,12 +1,13 @@
 // The tracks: the tree of modules as the y axis, and beside each row a cell for each bin of steps.
 // Marks of NaN and Inf are painted last and are never narrower than three pixels: nothing hides one.
 
-import { html, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { colourTable, levelOf, packedColour, token } from "./colours.js";
 import { grouped, plural, rounded, stepsOf } from "./words.js";
 
 export const ROW = 18;
 const LEAST_MARK = 3; // pixels
+const OFTEN = 80; // milliseconds between two questions while rows are scrolled
 
 export function valuesOf(grid, other, mode, row) {
   if (mode === "linear") return grid.strongest(row);
@@ -70,6 +71,18 @@ function marksOf(grid, row, kind) {
   return found;
 }
 
+let lastSheet = { wide: 0, high: 0 };
+
+function sheetOf(wide, high) {
+  // A picture of one pixel's height for each row: the one of the last time, where it is as large.
+  if (lastSheet.wide !== wide || lastSheet.high !== high) {
+    const image = new ImageData(wide, high);
+    const sheet = new OffscreenCanvas(wide, high).getContext("2d");
+    lastSheet = { wide, high, image, sheet, pixels: new Uint32Array(image.data.buffer) };
+  }
+  return lastSheet;
+}
+
 function paint(canvas, { grid, other, rows, first, offset, width, height, range, look, theme, chosenStep, hovered }) {
   const ratio = devicePixelRatio;
   const wide = Math.max(1, Math.round(width * ratio));
@@ -84,18 +97,16 @@ function paint(canvas, { grid, other, rows, first, offset, width, height, range,
   const signed = look.isSigned || look.mode === "change" || look.mode === "ratio";
   const table = colourTable(look.scale, signed, theme);
   const [zero, absent] = [packedColour("--zero"), packedColour("--absent")];
-  const image = new ImageData(wide, rows.length);
-  const pixels = new Uint32Array(image.data.buffer);
+  const { image, pixels, sheet } = sheetOf(wide, rows.length);
   if (grid.isBars) pixels.fill(packedColour("--paper"));
   else rows.forEach((row, y) => {
     pixels.fill(absent, y * wide, (y + 1) * wide);
     if (row.stands.length) paintRow(pixels, y * wide, wide, columns, valuesOf(grid, other, look.mode, row), look, table, zero);
     else pixels.fill(packedColour("--paper"), y * wide, (y + 1) * wide);
   });
-  const sheet = new OffscreenCanvas(wide, rows.length);
-  sheet.getContext("2d").putImageData(image, 0, 0);
+  sheet.putImageData(image, 0, 0);
   const top = (y) => Math.round((offset + y * ROW) * ratio);
-  for (let y = 0; y < rows.length; y++) pen.drawImage(sheet, 0, y, wide, 1, 0, top(y), wide, top(y + 1) - top(y) - Math.round(ratio));
+  for (let y = 0; y < rows.length; y++) pen.drawImage(sheet.canvas, 0, y, wide, 1, 0, top(y), wide, top(y + 1) - top(y) - Math.round(ratio));
   const at = (step) => ((step - range[0]) / (range[1] - range[0])) * wide;
   if (grid.isBars) rows.forEach((row, y) => paintBar(pen, grid, row, table, look, top(y), top(y + 1), ratio, wide));
   pen.fillStyle = token("--ink");
@@ -182,6 +193,7 @@ export function Tracks(given) {
   const [seen, setSeen] = useState({ top: 0, height: 400 });
   const [tip, setTip] = useState(null);
   const [drag, setDrag] = useState(null);
+  const told = useRef(0);
   useLayoutEffect(() => {
     let waits = 0;
     const observe = () => {
@@ -198,7 +210,14 @@ export function Tracks(given) {
   }, []);
   const first = Math.max(0, Math.min(rows.length - 1, Math.floor(seen.top / ROW)));
   const shown = useMemo(() => rows.slice(first, first + Math.ceil(seen.height / ROW) + 1), [rows, first, seen.height]);
-  useLayoutEffect(() => onSeen(shown), [shown]);
+  useEffect(() => {
+    const tell = () => {
+      told.current = performance.now();
+      onSeen(shown);
+    };
+    const later = setTimeout(tell, told.current + OFTEN - performance.now()); // and not at each pixel that is scrolled
+    return () => clearTimeout(later);
+  }, [shown]);
   const place = rows.findIndex((row) => row.key === chosen.name);
   useLayoutEffect(() => {
     if (place < 0) return;

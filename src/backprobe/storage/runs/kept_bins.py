@@ -8,7 +8,6 @@ nothing can be written.
 from __future__ import annotations
 
 import hashlib
-import io
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.record.disk import write_whole
+from backprobe.record.disk import written_whole
 from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned
 
@@ -39,12 +38,11 @@ def keep(folder: Path, reader: RunReader, field: str, found: Binned) -> None:
     }
     arrays |= {f"{BEFORE}{kind}": counts.astype(numpy.uint32) for kind, counts in found.nonfinite.items()}
     made_of = numpy.frombuffer(_made_of(reader, found.names, field, int(found.last[-1])), numpy.uint8)
-    data = io.BytesIO()
-    numpy.savez(data, made_of=made_of, **arrays)
     with suppress(OSError):
         target = _file(folder, found.names, field)
         target.parent.mkdir(exist_ok=True)
-        write_whole(target, data.getvalue())
+        with written_whole(target) as opened:
+            numpy.savez(opened, made_of=made_of, **arrays)
         others = sorted(target.parent.glob(f"*{ENDING}"), key=lambda one: one.stat().st_mtime)
         for one in others[:-MOST]:
             one.unlink(missing_ok=True)

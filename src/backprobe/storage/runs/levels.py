@@ -18,7 +18,7 @@ from backprobe.storage.runs.merged import RunReader
 from backprobe.storage.runs.reduced import Binned, binned
 
 GROWN = 1.1  # bins are written again when they have so many times the steps that are written
-NUMBERS, FEWEST, MOST = 2 << 20, 256, 4096  # names × bins of a level, and how many bins it has
+NUMBERS, FEWEST, MOST = 1 << 20, 256, 4096  # names × bins of a level, and how many bins it has
 
 
 class Level:

@@ -9,7 +9,7 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -195,8 +195,8 @@ class RankFile:
         named = run("SELECT attempt, place, name, kind, merge FROM rows ORDER BY attempt DESC, place").fetchall()
         index.places, index.keys = self.named.of(named)
         index.aliases = dict(run("SELECT alias, name FROM aliases ORDER BY attempt"))
-        index.stored = self._stored()
-        _choose(index)
+        index.stored, info = _joined(self._stored())
+        _choose(index, info)
         self._index = index
 
     def _stored(self) -> list[Stored]:
@@ -458,16 +458,26 @@ def _of_steps(stored: Stored, numbers: Matrix) -> Matrix:
     return numbers
 
 
-def _choose(index: Index) -> None:
+def _joined(stored: Sequence[Stored]) -> tuple[list[Stored], NDArray[Any]]:
+    # The same with the info of each as a part of one array, which holds that of all: of a long run it is some MB.
+    if not stored:
+        return [], numpy.empty(0, INFO)
+    info, end = joined([one.info for one in stored]), 0
+    return [replace(one, info=info[end : (end := end + len(one.info))]) for one in stored], info
+
+
+def _choose(index: Index, info: NDArray[Any]) -> None:
     # Of a step that several attempts made, the last is read.
     if not index.stored:
         return
-    info = joined([one.info for one in index.stored])
     attempts = numpy.repeat([one.attempt for one in index.stored], [len(one.info) for one in index.stored])
     steps = info["step"]
     index.is_plain = bool((steps[1:] > steps[:-1]).all())
-    order = numpy.arange(len(steps)) if index.is_plain else numpy.lexsort((attempts, steps))
+    index.ends = numpy.cumsum([len(one.info) for one in index.stored]).tolist()
+    if index.is_plain:
+        index.chosen, index.info, index.attempt_of = numpy.arange(len(steps)), info, attempts
+        return
+    order = numpy.lexsort((attempts, steps))
     steps = steps[order]
     index.chosen = order[numpy.append(steps[1:] != steps[:-1], True)]
     index.info, index.attempt_of = info[index.chosen], attempts[index.chosen]
-    index.ends = numpy.cumsum([len(one.info) for one in index.stored]).tolist()

@@ -18,7 +18,7 @@ from backprobe.storage.runs.layout import Matrix, RowKey
 from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader, logged
 
 Counts = NDArray[numpy.int64]
-NUMBERS = 1 << 19  # of a column that are read at once
+NUMBERS = 1 << 18  # of a column that are read at once
 SPECIAL = ("nan", "posinf", "neginf")
 
 

@@ -27,7 +27,7 @@ def circuit(captions: Captions, depth: int | None = None, opened: Collection[str
     data = Content(captions, depth, opened).data()
     names = [name for one in data["values"] for name in (one["name"], *one["aliases"])]
     return Shown(
-        "diff" if captions.drawn == "diff" else "circuit",
+        captions.drawn,
         captions.heading,
         data,
         tuple(dict.fromkeys([*names, *(box["name"] for box in data["boxes"])])),

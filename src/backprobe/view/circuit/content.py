@@ -115,7 +115,7 @@ class Content:
         texts = {"value": _described(held, first, arrays), "gradient": _gradient(first, arrays)}
         found = {"name": first.name, **texts, "valueStatistics": statistic}
         found["gradientStatistics"] = statistics(first.grad_or_none, arrays)
-        both = [_short(held, arrays), _short(None if isinstance(own.held, Lost) else own.held, self.arrays)]
+        both = [_short(first, arrays), _short(own, self.arrays)]
         brief = [" | ".join(both)] if all(both) else []
         return {"first": found, "gradientText": _gradient(own, self.arrays), "brief": self.captions.brief(at) + brief}
 
@@ -180,8 +180,11 @@ def _gradient(entry: Entry, arrays: Arrays) -> str:
     return "" if entry.status is GradStatus.NOT_TENSOR else str(entry.status)
 
 
-def _short(held: Any, arrays: Arrays) -> str:
+def _short(entry: Entry, arrays: Arrays) -> str:
     # A value in a few signs: its numbers, or the rms of many.
+    held = None if isinstance(entry.held, Lost) else entry.held
+    if entry.status is GradStatus.NOT_TENSOR:
+        return plain_text(held)[:SHORT]
     summary = None if held is None else arrays.summary(held)
     if summary is None:
         return ""

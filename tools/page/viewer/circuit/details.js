@@ -3,7 +3,8 @@
 import { chart } from "./histogram.js";
 import { product } from "./chain.js";
 import { element, plural, rounded } from "./elements.js";
-import { boxItem, valueItem } from "./recording.js";
+import { acrossWhat } from "./diagram.js";
+import { valueItem } from "./recording.js";
 import { weightsOf } from "./sparkline.js";
 
 // `select` selects an item, `choose` the edge by which the path goes on from a value; `beyond` leads out of the circuit.
@@ -42,7 +43,7 @@ function boxParts(recording, id, select) {
     element("h2", {}, box.name),
     element("p", {}, `${plural(recording.count[id], "value")} inside`),
     ...alarmsIn(recording, id, select),
-    ...(box.alike ? across(recording, box.alike, select) : [returned.length ? element("h3", {}, "Returns") : null, element("ul", {}, returned)]),
+    ...(box.alike ? across(recording, box, select) : [returned.length ? element("h3", {}, "Returns") : null, element("ul", {}, returned)]),
   ].filter(Boolean);
 }
 
@@ -56,19 +57,24 @@ function alarmsIn(recording, id, select) {
   return [element("h3", {}, `${plural(own.length, "value")}: ${recording.alarm}`), element("ul", {}, items)];
 }
 
-// Boxes that are alike, one below another, with what is compared across them.
-function across(recording, alike, select) {
+const MOST_ALIKE = 500; // that are listed
+
+// Boxes that are alike, or the turns of a loop, one below another, with what is compared across them.
+function across(recording, box, select) {
+  const { alike } = box;
   const weights = weightsOf(recording, alike);
-  const row = (box, at) => {
-    const to = element("button", { type: "button", class: "link", onclick: () => select(boxItem(box)) }, recording.boxes[box].name);
+  const row = (item, at) => {
+    const { name } = item.kind === "box" ? recording.boxes[item.id] : recording.values.get(item.id);
+    const to = element("button", { type: "button", class: "link", onclick: () => select(item) }, name);
     const { weight, isBad } = weights[at];
     const said = Number.isNaN(weight) ? "–" : rounded(weight);
     return element("tr", {}, element("th", { scope: "row" }, to), element("td", { class: isBad ? "alarm" : "" }, isBad ? `${said}, not finite inside` : said));
   };
   const titles = ["", recording.weighs].map((title) => element("th", { scope: "col" }, title));
   return [
-    element("h3", {}, `${alike.length.toLocaleString("en")} alike`),
-    element("table", {}, element("thead", {}, element("tr", {}, titles)), element("tbody", {}, alike.map(row))),
+    element("h3", {}, acrossWhat(box)),
+    element("table", {}, element("thead", {}, element("tr", {}, titles)), element("tbody", {}, alike.slice(0, MOST_ALIKE).map(row))),
+    alike.length > MOST_ALIKE ? element("p", { class: "faint" }, `and ${(alike.length - MOST_ALIKE).toLocaleString("en")} more`) : null,
   ];
 }
 
@@ -90,7 +96,7 @@ function valueParts(recording, value) {
       ? bothParts(value)
       : [
           section("Value", number, described(value), chart(value.valueStatistics, "value")),
-          section("Gradient", gradient, meaning, chart(value.gradientStatistics, "gradient")),
+          recording.kind === "attribution" ? null : section("Gradient", gradient, meaning, chart(value.gradientStatistics, "gradient")),
         ]),
   ]
     .flat()
@@ -156,7 +162,8 @@ function chainParts(recording, value, chain, select, choose) {
   const { path, count } = chain;
   const last = recording.values.get(path.end);
   const columns = columnsOf(path.steps.map(({ edge }) => edge));
-  const rows = path.steps.map((step) => stepRow(recording, step, columns, select, choose));
+  const rows = path.steps.slice(0, MOST_STEPS).map((step) => stepRow(recording, step, columns, select, choose));
+  const more = path.steps.length - rows.length;
   const titles = titlesOf(`from ${value.title} through`, columns);
   const table = element(
     "table",
@@ -169,6 +176,7 @@ function chainParts(recording, value, chain, select, choose) {
       "Chain rule",
       element("p", {}, ...formula(recording, value, last, path, count)),
       element("div", { class: "wide" }, table),
+      more > 0 ? element("p", { class: "faint" }, `and ${plural(more, "more step")}`) : null,
       recording.partials ? null : asking(),
     ),
   ];
@@ -194,6 +202,7 @@ function stepRow(recording, { edge, options }, columns, select, choose) {
 }
 
 const MOST_FACTORS = 6;
+const MOST_STEPS = 100; // of a path, that are listed
 const MOST_LETTERS = 120; // of the names in a formula
 
 // The product along a path by names and in numbers, and how many other paths there are.

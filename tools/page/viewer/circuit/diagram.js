@@ -1,6 +1,6 @@
 // The diagram: nested boxes with rows of values, as a tree that a screen reader and the keyboard can walk.
 
-import { drawEdges } from "./edges.js";
+import { Lines } from "./edges.js";
 import { element, plural } from "./elements.js";
 import { keyOf, valueItem } from "./recording.js";
 import { sparkline } from "./sparkline.js";
@@ -9,16 +9,23 @@ import { arranged, standsFor, visibleEdges } from "./visible.js";
 export class Diagram {
   constructor(recording, parts, { onSelect, onToggle }) {
     Object.assign(this, { recording, onSelect, onToggle, ...parts });
-    this.edges = [];
+    this.lines = new Lines(this.svg, this.canvas);
   }
 
   // Everything anew: after a box was opened or closed.
   render(open, selected) {
     this.open = open;
-    this.edges = visibleEdges(this.recording, open);
-    this.plans = arranged(this.recording, open, this.edges);
+    const edges = visibleEdges(this.recording, open);
+    this.plans = arranged(this.recording, open, edges);
     this.tree.replaceChildren(...this.rowsOf(null, 1));
+    this.lines.measure(edges);
     this.mark(selected, null);
+  }
+
+  // After the window has got another size.
+  resized(selected, path) {
+    this.lines.measure();
+    this.mark(selected, path);
   }
 
   // The rows of a box, and beside them what no edge touches.
@@ -50,6 +57,7 @@ export class Diagram {
         "data-key": keyOf(item),
         "aria-level": level,
         "aria-label": label,
+        "aria-selected": "false",
         tabindex: -1,
         ...attributes,
       },
@@ -77,7 +85,7 @@ export class Diagram {
   closedBox(item, level) {
     const { boxes, count, alarms } = this.recording;
     const box = boxes[item.id];
-    const inside = box.alike ? `${box.alike.length.toLocaleString("en")} alike` : plural(count[item.id], "value");
+    const inside = box.alike ? acrossWhat(box) : plural(count[item.id], "value");
     const returned = this.recording.values.get(
       box.returned.find((at) => this.recording.values.get(at).status === "ok") ?? box.returned[0],
     );
@@ -99,12 +107,12 @@ export class Diagram {
     );
   }
 
-  // A closed box looks like what it returns, but where something in it has to be seen; of a comparison, like the worst.
+  // A closed box looks like what it returns, but where something in it has to be seen; of a report, like the worst.
   looksOfBox(id, returned) {
     const { boxes, alarms, darkest, kind } = this.recording;
-    const isWorst = kind === "diff" || boxes[id].alike;
+    const isWorst = kind !== "circuit" || boxes[id].alike;
     const level = isWorst ? darkest[id] : (returned?.level ?? null);
-    const health = alarms[id] ? (kind === "diff" ? "blamed" : "nonfinite") : isWorst ? "" : returned?.health;
+    const health = alarms[id] ? (kind === "circuit" ? "nonfinite" : "blamed") : isWorst ? "" : returned?.health;
     return ["box closed", boxes[id].alike && "rolled", health, level === null ? "" : `level${level}`].filter(Boolean).join(" ");
   }
 
@@ -134,21 +142,17 @@ export class Diagram {
   // What is selected, and the path from it, as classes; the lines are drawn again.
   mark(selected, path) {
     const key = selected && keyOf(standsFor(this.recording, this.open, selected));
-    for (const node of this.nodes()) {
-      const is = node.dataset.key === key;
-      node.setAttribute("aria-selected", is);
-      node.classList.toggle("selected", is);
+    const [before, node] = [this.tree.querySelector(".selected"), this.nodeOf(selected)];
+    for (const [one, is] of [[before, false], [node, true]]) {
+      one?.setAttribute("aria-selected", is);
+      one?.classList.toggle("selected", is);
     }
     const steps = new Set((path?.steps ?? []).map(({ edge }) => edge));
-    drawEdges(
-      this.svg,
-      this.canvas,
-      this.edges,
+    this.lines.mark(
       (edge) => key !== null && (keyOf(edge.from) === key || keyOf(edge.to) === key),
       (edge) => edge.edges.some((one) => steps.has(one)),
     );
-    const current = this.nodeOf(selected) ?? this.current() ?? this.nodes()[0];
-    this.makeCurrent(current);
+    this.makeCurrent(node ?? this.current() ?? this.tree.querySelector("[role=treeitem]"));
   }
 
   nodes() {
@@ -177,6 +181,8 @@ export class Diagram {
     (node.querySelector(":scope > .head") ?? node).scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 }
+
+export const acrossWhat = ({ alike, isLoop }) => `${alike.length.toLocaleString("en")} ${isLoop ? "turns" : "alike"}`;
 
 function looks(value, kind) {
   if (!value) return kind;

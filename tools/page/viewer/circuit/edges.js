@@ -1,5 +1,5 @@
 // Lines between what is visible: from the lower side of one element, through its lanes, to the upper side of another.
-// A line bends only between rows, where nothing stands.
+// A line bends only between rows, where nothing stands. Only those that lie where one looks are drawn.
 
 import { drawn } from "./elements.js";
 import { keyOf } from "./recording.js";
@@ -8,30 +8,71 @@ const MOST_LABELS = 80; // beyond, only selected lines have theirs
 const MOST_QUIET = 60; // lines of one selected value, of those that are drawn only then
 const MOST_CHARACTERS = 24;
 const LETTER = { width: 6.8, height: 15 };
+const BEYOND = 2; // windows above and below the one that is seen, in which lines are drawn too
 
-// `isNear` says whether a line belongs to what is selected, `isOnPath` whether it is on the path that is looked at.
-export function drawEdges(svg, canvas, edges, isNear, isOnPath) {
-  const stops = new Stops(canvas);
-  const quiet = edges.filter((edge) => edge.quiet && isNear(edge));
-  const shown = (edge) => !edge.quiet || isOnPath(edge) || (isNear(edge) && quiet.length <= MOST_QUIET);
-  const lines = edges.filter(shown).map((edge) => {
-    const lanes = edge.quiet ? [] : (edge.lanes ?? []).map((name) => stops.named(name));
-    return { edge, stops: [stops.named(keyOf(edge.from)), ...lanes.filter(Boolean), stops.named(keyOf(edge.to))] };
-  });
-  spread(lines, 0);
-  spread(lines, -1);
-  lines.forEach((line) => (line.hops = hops(stops, line)));
-  svg.setAttribute("width", canvas.scrollWidth);
-  svg.setAttribute("height", canvas.scrollHeight);
-  const all = lines.filter(({ edge }) => labelOf(edge)).length <= MOST_LABELS;
-  const labelled = lines.filter(({ edge }) => labelOf(edge) && (all || isNear(edge) || isOnPath(edge)));
-  labelled.sort((a, b) => Number(isNear(b.edge)) - Number(isNear(a.edge)));
-  const taken = [];
-  svg.replaceChildren(
-    arrowHead(),
-    ...lines.map((line) => group(line, isNear(line.edge), isOnPath(line.edge))),
-    ...labelled.map((line) => labelOn(line, taken)).filter(Boolean),
-  );
+export class Lines {
+  constructor(svg, canvas) {
+    Object.assign(this, { svg, canvas, window: canvas.parentElement, edges: [], lines: [], stops: null, drawn: [0, 0] });
+    let waits = 0;
+    const scrolled = () => {
+      waits ||= requestAnimationFrame(() => {
+        waits = 0;
+        const [top, bottom] = this.seen(0);
+        if (top < this.drawn[0] || bottom > this.drawn[1]) this.draw();
+      });
+    };
+    this.window.addEventListener("scroll", scrolled, { passive: true });
+  }
+
+  // After something was opened or closed, with other edges, or the window has another size.
+  measure(edges = this.edges) {
+    Object.assign(this, { edges, stops: null });
+  }
+
+  // `isNear` says whether a line belongs to what is selected, `isOnPath` whether it is on the path that is looked at.
+  mark(isNear, isOnPath) {
+    const quiet = this.edges.filter((edge) => edge.quiet && isNear(edge));
+    const shown = (edge) => !edge.quiet || isOnPath(edge) || (isNear(edge) && quiet.length <= MOST_QUIET);
+    this.stops ??= new Stops(this.canvas);
+    this.lines = this.edges.filter(shown).map((edge) => lineOf(this.stops, edge, isNear(edge), isOnPath(edge)));
+    spread(this.lines, 0);
+    spread(this.lines, -1);
+    this.hasAllLabels = this.lines.filter(({ edge }) => labelOf(edge)).length <= MOST_LABELS;
+    this.draw();
+  }
+
+  // From where to where one sees the canvas, and so many windows more.
+  seen(beyond) {
+    const { scrollTop, clientHeight } = this.window;
+    return [scrollTop - beyond * clientHeight, scrollTop + (1 + beyond) * clientHeight];
+  }
+
+  draw() {
+    const [top, bottom] = (this.drawn = this.seen(BEYOND));
+    const lines = this.lines.filter((line) => line.top <= bottom && line.bottom >= top);
+    for (const line of lines) line.hops ??= hops(this.stops, line);
+    const labelled = lines.filter(({ edge, near, onPath }) => labelOf(edge) && (this.hasAllLabels || near || onPath));
+    labelled.sort((a, b) => Number(b.near) - Number(a.near));
+    const taken = [];
+    this.svg.setAttribute("width", this.canvas.scrollWidth);
+    this.svg.setAttribute("height", this.canvas.scrollHeight);
+    this.svg.replaceChildren(
+      arrowHead(),
+      ...lines.map(group),
+      ...labelled.map((line) => labelOn(line, taken)).filter(Boolean),
+    );
+  }
+}
+
+function lineOf(stops, edge, near, onPath) {
+  const lanes = edge.quiet ? [] : (edge.lanes ?? []).map((name) => stops.named(name));
+  const own = [stops.named(keyOf(edge.from)), ...lanes.filter(Boolean), stops.named(keyOf(edge.to))];
+  const ends = [own[0], own.at(-1)];
+  return {
+    edge, near, onPath, stops: own,
+    top: Math.min(...ends.map(({ top }) => top)),
+    bottom: Math.max(...ends.map(({ bottom }) => bottom)),
+  };
 }
 
 // Where elements and lanes lie within the canvas, and the rows that they stand in.
@@ -111,8 +152,7 @@ function hops(stops, { stops: own, startX, endX }) {
   });
 }
 
-function group(line, near, onPath) {
-  const { edge } = line;
+function group({ edge, near, onPath, hops: way }) {
   const level = Math.max(-1, ...edge.edges.map((each) => each.level ?? -1));
   const classes = [
     "edge",
@@ -127,7 +167,7 @@ function group(line, near, onPath) {
   return drawn(
     "g",
     { class: classes, "data-edge": `${keyOf(edge.from)} ${keyOf(edge.to)}` },
-    drawn("path", { d: line.hops.map(curve).join(" "), "marker-end": "url(#head)" }),
+    drawn("path", { d: way.map(curve).join(" "), "marker-end": "url(#head)" }),
   );
 }
 

@@ -61,20 +61,46 @@ function inSequence(count, links) {
     waits[to] += 1;
     targets[from].push(to);
   }
-  const left = new Set(Array(count).keys());
+  const ready = new Heap();
+  for (const item of waits.keys()) if (waits[item] === 0) ready.push(item);
   const found = [];
-  while (left.size) {
-    const next = firstOf(left, (item) => waits[item] === 0);
-    left.delete(next);
+  const isFound = new Array(count).fill(false);
+  for (let earliest = 0; found.length < count; ) {
+    while (isFound[earliest]) earliest += 1;
+    const next = ready.pop() ?? earliest;
+    isFound[next] = true;
     found.push(next);
-    for (const to of targets[next]) waits[to] -= 1;
+    for (const to of targets[next]) if (--waits[to] === 0 && !isFound[to]) ready.push(to);
   }
   return found;
 }
 
-function firstOf(items, isReady) {
-  for (const item of items) if (isReady(item)) return item;
-  return items.values().next().value;
+// Numbers, of which the least is taken out first.
+class Heap {
+  constructor() {
+    this.items = [];
+  }
+
+  push(item) {
+    const { items } = this;
+    let at = items.push(item) - 1;
+    for (let up; at && items[(up = (at - 1) >> 1)] > item; at = up) items[at] = items[up];
+    items[at] = item;
+  }
+
+  pop() {
+    const { items } = this;
+    const [least, last] = [items[0], items.pop()];
+    if (!items.length) return least;
+    let at = 0;
+    for (let down; (down = 2 * at + 1) < items.length; at = down) {
+      if (items[down + 1] < items[down]) down += 1;
+      if (items[down] >= last) break;
+      items[at] = items[down];
+    }
+    items[at] = last;
+    return least;
+  }
 }
 
 // The longest way from a start; what nothing flows into stands right above the first that it flows into.

@@ -31,7 +31,7 @@ export class Circuit {
     this.diagram.render(this.open, null);
     const diagram = this.byId("diagram");
     diagram.scrollLeft = (diagram.scrollWidth - diagram.clientWidth) / 2;
-    this.sizes = new ResizeObserver(() => this.diagram.mark(this.selected, this.pathOf(this.selected)));
+    this.sizes = new ResizeObserver(() => this.diagram.resized(this.selected, this.pathOf(this.selected)));
     this.sizes.observe(diagram);
   }
 

@@ -1,8 +1,13 @@
 // Boxes that are alike and follow each other lie in one box of their own, "h.0 … h.129": a model of very many layers can
-// be looked over at once.
+// be looked over at once. So do the turns of a loop, "h#0 … h#99": the values that are bound in it again and again.
+
+import { boxItem, valueItem } from "./recording.js";
 
 const ALIKE = 3; // from so many on
 const MOST_BETWEEN = 4; // values between two such boxes, alike from one to the next
+const TURNS = 8; // of a loop, from so many on
+const MOST_IN_TURN = 12; // values
+const MOST_TITLES = 3; // that a turn is called by
 
 export function rollUp(data, contents) {
   const { inside } = contents(data);
@@ -13,12 +18,16 @@ export function rollUp(data, contents) {
     if (!signs.has(key)) signs.set(key, item.kind === "value" ? signOfValue(data, item.id) : signOfBox(data, inside, item.id, signOf));
     return signs.get(key);
   };
-  for (const items of [...inside.values()]) {
+  for (const [box, items] of [...inside]) {
+    const bindings = items.map((item) => (item.kind === "value" ? bindingOf(data.byPlace.get(item.id)) : null));
     let at = 0;
     while (at < items.length) {
-      const size = apart.has(items[at].id) || items[at].kind !== "box" ? 0 : alikeFrom(items, at, signOf, apart);
+      const isBox = items[at].kind === "box";
+      const size = !isBox || apart.has(items[at].id) ? 0 : alikeFrom(items, at, signOf, apart);
+      const turn = isBox ? null : turnsFrom(bindings, at);
       if (size) roll(data, items.slice(at, at + size));
-      at += size || 1;
+      else if (turn) rollTurns(data, box, items.slice(at, turn.end), turn.size);
+      at = turn ? turn.end : at + (size || 1);
     }
   }
 }
@@ -67,10 +76,49 @@ function roll(data, items) {
     around,
     level: start.level,
     returned: end.returned,
-    alike: [first, ...own],
+    alike: [first, ...own].map(boxItem),
   });
   for (const item of items) {
     if (item.kind === "box") data.boxes[item.id].around = made;
     else data.byPlace.get(item.id).box = made;
   }
+}
+
+// What a value is a binding of: "h#3" and "h#4" are of the same. Null for what is bound once.
+function bindingOf({ name, kind }) {
+  return /#\d/.test(name) ? `${name.replace(/#\d+/g, "#")} ${kind}` : null;
+}
+
+// The turns of a loop that begins here: how many values each has, and where the last ends; null where there are too few.
+function turnsFrom(bindings, begin) {
+  for (let size = 1; size <= MOST_IN_TURN; size++) {
+    let end = begin;
+    while (bindings[end] !== null && bindings[end] !== undefined && bindings[end] === bindings[begin + ((end - begin) % size)]) end += 1;
+    end -= (end - begin) % size;
+    if (end - begin >= TURNS * size) return { size, end };
+  }
+  return null;
+}
+
+function rollTurns(data, around, items, size) {
+  const values = items.map((item) => data.byPlace.get(item.id));
+  const turns = Array.from({ length: values.length / size }, (_, at) => values.slice(at * size, (at + 1) * size));
+  const level = around === null ? 0 : data.boxes[around].level + 1;
+  const [start, end] = [turns[0], turns.at(-1)];
+  const made = data.boxes.length;
+  const box = (own, more) => ({ name: nameOf(own), label: titleOf(own), around: made, level: level + 1, returned: [own.at(-1).at], ...more });
+  data.boxes.push(box(end, { name: `${nameOf(start)} … ${nameOf(end)}`, label: `${titleOf(start)} … ${titleOf(end)}`, around, level, isLoop: true }));
+  data.boxes[made].alike = turns.map((own) => {
+    const inner = size === 1 ? made : data.boxes.push(box(own)) - 1;
+    for (const value of own) value.box = inner;
+    return size === 1 ? valueItem(own[0].at) : boxItem(inner);
+  });
+  if (values.some((value) => value.health === "blamed")) data.open.push(made); // what a report names is seen at first
+}
+
+const nameOf = (values) => values.map((value) => value.name).join(", ");
+
+function titleOf(values) {
+  const titles = values.map((value) => value.title);
+  return titles.length > MOST_TITLES ? `${titles.slice(0, MOST_TITLES).join(", ")}, …` : titles.join(", ");
 }

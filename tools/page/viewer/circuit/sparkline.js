@@ -1,15 +1,15 @@
-// A line across boxes that are alike: how large the gradient of what each returns is, or of a comparison its greatest
-// error; and a mark, at least three pixels wide, where something in one is not finite.
+// A line across boxes that are alike, or the turns of a loop: how large the gradient of what each returns is, or of a
+// comparison its greatest error; and a mark, at least three pixels wide, where something in one is not finite.
 
 import { drawn, element, rounded } from "./elements.js";
 
 const [WIDTH, HEIGHT, EDGE] = [190, 34, 3];
 
 export function weightsOf({ boxes, values, insideOf, kind }, alike) {
-  return alike.map((box) => {
-    const own = insideOf(box);
-    const returned = values.get(boxes[box].returned[0]);
-    const found = kind === "diff" || !returned ? own : [returned];
+  return alike.map(({ kind: what, id }) => {
+    const own = what === "box" ? insideOf(id) : [values.get(id)];
+    const returned = values.get(what === "box" ? boxes[id].returned[0] : id);
+    const found = kind !== "circuit" || !returned ? own : [returned];
     const known = found.map((value) => Number(value.weight ?? NaN)).filter((one) => !Number.isNaN(one));
     return { weight: known.length ? Math.max(...known) : NaN, isBad: own.some((value) => value.health === "nonfinite") };
   });

@@ -36,9 +36,13 @@ export function standsFor(recording, open, item) {
 // The edges between visible items, those that share both ends as one.
 export function visibleEdges(recording, open) {
   const found = new Map();
+  const stands = new Map();
+  const standOf = (at) => {
+    if (!stands.has(at)) stands.set(at, standsFor(recording, open, valueItem(at)));
+    return stands.get(at);
+  };
   for (const edge of recording.edges) {
-    const from = standsFor(recording, open, valueItem(edge.from));
-    const to = standsFor(recording, open, valueItem(edge.to));
+    const [from, to] = [standOf(edge.from), standOf(edge.to)];
     const key = `${keyOf(from)} ${keyOf(to)}`;
     if (keyOf(from) === keyOf(to)) continue;
     if (!found.has(key)) found.set(key, { from, to, edges: [] });
