@@ -202,7 +202,7 @@ LEAKS = {
     all_weights: ("arrays", "history[…]['a']"), gradients_by_name: ("arrays", "seen['b'][…]"),
     an_attribute: ("arrays", "trainer.activations[…]"), a_closure: ("arrays", "record's kept[…]"),
     a_queue: ("arrays", "BUFFER[…][…]"), a_cache: ("arrays", "predicted[…]"),
-    a_traceback: ("arrays", "ERRORS[…].__traceback__ → out of failing()"),
+    a_traceback: ("arrays", "ERRORS[…].__traceback__ → weights of failing()['a']"),
 }  # fmt: skip
 """By program: the kind of what is held, and the way to it."""
 
