@@ -211,8 +211,12 @@ OF_JAX = {
 }  # fmt: skip
 OF_TENSORFLOW = {
     "backend": "tensorflow", "imports": "import tensorflow as tf",
-    "made": "x = tf.ones(20_000_000)\nsmall = tf.exp(tf.tanh(tf.ones(30_000)))",
-    "run": "    with tf.GradientTape(persistent=True) as tape:\n        tape.watch(x)\n        out = tf.exp(tf.tanh(x))",
+    "made": (
+        "x = tf.ones(20_000_000)\ndef run(x):\n    with tf.GradientTape(persistent=True) as tape:\n"
+        "        tape.watch(x)\n        return tf.exp(tf.tanh(x)), tape\n"
+        "first = run(x)  # TensorFlow's own threads take memory with it"
+    ),
+    "run": "    held = run(x)",
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import ast
 import itertools
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from backprobe.memory.holders import Holder
 from backprobe.record.source import Source
@@ -57,10 +57,9 @@ def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssig
             for target in _targets(node.targets):
                 if _last(target) == name and not _is_empty(node.value):
                     yield node, node.value
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:  # it binds a name as an assignment does
-            if any(_last(target) == name for target in _targets([node.optional_vars])):
-                bound = ast.Assign([node.optional_vars], node.context_expr)
-                yield ast.copy_location(bound, node.context_expr), node.context_expr
+        elif isinstance(node, ast.withitem) and any(_last(target) == name for target in _targets([node.optional_vars])):
+            bound = ast.Assign([ast.Name(name)], node.context_expr)  # as an assignment binds a name
+            yield ast.copy_location(bound, node.context_expr), node.context_expr
 
 
 def _is_empty(value: ast.expr) -> bool:
@@ -76,11 +75,11 @@ def _is_binding(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and not any(isinstance(one, ast.Subscript) for one in _targets(node.targets))
 
 
-def _targets(targets: list[ast.expr]) -> Iterator[ast.expr]:
+def _targets(targets: Sequence[ast.expr | None]) -> Iterator[ast.expr]:
     for target in targets:
         if isinstance(target, ast.Tuple | ast.List):
             yield from _targets(target.elts)
-        else:
+        elif target is not None:
             yield target
 
 
