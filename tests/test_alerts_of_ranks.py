@@ -108,4 +108,4 @@ def test_two_of_many_are_told_apart(tmp_path):
     run = run_of(
         tmp_path / "run", lambda rank, name, step, _: {2: 3.0, 9: 5.0 if step >= 25 else 1.0}.get(rank, 1.0), ranks=12
     )
-    assert [(one.step, one.ranks) for one in told(run)] == [(19, (2,)), (59, (9,))]
+    assert [(one.step, one.ranks) for one in told(run)] == [(19, (2,)), (39, (9,))]

@@ -118,7 +118,8 @@ class JaxMemory(Memory):
     def _alive(self) -> list[Alive]:
         if self.steps < 3:
             return []
-        found, inside = [], set()
+        found: list[Alive] = []
+        inside: set[Place] = set()
         for reference, step, places, line in self.pullbacks:
             pullback = reference()
             if pullback is not None and step < self.steps - 1:
