@@ -74,7 +74,7 @@ def attribute(
     name that has no gradient; NothingMatched for a pattern that matches nothing, BadOutput for an output that is not
     one number, and what ``probe`` raises.
     """
-    return _Waiting(target, backend, clean, corrupt, select, of, steps, along, axis, edges, chunk)()
+    return _Waiting(target, backend, select, of, clean, corrupt, steps, along, axis, edges, chunk)()
 
 
 class _Waiting(Asked):
