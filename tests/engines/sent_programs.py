@@ -63,11 +63,18 @@ def in_keras():
 
 
 class Subclassed(keras.Model):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, **options):
+        super().__init__(**options)
         self.first = keras.layers.Dense(6, activation="tanh")
         self.second = keras.layers.Dense(1)
 
     def call(self, x):
         h = self.first(x)
         return tf.reduce_sum(self.second(h))
+
+
+class Unnamed(Subclassed):
+    """It takes none of the options that Keras makes a model with."""
+
+    def __init__(self):
+        super().__init__()

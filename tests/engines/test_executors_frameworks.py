@@ -48,7 +48,7 @@ def test_a_sweep_of_a_function(workers, function, _, array, zeros):
     given = array(X), array(W)
     one = bp.sweep(function, ["u", "v", "w"], replace=zeros, axis=0, approximate=True)(*given)
     two = bp.sweep(function, ["u", "v", "w"], replace=zeros, axis=0, approximate=True, executor=workers)(*given)
-    assert two.to_dict() == one.to_dict() and len(two.effects) == 7
+    assert vars(two) == vars(one) and len(two.effects) == 7
 
 
 @pytest.mark.parametrize(("function", "_", "array", "zeros"), FUNCTIONS.values(), ids=FUNCTIONS)
@@ -72,7 +72,7 @@ def test_a_sweep_of_a_model(workers, make, names, ones, zeros, of):
     model, x = make(), ones((2, 4))
     one = bp.sweep(model, names, replace=zeros, of=of)(x)
     two = bp.sweep(model, names, replace=zeros, of=of, executor=workers)(x)
-    assert two.to_dict() == one.to_dict() and [*two.effects] == names
+    assert vars(two) == vars(one) and [*two.effects] == names
 
 
 @pytest.mark.parametrize("name", ["equinox", "keras"])
@@ -82,6 +82,14 @@ def test_a_noise_floor_of_a_model(workers, name):
     one = bp.noise_floor(model, names, of=of, runs=3)(x)
     two = bp.noise_floor(model, names, of=of, runs=3, executor=workers)(x)
     assert vars(one) == vars(two)
+
+
+def test_a_model_that_keras_cannot_make_again(workers):
+    model = sent_programs.Unnamed()
+    model(tf.ones((2, 4)))
+    with pytest.raises(bp.BadOption, match="Unnamed cannot be made again in another process") as error:
+        bp.sweep(model, "first", replace=tf.zeros_like, executor=workers)(tf.ones((2, 4)))
+    assert "def __init__(self, **options)" in str(error.value)
 
 
 def test_an_error_of_the_program_comes_out(workers):

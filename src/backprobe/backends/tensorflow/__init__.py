@@ -112,6 +112,7 @@ class TensorflowBackend(Backend):
     graphs = staticmethod(graph_targets.program)
     guards = TensorflowGuards()
     memory = TensorflowMemory
+    reduced = staticmethod(layers.reduced)
     hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(uncompiled)
     recheck = TensorflowRecheck
