@@ -30,7 +30,8 @@ class Held:
 
     ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` leads from a variable to it,
     ``losses[…]``; it is empty where no variable does. ``graphs`` is of how many earlier steps, ``bytes`` what of these
-    was kept for backward. ``source`` is the line that fills it, and ``next`` what to write there.
+    was kept for backward. ``source`` is the line that fills it, and ``next`` what to write there; ``tried`` says what
+    came of that in another run of a script.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Held:
     source: Source | None
     text: str
     next: str = ""
+    tried: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -145,7 +147,10 @@ class MemoryReport(Printed):
     def _findings(self) -> list[str]:
         left = len(self.saved) - FEW
         more = [f"… {left:,} lines more"] if left > 0 else []
-        said = [one.text + f"\n  next: {one.next}" * bool(one.next) for one in self.held]
+        said = [
+            "\n  ".join([one.text, *[f"next: {one.next}"] * bool(one.next), *[one.tried] * bool(one.tried)])
+            for one in self.held
+        ]
         return [*more, *said]
 
     def __repr__(self) -> str:
