@@ -67,6 +67,14 @@ def test_provocations_of_a_function(workers, _, function, array, zeros):
     assert str(one) == str(two) and one.to_dict() == two.to_dict() and one.findings
 
 
+@pytest.mark.parametrize(("function", "_", "array", "zeros"), FUNCTIONS.values(), ids=FUNCTIONS)
+def test_an_attribution_of_a_function(workers, function, _, array, zeros):
+    given = (array(X), array(W)), (array([[1.0, 1.0, 1.0], [2.0, 0.0, 1.0]]), array(W))
+    one = bp.attribute(function, *given, ["x", "u", "v"], steps=2)
+    two = bp.attribute(function, *given, ["x", "u", "v"], steps=2, executor=workers)
+    assert one.to_dict() == two.to_dict() and two.edges
+
+
 @pytest.mark.parametrize(("make", "names", "ones", "zeros", "of"), MODELS.values(), ids=MODELS)
 def test_a_sweep_of_a_model(workers, make, names, ones, zeros, of):
     model, x = make(), ones((2, 4))

@@ -8,7 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.attribute.result import Attribution
+from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
+from backprobe.executors import EXECUTOR
 from backprobe.probe import probe
 from backprobe.probe.named_values import OfNamedValues
 from backprobe.probe.request import name_of, spelled_as
@@ -29,6 +31,7 @@ OPTIONS = (
         or_none=True,
         says="the number of an axis, or several",
     ),
+    EXECUTOR,
 )
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -44,6 +47,7 @@ class Asked(OfNamedValues[[], Attribution]):
     axis: Any
     edges: Any
     chunk: Any
+    executor: Any = None
     verb = "attribute"
     options = ", clean, corrupt, 'u'"
     declared, about = OPTIONS, "an attribution is of named values"
@@ -65,6 +69,13 @@ class Asked(OfNamedValues[[], Attribution]):
                 found="no steps=",
                 next=f"along={written(self.along)}, steps=10",
             )
+
+    def _backend_of(self) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
+        given = (*self.clean_args[0], *self.corrupt_args[0])
+        both = enumerate((self.clean_args, self.corrupt_args))
+        named = {f"{at} {name}": one for at, (_, own) in both for name, one in own.items()}
+        return self._found(given, named, "attributed", "its values were fixed when it was made")
 
     def _check_arguments(self, which: str) -> None:
         given = getattr(self, which)
