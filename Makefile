@@ -135,6 +135,7 @@ bench: $(READY)
 	$(BIN)/python bench/curvature.py
 	$(BIN)/python bench/per_sample.py
 	$(BIN)/python bench/memory_of_steps.py
+	$(BIN)/python bench/memory_frameworks.py
 	$(BIN)/python bench/replay.py
 	$(BIN)/python bench/watch.py
 	$(BIN)/python bench/watch_jax.py

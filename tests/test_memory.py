@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+import memory_page
 from asked import message
 from commands import forked, in_folder, invoked, printed
 from memory_programs import HEALTHY, LEAKS, a_local_list, lists_by_name, setting, step
@@ -231,6 +232,12 @@ def test_nothing_is_left_behind():
     with torch.autograd.graph.saved_tensors_hooks(lambda own: kept.append(own) or own, lambda own: own):
         model(torch.ones(2))
     assert kept  # the hooks of the program are those that act
+
+
+def test_the_page_has_the_planted_leaks():
+    assert memory_page.PAGE.read_text() == memory_page.made(), "python tests/memory_page.py"
+    for program, said in LEAKS.items():
+        assert memory_page.programs("PyTorch")[0][program.__name__] == said
 
 
 def test_few_steps_say_nothing_of_earlier_ones():

@@ -32,7 +32,7 @@ def memory(model: Any = None, *, backend: BackendName | None = None) -> Iterator
     >>> report.steps, report.held[0].path, report.held[0].graphs
     (5, 'losses[…]', 4)
 
-    - ``model`` gives modules the names that they have in it. Without one they are named by their class.
+    - ``model`` gives modules the names that they have in it, in PyTorch. Without one they are named by their class.
     - ``backend`` is needed only where several frameworks are imported and no model is given.
 
     A step ends with ``optimizer.step()``, in TensorFlow with a step of a Keras optimizer, or where the program calls
