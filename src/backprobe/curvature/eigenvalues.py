@@ -113,14 +113,15 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
     size = operator.size
     if size <= max(WHOLE, k):
         matrix = numpy.array([operator(row) for row in numpy.eye(size)])
-        numbers, vectors = _ordered(*numpy.linalg.eigh((matrix + matrix.T) / 2), which)
+        found = numpy.linalg.eigh((matrix + matrix.T) / 2)
+        numbers, vectors = _ordered(found[0], found[1], which)
         return numbers[:k], vectors[:k]
     matrix = linalg.LinearOperator((size, size), matvec=operator, dtype=numpy.float64)
     start = numpy.random.default_rng(0).standard_normal(size)
     if not operator(start).any():  # of a linear function: the method begins with this product, and stops
         return numpy.zeros(k), numpy.eye(k, size)
     try:
-        found = linalg.eigsh(
+        numbers, vectors = linalg.eigsh(
             matrix,
             k=k,
             which=SPELLED[which],
@@ -136,7 +137,7 @@ def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any
             why="eigenvalues that lie close together, or products that rounding disturbs, take many",
             next="a smaller k=, which='magnitude', or double precision",
         ) from error
-    return _ordered(*found, which)
+    return _ordered(numbers, vectors, which)
 
 
 def _ordered(numbers: Any, vectors: Any, which: str) -> tuple[Any, Any]:
