@@ -25,6 +25,7 @@ from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
 Place = tuple[str, int]
+MOST = 100_000  # tensors whose lines are remembered
 ONE_TAPE = "with tf.GradientTape() as tape: in each step, or tape.reset() at its end"
 TAPES = "del the tape after its gradients, or a tape that is not persistent, and keep what they are"
 ON_CPU = "keep one number of each, such as float(tf.reduce_mean(x)), or the latest alone"
@@ -91,6 +92,8 @@ class TensorflowMemory(Memory):
         self.bytes.end()
         self.has_run = False
         self.bounds.append(private.next_identity())
+        for old in [*self.lines][:-MOST]:
+            del self.lines[old]
         if self.after_step is not None:
             self.after_step(len(self.bounds) - 1)
 
