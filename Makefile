@@ -135,6 +135,7 @@ bench: $(READY)
 	$(BIN)/python bench/curvature.py
 	$(BIN)/python bench/per_sample.py
 	$(BIN)/python bench/memory_of_steps.py
+	$(BIN)/python bench/memory_frameworks.py
 	$(BIN)/python bench/replay.py
 	$(BIN)/python bench/watch.py
 	$(BIN)/python bench/watch_jax.py
@@ -234,17 +235,21 @@ test-integrations: $(READY) .venv-integrations/.ready
 	  tensorboard wandb mlflow-skinny $(LIBRARIES)
 	touch $@
 
-# engines that read runs and run experiments: DuckDB, Spark (which needs Java 17), Dask, Ray, submitit
+# engines that read runs and run experiments: DuckDB, Spark (which needs Java 17), Dask, Ray, submitit; and processes that
+# run programs of JAX and TensorFlow, whose tests have a process of their own
+OF_FRAMEWORKS := tests/engines/test_executors_frameworks.py
 test-engines: .venv-engines/.ready
-	.venv-engines/bin/pytest -W default --confcutdir=tests/engines tests/engines
+	.venv-engines/bin/pytest -W default --confcutdir=tests/engines tests/engines --ignore=$(OF_FRAMEWORKS)
+	.venv-engines/bin/pytest -W default --confcutdir=tests/engines $(OF_FRAMEWORKS)
 
 bench-engines: .venv-engines/.ready
 	.venv-engines/bin/python bench/sql.py
 	.venv-engines/bin/python bench/executors.py
 
-.venv-engines/.ready: pyproject.toml constraints.txt
+.venv-engines/.ready: pyproject.toml constraints.txt Makefile
 	@$(call VENV_IN,.venv-engines,$(PYTHON))
-	.venv-engines/$(INSTALL) '.[sql]' torch cloudpickle dask distributed ray submitit pyspark pandas pytest
+	.venv-engines/$(INSTALL) '.[sql]' torch cloudpickle dask distributed ray submitit pyspark pandas pytest \
+	  tensorflow jax equinox flax
 	touch $@
 
 # Libraries that do unusual things with gradients, a row of docs/libraries.md each. A group is a folder of tests/libraries

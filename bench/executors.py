@@ -4,15 +4,19 @@
     python bench/executors.py 40        so many patches of a GPT-2, in place of 400
 
 One thread each. The pools are asked in turn, and the least time of each counts: a machine that does other work makes
-all of them slower, and two workers more than one.
+all of them slower, and two workers more than one. So processor times are printed too, of this process and of each
+worker: what one worker takes in all, divided by what this process and the busier of two workers take, is the speed of
+two workers that have a core each.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -63,10 +67,22 @@ def pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))
 
 
-def seconds(work) -> float:
-    started = time.perf_counter()
+def busy(executor) -> list[float]:
+    """The processor time that this process and each worker have taken so far."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    taken = [time.process_time()]
+    for one in [] if executor is None else executor._processes:
+        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        taken.append((int(fields[11]) + int(fields[12])) / ticks)
+    return taken
+
+
+def measured(work, executor=None) -> tuple[float, list[float]]:
+    """The seconds of some work, and the processor time of this process and of each worker in it."""
+    before, started = busy(executor), time.perf_counter()
     work()
-    return time.perf_counter() - started
+    wall = time.perf_counter() - started
+    return wall, [after - one for one, after in zip(before, busy(executor), strict=True)]
 
 
 def main(patches: int) -> None:
@@ -83,15 +99,22 @@ def main(patches: int) -> None:
     with pool(1) as one, pool(2) as two:
         for executor in (one, two):
             nothing(executor)  # the workers are there
-        least = min(seconds(lambda: nothing(one)) for _ in range(TURNS))
-        print(f"a task that does nothing: {least / EMPTY * 1e3:.2f} ms, of {EMPTY:,}")
+        tasks = [measured(lambda: nothing(one), one) for _ in range(TURNS)]
+        wall, taken = min(one for one, _ in tasks), min(sum(every) for _, every in tasks)
+        print(f"a task that does nothing: {wall / EMPTY * 1e3:.2f} ms, {taken / EMPTY * 1e3:.2f} ms of processor time")
         found = {name: [] for name in ("in this process", "one worker", "two workers")}
         for _ in range(TURNS):
             for name, executor in zip(found, (None, one, two), strict=True):
-                found[name].append(seconds(lambda executor=executor: swept(executor)))
+                found[name].append(measured(lambda executor=executor: swept(executor), executor))
         for name, times in found.items():
-            print(f"{patches} patches, {name:16} {min(times):7.2f} s")
-        print(f"two workers: {min(found['one worker']) / min(found['two workers']):.2f} x one worker")
+            taken = min((every for _, every in times), key=sum)
+            each = " + ".join(f"{one:.2f}" for one in taken)
+            print(f"{patches} patches, {name:16} {min(times)[0]:7.2f} s, {each} s of processor time")
+        print(f"two workers: {min(found['one worker'])[0] / min(found['two workers'])[0]:.2f} x one worker")
+        ratio = min(sum(every) for _, every in found["one worker"]) / min(
+            own + max(others) for _, (own, *others) in found["two workers"]
+        )
+        print(f"two workers with a core each: {ratio:.2f} x, by processor time")
         assert swept().effects == swept(two).effects
 
 

@@ -3,8 +3,9 @@
     python bench/ranks.py
     python bench/ranks.py 64
 
-Of 1,024 processes with 50 names and 200 steps one has NaN in a gradient, one died in the middle, one came back after it
-had been away, and one has a clock that is an hour ahead.
+Of 1,024 processes with 50 names and 200 steps one has gradients three times as large as its peers' and NaN in one, one
+died in the middle, one came back after it had been away, and one has a clock that is an hour ahead. Processor time is
+that of all threads of this process, which does not depend on what else the machine does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def write(folder: Path, ranks: int) -> None:
     random = numpy.random.default_rng(0)
     rows = [RowKey(f"h.{at}", "grad") for at in range(NAMES)]
     made = [numpy.array([measured(random.normal(size=64)) for _ in rows]).T for _ in range(8)]
-    sick = made[0].copy()
+    large = [numpy.array([measured(3 * random.normal(size=64)) for _ in rows]).T for _ in range(8)]
+    sick = large[0].copy()
     sick[:, 3] = measured(numpy.array([1.0, math.nan]))
     for rank in range(ranks):
         writer = RunWriter(folder, rank, {"every": 1}, "bench")
@@ -40,7 +42,8 @@ def write(folder: Path, ranks: int) -> None:
                 break
             if rank == BACK % ranks and STEPS // 4 <= step < STEPS // 2:
                 continue
-            matrix = sick if rank == SICK % ranks and step == 120 else made[(step + rank) % len(made)]
+            matrix = (large if rank == SICK % ranks else made)[(step + rank) % len(made)]
+            matrix = sick if rank == SICK % ranks and step == 120 else matrix
             late = 3600.0 * (rank == CLOCK % ranks)
             writer.append(StepData(step, matrix, 1e9 + step + late, backwards=1))
         if rank == DEAD % ranks:

@@ -266,3 +266,70 @@ def test_what_has_no_gradient_is_left_out_of_a_pattern_and_said():
     result = bp.attribute(cut, CLEAN, CORRUPT, "*")
     assert list(result) == ["x"] and result.notes == ("without a gradient, and left out: u, v",)
     assert "not_connected" in message(bp.NoGradient, lambda: result["u"])
+
+
+# edges, patched exactly
+
+
+def squared(x):
+    u = x * x
+    v = u + 2 * x
+    return (u * v).sum()
+
+
+def test_edges_are_patched_one_at_a_time():
+    result = bp.attribute(squared, torch.tensor([2.0]), torch.tensor([1.0]), ["x", "u", "v"])
+    exact = result.exact_edges(5)
+    # u is 1 or 4, v 3 or 8: what each edge alone brings, by hand
+    by_hand = {"u → return": 4 * 3 - 3, "x → u": 4 * 6 - 3, "v → return": 8 - 3, "u → v": 6 - 3, "x → v": 5 - 3}
+    assert exact.effects == by_hand and exact.output == 3.0
+    assert exact.approximations == {" → ".join(way): number for way, number in result.edges.items()}
+    assert "with one edge replaced at a time" in str(exact) and -1 <= exact.agreement <= 1
+
+
+def test_edges_of_a_linear_function_are_exact_by_one_pass():
+    def linear(x, w):
+        u = 3 * x
+        v = u + x
+        return (u * w + v).sum()
+
+    clean, corrupt = (torch.tensor([2.0, 5.0]), torch.ones(2)), (torch.tensor([1.0, -1.0]), torch.ones(2))
+    result = bp.attribute(linear, clean, corrupt, ["x", "u", "v"])
+    exact = result.exact_edges()
+    assert exact.effects == pytest.approx(exact.approximations) and exact.agreement == pytest.approx(1.0)
+
+
+def test_edges_between_modules_by_hand():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = x + torch.tanh(self.a(x))
+            return (x + torch.tanh(self.b(x))).sum()
+
+    torch.manual_seed(0)
+    model = Residual()
+    clean, corrupt = torch.randn(3, 4), torch.randn(3, 4)
+    result = bp.attribute(model, clean, corrupt, ["a", "b"])
+    exact = result.exact_edges()
+    with torch.no_grad():
+        a, b = model.a(corrupt), model.b(corrupt + torch.tanh(model.a(corrupt)))
+        plain = (corrupt + torch.tanh(a) + torch.tanh(b)).sum()
+        moved = model.a(clean)
+        through = model.b(corrupt + torch.tanh(moved))
+        by_hand = {
+            "a → b": (corrupt + torch.tanh(a) + torch.tanh(through)).sum() - plain,
+            "a → return": (corrupt + torch.tanh(moved) + torch.tanh(b)).sum() - plain,
+            "b → return": (corrupt + torch.tanh(a) + torch.tanh(model.b(clean + torch.tanh(moved)))).sum() - plain,
+        }
+    assert exact.effects == pytest.approx({name: float(one) for name, one in by_hand.items()}, rel=1e-4)
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
+
+
+def test_edges_of_a_copy_cannot_be_patched():
+    result = copy.copy(bp.attribute(squared, torch.tensor([2.0]), torch.tensor([1.0]), ["x", "u"]))
+    assert "was copied without its program" in message(bp.NotSaved, result.exact_edges)
+    assert "k is a whole number" in message(bp.BadOption, lambda: result.exact_edges(0))

@@ -60,6 +60,33 @@ def test_parameters_of_a_model_alone_and_together():
     assert together.sizes == {"joint": len(matrix)} and together.notes == ()
 
 
+@pytest.mark.parametrize("which", ORDERS)
+@pytest.mark.parametrize("size", [5, 60])
+def test_eigenvectors_are_those_of_the_whole_hessian(size, which):
+    matrix, x = symmetric(size), ones(size)
+    result = bp.curvature(quadratic, "x", k=3, which=which)(x, matrix)
+    vectors = result.eigenvectors["x"]
+    assert vectors.shape == (3, size)
+    assert matrix.numpy() @ vectors.T == pytest.approx(vectors.T * result["x"], abs=1e-5)
+    assert vectors @ vectors.T == pytest.approx(numpy.eye(3), abs=1e-6)
+    assert (numpy.take_along_axis(vectors, abs(vectors).argmax(axis=1)[:, None], axis=1) > 0).all()
+
+
+def test_eigenvectors_of_parameters_have_their_shapes():
+    model, args = regression()
+    apart = bp.curvature(model, NAMES, k=2)(*args)
+    together = bp.curvature(model, "**.*", k=2, joint=True)(*args)
+    for name, own in model.named_parameters():
+        assert apart.eigenvectors[name].shape == together.eigenvectors[name].shape == (2, *own.shape)
+        matrix = hessian_of_parameters(model, args, [name]).numpy()
+        flat = apart.eigenvectors[name].reshape(2, -1)
+        assert matrix @ flat.T == pytest.approx(flat.T * apart[name], abs=1e-5)
+    whole = numpy.concatenate([together.eigenvectors[name].reshape(2, -1) for name in NAMES], axis=1)
+    matrix = hessian_of_parameters(model, args, NAMES).numpy()
+    assert matrix @ whole.T == pytest.approx(whole.T * together["joint"], abs=1e-5)
+    assert numpy.linalg.norm(whole, axis=1) == pytest.approx([1.0, 1.0])
+
+
 def test_an_inner_value_is_differentiated_alone():
     def program(x):
         u = x * 2
@@ -71,7 +98,8 @@ def test_an_inner_value_is_differentiated_alone():
 
 
 def test_a_linear_function_has_no_curvature():
-    assert bp.curvature(lambda x: (3 * x).sum(), "x", k=2)(ones(40))["x"].tolist() == [0.0, 0.0]
+    result = bp.curvature(lambda x: (3 * x).sum(), "x", k=2)(ones(40))
+    assert result["x"].tolist() == [0.0, 0.0] and result.eigenvectors["x"].shape == (2, 40)
 
 
 def test_each_binding_of_a_name_has_its_own():

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+import memory_page
 from asked import message
 from commands import forked, in_folder, invoked, printed
 from memory_programs import HEALTHY, LEAKS, a_local_list, lists_by_name, setting, step
@@ -233,6 +234,12 @@ def test_nothing_is_left_behind():
     assert kept  # the hooks of the program are those that act
 
 
+def test_the_page_has_the_planted_leaks():
+    assert memory_page.PAGE.read_text() == memory_page.made(), "python tests/memory_page.py"
+    for program, said in LEAKS.items():
+        assert memory_page.programs("PyTorch")[0][program.__name__] == said
+
+
 def test_few_steps_say_nothing_of_earlier_ones():
     model, optimizer, batches = setting()
     losses = []
@@ -291,6 +298,7 @@ def test_a_script_is_stopped_after_ten_steps(command):
     assert status == 1 and "done" not in out and "stopped after 10 steps" in err
     assert "`losses[…]`, a variable of main(), keeps the graphs of 9 earlier steps" in out
     assert "train.py:11: `losses.append(loss)`" in out and "next: losses.append(loss.detach())" in out
+    assert "tried: run again with this line, 10 steps leave nothing of earlier ones there" in out
 
 
 def test_a_script_as_data(command):
@@ -310,3 +318,40 @@ def test_a_healthy_script_runs_to_its_end(command):
 def test_a_short_script_with_a_leak_is_told_though_its_function_is_over(command):
     status, out, _ = command("train.py", "5")
     assert status == 1 and "done" in out and "keeps the graphs of 4 earlier steps" in out
+
+
+TWICE = """
+import torch
+
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for step in range(8):
+    loss = model(torch.randn(3, 4)).square().mean()
+    if step % 2:
+        losses.append(loss)
+    else:
+        losses.append(loss)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    {last}
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "words", "said"),
+    [
+        ("pass", (), ""),  # the other of both lines keeps graphs all the same
+        ("open('log', 'a').close()", (), "not tried: run again, the script opens log for writing"),
+        ("pass", ("--no-experiments",), "next: losses.append(loss.detach())"),
+    ],
+    ids=["that does not help", "with effects outside", "not asked for"],
+)
+def test_a_remedy(tmp_path, monkeypatch, last, words, said):
+    with in_folder(tmp_path, monkeypatch, {"twice.py": TWICE.format(last=last)}):
+        status, out, _ = invoked("memory", "--json", *words, "twice.py")
+        (held,) = json.loads(out)["held"]
+        assert status == 1 and held["path"] == "losses[…]"
+        assert said in f"next: {held['next']}; {held['tried']}" and bool(held["next"]) == bool(said)
+        assert held["tried"].startswith("not tried") == said.startswith("not tried")

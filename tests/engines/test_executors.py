@@ -89,6 +89,19 @@ def test_provocations_are_those_of_one_process(processes):
         assert all(torch.equal(p, q) for p, q in zip(a.args, b.args, strict=True))
 
 
+def test_an_attribution_is_that_of_one_process(processes):
+    torch.manual_seed(1)
+    model, x, y = Model(), torch.randn(4, 16), torch.randn(4, 16)
+    for options in ({"steps": 4}, {"chunk": 2}, {"steps": 3, "chunk": 4, "axis": 0}):
+        torch.manual_seed(2)
+        one = bp.attribute(model, y, x, "blocks.*", **options)
+        torch.manual_seed(2)
+        two = bp.attribute(model, y, x, "blocks.*", executor=processes, **options)
+        assert one.to_dict() == two.to_dict() and str(one) == str(two) and two.edges
+        assert all((one.parts[name] == two.parts[name]).all() for name in one.parts)
+        assert two.exact_edges(2).effects == one.exact_edges(2).effects
+
+
 def test_a_killed_worker_s_tasks_are_done_again(tmp_path):
     torch.manual_seed(0)
     with pool() as executor:
@@ -156,6 +169,8 @@ def test_executors_that_cannot_be_used():
             sweep(other)
         with pytest.raises(bp.BadOption, match=r"executor is a concurrent.futures.Executor"):
             bp.noise_floor(f, executor=other)
+        with pytest.raises(bp.BadOption, match=r"executor is a concurrent.futures.Executor"):
+            bp.attribute(f, (X, W), (W, X), "u", executor=other)
         with pytest.raises(bp.BadOption, match=r"executor is a concurrent.futures.Executor"):
             bp.provoke(f, executor=other)
     with pytest.raises(bp.BadOption, match="num_workers is a whole number"):

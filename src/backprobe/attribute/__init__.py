@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 from backprobe.attribute.asked import Asked
@@ -28,6 +29,7 @@ def attribute(
     axis: int | Sequence[int] | None = None,
     edges: bool = True,
     chunk: int | None = None,
+    executor: Executor | None = None,
     backend: BackendName | None = None,
 ) -> Attribution:
     """Attribute the difference between two runs to named values and to the edges between them.
@@ -62,6 +64,8 @@ def attribute(
     - ``axis`` also keeps the attribution of each index along an axis of the values, or several: ``result.parts``.
     - ``edges=False`` leaves out the edges between the values, and the short backward pass of each value for them.
     - ``chunk`` is how many values are held at once. Each chunk has runs of its own; by default all are held at once.
+    - ``executor`` makes the runs backward in other processes, one for each chunk at each of the ``steps``, as in
+      ``sweep``. Results are those of one process, bit by bit.
     - ``backend`` is needed only where the arguments do not show which it is.
 
     >>> round(bp.attribute(f, clean, corrupt, ["x"], steps=10).sum, 3)
@@ -74,7 +78,7 @@ def attribute(
     name that has no gradient; NothingMatched for a pattern that matches nothing, BadOutput for an output that is not
     one number, and what ``probe`` raises.
     """
-    return _Waiting(target, backend, clean, corrupt, select, of, steps, along, axis, edges, chunk)()
+    return _Waiting(target, backend, select, of, clean, corrupt, steps, along, axis, edges, chunk, executor)()
 
 
 class _Waiting(Asked):
@@ -83,11 +87,4 @@ class _Waiting(Asked):
         from backprobe.attribute.runs import Runs  # which imports NumPy
 
         with spelled_as(CALLED, r"\1("), spelled_as(PROBED, r"bp.attribute(\1, clean, corrupt, "):
-            given = (*self.clean_args[0], *self.corrupt_args[0])
-            named = {
-                f"{at} {name}": one
-                for at, (_, own) in enumerate((self.clean_args, self.corrupt_args))
-                for name, one in own.items()
-            }
-            found = self._found(given, named, "attributed", "its values were fixed when it was made")
-            return Runs(self, found).run()
+            return Runs(self, self._backend_of()).run()

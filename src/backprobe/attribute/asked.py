@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.attribute.result import Attribution
+from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOption
+from backprobe.executors import EXECUTOR
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
-from backprobe.probe.several_outputs import refuse_several
-from backprobe.probe.waiting import Waiting
+from backprobe.probe.named_values import OfNamedValues
+from backprobe.probe.request import name_of, spelled_as
 from backprobe.record.brief import kind, written
-from backprobe.record.options import Option, check_options
+from backprobe.record.options import Option
 from backprobe.record.patterns import texts_of
 from backprobe.recording import Recording
 
@@ -30,43 +31,37 @@ OPTIONS = (
         or_none=True,
         says="the number of an axis, or several",
     ),
+    EXECUTOR,
 )
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(Waiting[[], Attribution]):
+class Asked(OfNamedValues[[], Attribution]):
     """The target, the arguments of both runs, the values, and how they are attributed."""
 
     clean: Any
     corrupt: Any
-    select: Any
-    of: Any
     steps: Any
     along: Any
     axis: Any
     edges: Any
     chunk: Any
+    executor: Any = None
     verb = "attribute"
     options = ", clean, corrupt, 'u'"
+    declared, about = OPTIONS, "an attribution is of named values"
+    all_names = "bp.attribute(model, clean, corrupt, 'h.*', of=...)"
+    one_output = "bp.attribute(f, ..., of='ce'), once for each"
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
-        with spelled_as(r"\(x\), with f", ", with f"):
-            refuse_uncallable(self.target, self.verb, self.options)
-        name = name_of(self.target)
-        refuse_several(self.of, f"bp.attribute({name}, ..., ", "bp.attribute(f, ..., of='ce'), once for each")
+        with spelled_as(r"\(x\), with f", ", with f"):  # it is called at once
+            super().__post_init__()
         for which in ("clean", "corrupt"):
             self._check_arguments(which)
-        if self.select is None:
-            raise BadOption(
-                "an attribution is of named values",
-                asked="bp.attribute(..., None)",
-                next="bp.attribute(model, clean, corrupt, 'h.*', of=...)",
-            )
-        for selected in filter(lambda one: one is not None, (self.select, self.along)):
-            probe(self.target, selected, of=self.of, backend=self.backend)  # which refuses its own options
-        check_options(vars(self), OPTIONS)
+        if self.along is not None:
+            probe(self.target, self.along, of=self.of, backend=self.backend)  # which refuses patterns that are none
         if self.along is not None and self.steps is None:
             raise BadOption(
                 "along= says what moves from the corrupt run to the clean one, in steps",
@@ -74,6 +69,13 @@ class Asked(Waiting[[], Attribution]):
                 found="no steps=",
                 next=f"along={written(self.along)}, steps=10",
             )
+
+    def _backend_of(self) -> Backend:
+        # The backend of the target. Raises BadOption, NoBackend and Unsupported.
+        given = (*self.clean_args[0], *self.corrupt_args[0])
+        both = enumerate((self.clean_args, self.corrupt_args))
+        named = {f"{at} {name}": one for at, (_, own) in both for name, one in own.items()}
+        return self._found(given, named, "attributed", "its values were fixed when it was made")
 
     def _check_arguments(self, which: str) -> None:
         given = getattr(self, which)

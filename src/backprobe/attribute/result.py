@@ -9,6 +9,7 @@ from typing import Any
 
 from backprobe.attribute import text
 from backprobe.attribute.drawing import drawable
+from backprobe.attribute.exact_edges import exact_edges
 from backprobe.draw import Drawing, draw
 from backprobe.errors import NoGradient, NotSaved
 from backprobe.findings.phrasing import plural
@@ -147,14 +148,7 @@ class Attribution(Printed):
         Raises BadOption, and NotSaved for what was copied or loaded.
         """
         largest = self.top(k)
-        if self.runs is None:
-            raise NotSaved(
-                "this attribution was copied without its program",
-                asked=f"result.exact({k})",
-                found="numbers alone",
-                why="each value is replaced in a run of its own",
-                next="bp.attribute(...).exact() where the model is, or bp.sweep(model, names, replace=clean)",
-            )
+        self._refuse_copied(f"exact({k})")
         asked = self.runs.asked
         keys = [key for name, key in self.runs.keys.items() if name in largest]
         recorded = self.runs.recorded(asked.clean_args, keys)
@@ -162,6 +156,40 @@ class Attribution(Printed):
         swept = sweep(asked.target, keys, of=self.runs.of, replace=recorded, backend=asked.backend)(*args, **kwargs)
         runs = tuple([replace(run, approximation=self.numbers.get(run.name)) for run in swept.runs])
         return replace(swept, runs=runs, is_approximate=True)
+
+    def exact_edges(self, k: int = FEW) -> Sweep:
+        """What the output really changes by along each of the ``k`` largest edges alone: two runs for each.
+
+        The source of an edge takes its value from the clean run, while all other selected values stay as they are in
+        the corrupt run; what its target becomes by that takes the target's place in another run. This is known as path
+        patching. The ``approximations`` of the sweep are the attributions, and its ``agreement`` is the correlation of
+        both.
+
+        >>> import torch, backprobe as bp
+        >>> def f(x):
+        ...     u = x * x
+        ...     v = u + 2 * x
+        ...     return (u * v).sum()
+        >>> result = bp.attribute(f, torch.tensor([2.0]), torch.tensor([1.0]), ["x", "u", "v"])
+        >>> result.exact_edges(2).effects, result.top_edges(2)
+        ({'u → return': 9.0, 'x → u': 21.0}, {('u', 'return'): 9.0, ('x', 'u'): 8.0})
+
+        Raises BadOption, and NotSaved for what was copied or loaded.
+        """
+        largest = self.top_edges(k)
+        self._refuse_copied(f"exact_edges({k})")
+        return exact_edges(self.runs, self.of, self.corrupt, largest)
+
+    def _refuse_copied(self, asked: str) -> None:
+        # Raise NotSaved where the program is not there.
+        if self.runs is None:
+            raise NotSaved(
+                "this attribution was copied without its program",
+                asked=f"result.{asked}",
+                found="numbers alone",
+                why="each value is replaced in a run of its own",
+                next=f"bp.attribute(...).{asked} where the model is, or bp.sweep(model, names, replace=clean)",
+            )
 
     # as data, a circuit, a picture and text
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -17,12 +17,14 @@ from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.backends.replay import Replay
 from backprobe.errors import NoGradient
+from backprobe.executors.state import GlobalState
+from backprobe.executors.tasks import Tasks
 from backprobe.findings.phrasing import listed
 from backprobe.probe.one_number import one_number
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of
-from backprobe.record.entries import GradStatus
+from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording
 from backprobe.show.progress import progress
 
@@ -36,11 +38,51 @@ class Side:
     output: float
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What the runs forward have shown, and the runs backward to be made: for which values, at which point."""
+
+    record: Record
+    outputs: tuple[float, float]
+    first: Sequence[Value]
+    whole: Mapping[str, Any] | None
+    """The changes of all values, where they are held at once."""
+
+    moved: Mapping[str, Any]
+    tasks: Sequence[tuple[Sequence[Value], float]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one run backward has brought: to values, to edges, and the reasons why some have no gradient."""
+
+    nodes: Mapping[str, Any]
+    edges: Mapping[tuple[str, str], float]
+    missing: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Work:
+    """An attribution as it travels to a worker."""
+
+    asked: Asked
+    state: GlobalState
+
+    def begin(self) -> Callable[[int], Found]:
+        """Make what does the run backward of a number."""
+        backend = self.asked._backend_of()
+        self.state.restore(backend)
+        runs = Runs(self.asked, backend)
+        prepared = runs.prepared()
+        return lambda number: runs.found(prepared, number)
+
+
 class Runs:
     """The runs of one target with the arguments of both sides."""
 
     def __init__(self, asked: Asked, backend: Backend) -> None:
-        self.asked, self.arrays, self.of = asked, backend.arrays, asked.of
+        self.asked, self.backend, self.arrays, self.of = asked, backend, backend.arrays, asked.of
+        self.last: tuple[tuple[str, ...], Mapping[str, Any]] | None = None
         self.in_function = not is_model(backend, asked.target)
         both = [one for args, named in (asked.clean_args, asked.corrupt_args) for one in (*args, *named.values())]
         self.replay = Replay(backend, asked.target, both)
@@ -49,8 +91,8 @@ class Runs:
         self.keys: dict[str, str] = {}
         """The names by which the values are replaced, by their printed names."""
 
-    def run(self) -> Attribution:
-        """All of them. Raises BadOption, NothingMatched, NoGradient and BadOutput."""
+    def prepared(self) -> Prepared:
+        """The runs forward. Raises BadOption, NothingMatched and BadOutput."""
         recording = self.recorded(self.asked.corrupt_args, self.asked.select)
         self.of = self._of(recording)
         corrupt, record = self._side(recording, self.asked.select), without_values(recording.record)
@@ -62,13 +104,24 @@ class Runs:
         whole = _changes(clean, corrupt) if self.asked.chunk is None else None
         del clean, corrupt
         first = first_of(values, record)
-        missing = self._differentiated(values, whole, self._moved(first, whole) if self.asked.steps else {})
+        moved = self._moved(first, whole) if self.asked.steps else {}
+        size = self.asked.chunk or len(values)
+        chunks = [values[at : at + size] for at in range(0, len(values), size)]
+        return Prepared(
+            record, outputs, first, whole, moved, [(chunk, at) for chunk in chunks for at in self._points()]
+        )
+
+    def run(self) -> Attribution:
+        """All of them. Raises BadOption, NothingMatched, NoGradient and BadOutput."""
+        prepared = self.prepared()
+        record, first = prepared.record, prepared.first
+        missing = self._differentiated(prepared)
         of = self.asked.of if isinstance(self.asked.of, str) else record.entries[record.outputs[0]].name
         nodes, axes = self.sums.nodes, self.asked.axes
         return Attribution(
             name_of(self.asked.target),
             of,
-            *outputs,
+            *prepared.outputs,
             {name: float(number.sum()) for name, number in nodes.items()},
             self.sums.edges,
             nodes if axes else {},
@@ -137,54 +190,69 @@ class Runs:
         steps = self.asked.steps
         return [0.0] if steps is None else [(step + 0.5) / steps for step in range(steps)]
 
-    def _differentiated(
-        self, values: Sequence[Value], whole: Mapping[str, Any] | None, moved: Mapping[str, Any]
-    ) -> dict[str, str]:
+    def _differentiated(self, prepared: Prepared) -> dict[str, str]:
         # Run backward at each point of the way, for each chunk of the values; the reasons why some have no gradient.
-        size, points = self.asked.chunk or len(values), self._points()
-        chunks = [values[at : at + size] for at in range(0, len(values), size)]
         missing: dict[str, str] = {}
-        with progress(f"attributing {name_of(self.asked.target)}", len(chunks) * len(points)) as advance:
-            for chunk in chunks:
-                changes = self._changes_of(chunk) if whole is None else whole
-                for point in points:
-                    advance(chunk[0].name)
-                    replaced = {key: _Towards(clean, point) for key, clean in moved.items()}
-                    missing |= self._added(chunk, changes, replaced, 1 / len(points))
+        tasks = prepared.tasks
+        with progress(f"attributing {name_of(self.asked.target)}", len(tasks)) as advance:
+            for found in self._elsewhere(tasks, advance) if self.asked.executor else self._here(prepared, advance):
+                self.sums.add_sums(found.nodes, found.edges)
+                missing |= found.missing
         if missing:
             self.notes.append(f"without a gradient, and left out: {listed([*missing])}")
         return missing
 
-    def _changes_of(self, chunk: Sequence[Value]) -> Mapping[str, Any]:
-        keys = [value.key for value in chunk]
-        corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)
-        return _changes(self._side(self.recorded(self.asked.clean_args, keys), keys), corrupt)
+    def _here(self, prepared: Prepared, advance: Callable[[str], None]) -> Iterator[Found]:
+        for number, (chunk, _) in enumerate(prepared.tasks):
+            advance(chunk[0].name)
+            yield self.found(prepared, number)
 
-    def _added(
-        self, chunk: Sequence[Value], changes: Mapping[str, Any], replaced: Mapping[str, Any], weight: float
-    ) -> dict[str, str]:
-        # Add what one run brings to these values, and to the edges from them; all are recorded where edges are asked
-        # for, since the direct way from one to another leads through no third.
-        with_edges = self.asked.edges
+    def _elsewhere(
+        self, tasks: Sequence[tuple[Sequence[Value], float]], advance: Callable[[str], None]
+    ) -> Sequence[Found]:
+        # On the executor: each worker makes the runs forward too, and knows the tasks by them.
+        asked = replace(self.asked, executor=None)
+        work = Work(asked, GlobalState.of(self.backend))
+        parts = {name_of(asked.target): asked.target, "clean": asked.clean, "corrupt": asked.corrupt, "of": asked.of}
+        names = [f"{chunk[0].name}, point {point:.3g}" for chunk, point in tasks]
+        return Tasks(self.asked.executor, work, names, asked.call, parts).run(advance)
+
+    def _changes_of(self, chunk: Sequence[Value]) -> Mapping[str, Any]:
+        # Of the last chunk they are kept, for its other points.
+        keys = tuple(value.key for value in chunk)
+        if self.last is None or self.last[0] != keys:
+            corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)
+            clean = self._side(self.recorded(self.asked.clean_args, keys), keys)
+            self.last = keys, _changes(clean, corrupt)
+        return self.last[1]
+
+    def found(self, prepared: Prepared, number: int) -> Found:
+        """What one run backward brings to some values, and to the edges from them; all values are recorded where edges
+        are asked for, since the direct way from one to another leads through no third.
+        """
+        chunk, point = prepared.tasks[number]
+        changes = self._changes_of(chunk) if prepared.whole is None else prepared.whole
+        weight, with_edges = 1 / len(self._points()), self.asked.edges
+        sums = Sums(self.arrays, self.asked.axis, self.asked.axes)
         recording = self.recorded(
             self.asked.corrupt_args,
             self.asked.select if with_edges else [value.key for value in chunk],
-            replaced=replaced,
+            replaced={key: _Towards(clean, point) for key, clean in prepared.moved.items()},
             backward=True,
-            flow=self.sums.flow(changes) if with_edges else None,
+            flow=sums.flow(changes) if with_edges else None,
         )
         if with_edges:
-            self.sums.add_edges(recording.record, weight)
+            sums.add_edges(recording.record, weight)
         missing = {}
         for value in chunk:
             entry = recording[value.key]
             if entry.status is GradStatus.OK:
-                self.sums.add(value.name, changes[value.name], entry.grad, weight)
+                sums.add(value.name, changes[value.name], entry.grad, weight)
             elif value.is_named:
                 raise self._no_gradient(value.name, entry.no_gradient())
             else:
                 missing[value.name] = f"{entry.status}: {entry.reason}"
-        return missing
+        return Found(sums.nodes, sums.edges, missing)
 
     def _no_gradient(self, name: str, error: NoGradient) -> NoGradient:
         call = f"bp.probe({name_of(self.asked.target)})"

@@ -35,6 +35,13 @@ class Sums:
         part = self._product(change, gradient, self._kept(name, change.shape))
         self.nodes[name] = self.nodes.get(name, 0.0) + weight * part
 
+    def add_sums(self, nodes: Mapping[str, Any], edges: Mapping[tuple[str, str], float]) -> None:
+        """Add the sums of another run."""
+        for name, part in nodes.items():
+            self.nodes[name] = self.nodes.get(name, 0.0) + part
+        for way, number in edges.items():
+            self.edges[way] = self.edges.get(way, 0.0) + number
+
     def flow(self, changes: Mapping[str, Any]) -> Callable[[str, Any], float | None]:
         """What is kept of what flows back to a value along an edge: its attribution; None for another value."""
 

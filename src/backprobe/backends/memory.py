@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,7 +27,9 @@ class Alive:
     """Something of earlier steps that is still alive: the object, what it keeps of which steps, and how much.
 
     ``is_carried`` says that it is of the last step, and leads back to the earlier ones. ``source`` is the line that
-    made it, as far as that is known.
+    made it, as far as that is known. ``kind`` is ``graphs`` of what is kept for a backward pass, and ``arrays`` of
+    plain numbers; ``called`` is what a message says of several. ``without`` is how a value is written without what
+    keeps memory, and ``next`` what to do where no such spelling helps.
     """
 
     held: Any
@@ -34,6 +37,10 @@ class Alive:
     nbytes: int
     is_carried: bool = False
     source: Source | None = None
+    kind: str = "graphs"
+    called: str = "the graphs of"
+    without: str = "{}.detach()"
+    next: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,58 @@ class Measured:
 
     alive: Sequence[Alive] = ()
     kept: Sequence[Kept] = ()
+
+
+class Counts:
+    """The bytes of distinct places in memory that are kept, now and at the most."""
+
+    def __init__(self) -> None:
+        self.by_place: dict[Any, list[int]] = {}
+        self.now = self.most = 0
+
+    def add(self, place: Any, size: int) -> None:
+        held = self.by_place.setdefault(place, [0, size])
+        held[0] += 1
+        if held[0] == 1:
+            self.now += size
+            self.most = max(self.most, self.now)
+
+    def remove(self, place: Any) -> None:
+        held = self.by_place[place]
+        held[0] -= 1
+        if not held[0]:
+            self.now -= self.by_place.pop(place)[1]
+
+
+class StepBytes:
+    """The bytes of each step by line, module and operation; what lies on one place counts where it was kept first."""
+
+    def __init__(self) -> None:
+        self.now: dict[tuple[Source | None, str, str], dict[Any, int]] = defaultdict(dict)
+        self.counted: set[Any] = set()
+        self.largest: tuple[int, dict[tuple[Source | None, str, str], dict[Any, int]]] = (0, {})
+
+    def add(self, key: tuple[Source | None, str, str], place: Any, size: int) -> None:
+        """Something is kept by this line, module and operation."""
+        if place not in self.counted:
+            self.counted.add(place)
+            self.now[key][place] = size
+
+    def end(self) -> None:
+        """The step is over."""
+        size = sum(sum(own.values()) for own in self.now.values())
+        if size > self.largest[0]:
+            self.largest = size, dict(self.now)
+        self.now = defaultdict(dict)
+        self.counted = set()
+
+    def saved(self) -> list[Saved]:
+        """What the step that kept the most kept, the most first."""
+        saved = [
+            Saved(source, module, operation, len(places), sum(places.values()))
+            for (source, module, operation), places in self.largest[1].items()
+        ]
+        return sorted(saved, key=lambda one: -one.nbytes)
 
 
 class Memory(Protocol):

@@ -277,6 +277,9 @@ class Backend(Protocol):
     Raises what the program raises.
     """
 
+    reduced: Callable[[Any], tuple[Any, ...] | None] | None = None
+    """(object) -> how it is pickled, where its own way would miss something in another process; None for any other."""
+
     graph_facts: Callable[[Any, Any], GraphFacts] | None = None
     """(output, tensor) -> what the graph alone says of them."""
 

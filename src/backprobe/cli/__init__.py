@@ -415,9 +415,10 @@ def watch(script: str, words: tuple[str, ...], folder: str | None, append: bool,
 
 @main.command(cls=ScriptVerb, short_help="Say what a script keeps for backward, and what keeps old graphs alive.")
 @declared("steps", "Stop the script after its N-th step.", metavar="N", default=10, show_default=True)
+@click.option("--no-experiments", is_flag=True, help="Do not run the script again to try what is found.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("words", nargs=-1, metavar="[ARGS]...")
-def memory(script: str, words: tuple[str, ...], steps: int) -> NoReturn:
+def memory(script: str, words: tuple[str, ...], steps: int, no_experiments: bool) -> NoReturn:
     """Run the first steps of a PyTorch script, and say what it keeps for backward and what outlives its step.
 
     \b
@@ -425,11 +426,12 @@ def memory(script: str, words: tuple[str, ...], steps: int) -> NoReturn:
     backprobe memory --steps 20 train.py --lr 0.1
 
     The script runs as "python train.py --lr 0.1" would, up to the N-th call of an optimizer's step(). Options of ours
-    come before the script.
+    come before the script. Where a line would let go of what outlives its step, the script runs its steps again with
+    that line, unless it does something outside of its process.
 
     The exit status is 1 if something outlives its step.
     """
-    measured(script, words, steps)
+    measured(script, words, steps, not no_experiments)
 
 
 @main.command(short_help="Show the run of a watched training, and its alerts.")

@@ -18,8 +18,11 @@ from backprobe.errors import BackprobeError
 from backprobe.memory.script import ScriptMemory
 
 
-def measured(program: str, words: Sequence[str], steps: int) -> NoReturn:
-    """Run a script for so many steps, print what it keeps, and exit with 1 if something outlives its step."""
+def measured(program: str, words: Sequence[str], steps: int, experiments: bool) -> NoReturn:
+    """Run a script for so many steps, print what it keeps, and exit with 1 if something outlives its step.
+
+    With ``experiments`` it runs again with the lines that would let go of that.
+    """
     file, spec = main_program(program)
     script = ScriptMemory(steps)
     status: int | None = None
@@ -37,6 +40,8 @@ def measured(program: str, words: Sequence[str], steps: int) -> NoReturn:
         status = UNREAD if is_unread(error) else RAISED
         if status == RAISED:
             show_error(error)
+    if status is None and experiments:
+        script.try_remedies()
     if script.is_stopped:
         tell(f"stopped after {script.report.steps:,} steps")
     show(script.report, script.report.to_dict())

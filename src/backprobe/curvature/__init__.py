@@ -8,13 +8,10 @@ from typing import Any, Literal
 
 from backprobe.backends.discover import BackendName
 from backprobe.curvature.result import Curvature
-from backprobe.errors import BadOption
-from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
-from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.named_values import OfNamedValues
+from backprobe.probe.request import name_of, spelled_as
 from backprobe.probe.waiting import Waiting
-from backprobe.record.brief import written
-from backprobe.record.options import Option, check_options
+from backprobe.record.options import Option
 from backprobe.record.typed import P
 
 __all__ = ["Curvature", "curvature"]
@@ -60,35 +57,19 @@ def curvature(
     nothing, NoGradient for a name that has no gradient, Unsupported where a Hessian is complex, or not finite, or the
     method does not converge, and what ``probe`` raises.
     """
-    return _Waiting(target, backend, select, k, of, which, joint)
+    return _Waiting(target, backend, select, of, k, which, joint)
 
 
 @dataclass(frozen=True, repr=False)
-class _Waiting(Waiting[P, Curvature]):
+class _Waiting(OfNamedValues[P, Curvature]):
     # A target ready to be called.
-    select: Any
     k: Any
-    of: Any
     which: Any
     joint: Any
     verb = "curvature"
     options = ", 'w'"
-
-    def __post_init__(self) -> None:
-        """Raises BadOption."""
-        refuse_uncallable(self.target, self.verb, self.options)
-        refuse_several(self.of, f"bp.curvature({name_of(self.target)}, ..., ", "bp.curvature(f, ..., of='ce')")
-        probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
-        if self.select is None:
-            raise BadOption(
-                "curvature is by named values",
-                asked="bp.curvature(..., None)",
-                next='bp.curvature(model, "**weight"), for all weights',
-            )
-        check_options(vars(self), OPTIONS)
-
-    def _asked(self) -> list[tuple[str, str]]:
-        return [("select", written(self.select))]
+    declared, about = OPTIONS, "curvature is by named values"
+    all_names, one_output = 'bp.curvature(model, "**weight"), for all weights', "bp.curvature(f, ..., of='ce')"
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Curvature:
         from backprobe.curvature.eigenvalues import measured  # which imports NumPy

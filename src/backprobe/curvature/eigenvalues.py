@@ -34,14 +34,19 @@ class Operator:
         self.size = sum(numbers.size for numbers in gradients.values())
         self.products = 0
 
+    def parts(self, vectors: Any) -> dict[str, Any]:
+        """Vectors, a row each, as arrays of the shapes of the values, by name."""
+        found, at = {}, 0
+        for name, shape in self.shapes.items():
+            count = int(numpy.prod(shape, dtype=int))
+            found[name] = vectors[:, at : at + count].reshape(len(vectors), *shape).astype(self.kind)
+            at += count
+        return found
+
     def __call__(self, vector: Any) -> Any:
         """The product with a vector, in double precision."""
         self.products += 1
-        parts, at = {}, 0
-        for name, shape in self.shapes.items():
-            count = int(numpy.prod(shape, dtype=int))
-            parts[name], at = vector.reshape(-1)[at : at + count].reshape(shape).astype(self.kind), at + count
-        found = self.product(parts)
+        found = self.product({name: part[0] for name, part in self.parts(vector.reshape(1, -1)).items()})
         made = numpy.concatenate([self.arrays.numbers(found[name]).reshape(-1) for name in self.shapes])
         if not numpy.isfinite(made).all():
             raise Unsupported(
@@ -75,7 +80,7 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
             key: Operator(backend, product, {name: gradients[name] for name in names}) for key, names in groups.items()
         }
         off = {key: asymmetry(one) for key, one in operators.items()}
-        found = {key: eigenvalues(linalg, one, asked.k, asked.which) for key, one in operators.items()}
+        found = {key: eigenpairs(linalg, one, asked.k, asked.which) for key, one in operators.items()}
     bad = [key for key, one in operators.items() if off[key] > OFF * float(numpy.finfo(one.kind).eps) ** 0.5]
     notes = [
         f"the Hessian is not symmetric for {listed(bad, 4)}, so a second derivative is wrong, and with it the "
@@ -85,12 +90,13 @@ def measured(asked: Any, backend: Backend, args: tuple[Any, ...], kwargs: Mappin
         name,
         program.output,
         asked.which,
-        found,
+        {key: numbers for key, (numbers, _) in found.items()},
         {key: one.size for key, one in operators.items()},
         {key: one.products for key, one in operators.items()},
         off,
         asked.joint,
         tuple(notes),
+        {name: part for key, one in operators.items() for name, part in one.parts(found[key][1]).items()},
     )
 
 
@@ -102,24 +108,25 @@ def asymmetry(operator: Operator) -> float:
     return float(abs(a @ of_b - b @ of_a) / scale) if scale else 0.0
 
 
-def eigenvalues(linalg: Any, operator: Operator, k: int, which: str) -> Any:
-    """The eigenvalues at one end, the outermost first; all of them where there are no more."""
+def eigenpairs(linalg: Any, operator: Operator, k: int, which: str) -> tuple[Any, Any]:
+    """The eigenvalues at one end, the outermost first, and a row for each, its eigenvector; no more than there are."""
     size = operator.size
     if size <= max(WHOLE, k):
         matrix = numpy.array([operator(row) for row in numpy.eye(size)])
-        return _ordered(numpy.linalg.eigvalsh((matrix + matrix.T) / 2), which)[:k]
+        found = numpy.linalg.eigh((matrix + matrix.T) / 2)
+        numbers, vectors = _ordered(found[0], found[1], which)
+        return numbers[:k], vectors[:k]
     matrix = linalg.LinearOperator((size, size), matvec=operator, dtype=numpy.float64)
     start = numpy.random.default_rng(0).standard_normal(size)
     if not operator(start).any():  # of a linear function: the method begins with this product, and stops
-        return numpy.zeros(k)
+        return numpy.zeros(k), numpy.eye(k, size)
     try:
-        found = linalg.eigsh(
+        numbers, vectors = linalg.eigsh(
             matrix,
             k=k,
             which=SPELLED[which],
             v0=start,
             tol=float(numpy.finfo(operator.kind).eps) ** 0.5,
-            return_eigenvectors=False,
         )
     except linalg.ArpackError as error:
         known = getattr(error, "eigenvalues", numpy.zeros(0))
@@ -130,12 +137,16 @@ def eigenvalues(linalg: Any, operator: Operator, k: int, which: str) -> Any:
             why="eigenvalues that lie close together, or products that rounding disturbs, take many",
             next="a smaller k=, which='magnitude', or double precision",
         ) from error
-    return _ordered(found, which)
+    return _ordered(numbers, vectors, which)
 
 
-def _ordered(found: Any, which: str) -> Any:
-    by = {"largest": -found, "smallest": found, "magnitude": -abs(found)}
-    return found[numpy.argsort(by[which], kind="stable")]
+def _ordered(numbers: Any, vectors: Any, which: str) -> tuple[Any, Any]:
+    # The outermost first, and each vector with the sign in which its largest element is positive.
+    by = {"largest": -numbers, "smallest": numbers, "magnitude": -abs(numbers)}
+    order = numpy.argsort(by[which], kind="stable")
+    rows = vectors.T[order]
+    largest = numpy.take_along_axis(rows, abs(rows).argmax(axis=1)[:, None], axis=1)
+    return numbers[order], rows * numpy.where(largest < 0, -1.0, 1.0)
 
 
 def _refuse_complex(gradients: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.errors import UnknownName
@@ -19,9 +19,11 @@ from backprobe.show.text import printable
 class Curvature(Printed):
     """Eigenvalues of the Hessian of an output with respect to each of several values; it prints as a table.
 
-    ``result[name]`` is a NumPy array of them, ``eigenvalues`` has all by name. ``sizes`` are the numbers of elements,
-    and ``products`` the numbers of Hessian-vector products that it took. ``asymmetry`` is by how much each Hessian is
-    not symmetric, as a part of it: more than rounding means that a second derivative is wrong.
+    ``result[name]`` is a NumPy array of them, ``eigenvalues`` has all by name. ``eigenvectors[name]`` has one of the
+    value's shape for each, of length 1: its shape is ``(k, *shape)``. Of all values together, they have a part for each
+    name, and are of length 1 together. Their sign is such that the largest element is positive. ``sizes`` are the
+    numbers of elements, and ``products`` the numbers of Hessian-vector products that it took. ``asymmetry`` is by how
+    much each Hessian is not symmetric, as a part of it: more than rounding means that a second derivative is wrong.
 
     >>> import torch, backprobe as bp
     >>> print(bp.curvature(lambda x, y: (x * x * y).sum(), ["x", "y"], k=2)(torch.ones(2), torch.tensor([1.0, 3.0])))
@@ -40,6 +42,7 @@ class Curvature(Printed):
     asymmetry: Mapping[str, float]
     is_joint: bool
     notes: tuple[str, ...] = ()
+    eigenvectors: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
         """The eigenvalues of one value, in the order that was asked for. Raises UnknownName."""
@@ -64,7 +67,7 @@ class Curvature(Printed):
         return name in self.eigenvalues
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain data for ``json.dumps``."""
+        """The result as plain data for ``json.dumps``, without the eigenvectors."""
         return {
             "target": self.target,
             "of": self.of,

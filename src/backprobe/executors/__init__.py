@@ -1,4 +1,5 @@
-"""Executors: where the runs of ``bp.sweep``, ``bp.noise_floor`` and ``bp.provoke`` are made, beside this process.
+"""Executors: where runs of ``bp.sweep``, ``bp.attribute``, ``bp.noise_floor`` and ``bp.provoke`` are made, beside this
+process.
 
 ``executor=`` takes any ``concurrent.futures.Executor`` of processes: a ``ProcessPoolExecutor``, Dask's
 ``client.get_executor()``. For libraries that have none there are the two functions here.

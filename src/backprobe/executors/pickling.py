@@ -12,6 +12,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from backprobe.backends.discover import imported_backends
 from backprobe.errors import BadOption, installed
 from backprobe.record.brief import kind
 
@@ -42,8 +43,14 @@ def dumped(cloudpickle: Any, work: Any) -> bytes:
     def reduced(code: types.CodeType) -> tuple[Any, ...]:
         return _with_text, (*known(code)[:2], code.co_filename, linecache.getlines(code.co_filename))
 
+    ways = [backend.reduced for backend in imported_backends() if backend.reduced is not None]
+
+    def override(self: Any, value: Any) -> Any:
+        own = next((found for way in ways if (found := way(value)) is not None), None)
+        return cloudpickle.Pickler.reducer_override(self, value) if own is None else own
+
     table = ChainMap({types.CodeType: reduced}, cloudpickle.Pickler.dispatch_table)
-    pickler = type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table})
+    pickler = type("Pickler", (cloudpickle.Pickler,), {"dispatch_table": table, "reducer_override": override})
     file = io.BytesIO()
     pickler(file).dump(work)
     return file.getvalue()

@@ -17,8 +17,23 @@ from backprobe.executors.worker import Answer, Parcel, Work, digest_of, home, ru
 from backprobe.findings.phrasing import quoted
 
 BATCHES = 64
-"""Into how many the tasks are put: a worker that is lost takes few of them with it."""
+"""The part of what is left that goes out at once: a worker that is lost takes few tasks with it, and at the end, where
+they go out one by one, none waits long for another."""
 SHARED = Path("/dev/shm")  # a file there is memory that the processes of a machine share
+
+
+def batches(count: int, most: int | None = None) -> list[range]:
+    """So many tasks by number, in batches that become smaller; or in so many at most, of one size.
+
+    >>> [len(one) for one in batches(130)][:3], [len(one) for one in batches(130)][-1], batches(5, 2)
+    ([3, 2, 2], 1, [range(0, 3), range(3, 5)])
+    """
+    found, at = list[range](), 0
+    while at < count:
+        size = -(-(count - at) // BATCHES) if most is None else -(-count // most)
+        found.append(range(at, min(at + size, count)))
+        at += size
+    return found
 
 
 class Tasks:
@@ -36,12 +51,10 @@ class Tasks:
 
     def run(self, advance: Callable[[str], None]) -> list[Any]:
         """The results of all tasks, in their order. Raises what a task raises, BadOption and WorkerLost."""
-        count = getattr(self.executor, "batches", BATCHES)
-        size = max(1, -(-len(self.names) // count))
         numbers = range(len(self.names))
         with self.stack:
             parcel = self._parcel()
-            lost = self._round(parcel, [numbers[at : at + size] for at in range(0, len(numbers), size)], advance)
+            lost = self._round(parcel, batches(len(numbers), getattr(self.executor, "batches", None)), advance)
             if lost:
                 before = self._begun(parcel)
                 self._rebuild()

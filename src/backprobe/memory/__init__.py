@@ -32,14 +32,15 @@ def memory(model: Any = None, *, backend: BackendName | None = None) -> Iterator
     >>> report.steps, report.held[0].path, report.held[0].graphs
     (5, 'losses[…]', 4)
 
-    - ``model`` gives modules the names that they have in it. Without one they are named by their class.
+    - ``model`` gives modules the names that they have in it, in PyTorch. Without one they are named by their class.
     - ``backend`` is needed only where several frameworks are imported and no model is given.
 
-    A step ends with ``optimizer.step()``, or where the program calls ``report.step()``. What outlives its step is
-    looked for when the block ends, if there were three steps or more: graphs of several earlier steps, and the variable
-    that leads to them.
+    A step ends with ``optimizer.step()``, in TensorFlow with a step of a Keras optimizer, or where the program calls
+    ``report.step()``, as in JAX. What outlives its step is looked for when the block ends, if there were three steps or
+    more: graphs of several earlier steps, in JAX pullbacks and in TensorFlow tapes, arrays of several earlier steps
+    there, and the variable that leads to them.
 
-    Gives a ``MemoryReport`` that is filled when the block ends. Raises NoBackend, and Unsupported where the framework
+    Gives a ``MemoryReport`` that is filled when the block ends. Raises NoBackend, and Unsupported for a framework that
     does not tell what it keeps.
     """
     values = [sys._getframe(2)] if model is None else [model]

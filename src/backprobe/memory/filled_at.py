@@ -6,7 +6,7 @@ import ast
 import itertools
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from backprobe.memory.holders import Holder
 from backprobe.record.source import Source
@@ -15,11 +15,14 @@ ADDS = frozenset({"append", "appendleft", "add", "extend", "insert", "put", "upd
 """Methods of Python's containers that take in what they are given."""
 
 
-def filled_at(holder: Holder, made: Source | None, *, is_carried: bool) -> tuple[Source | None, str]:
+def filled_at(
+    holder: Holder, made: Source | None, without: str = "{}.detach()", *, is_carried: bool
+) -> tuple[Source | None, str]:
     """The line that fills what holds something, and what to write; None where there is none.
 
     It is looked for in the file where what is held was made, and then in that of the variable. Of several the nearest
-    to where that was made is taken, or the last of the variable's function.
+    to where that was made is taken, or the last of the variable's function. ``without`` is how a value is written
+    without its graph; where it is empty, there is no such line.
     """
     is_error, files = "__traceback__" in holder.path, [*([made.file] if made is not None else []), holder.file]
     names = dict.fromkeys((holder.name, *re.findall(r"^\w+", holder.path)))
@@ -37,9 +40,8 @@ def filled_at(holder: Holder, made: Source | None, *, is_carried: bool) -> tuple
             statement, value = min(adding, key=lambda pair: abs(pair[0].lineno - near))
             text = lines[statement.lineno - 1]
             is_inside = holder.path.count("[") > max(_depth(statement), 1)
-            return Source(one, statement.lineno, text.strip()), _without_graph(
-                text, value, name, is_carried, is_error, is_inside
-            )
+            instead = _without_graph(text, value, name, is_carried, is_error, is_inside, without) if without else ""
+            return Source(one, statement.lineno, text.strip()), instead
     return None, ""
 
 
@@ -55,6 +57,9 @@ def _filling(tree: ast.AST, name: str) -> Iterator[tuple[ast.Call | ast.AugAssig
             for target in _targets(node.targets):
                 if _last(target) == name and not _is_empty(node.value):
                     yield node, node.value
+        elif isinstance(node, ast.withitem) and any(_last(target) == name for target in _targets([node.optional_vars])):
+            bound = ast.Assign([ast.Name(name)], node.context_expr)  # as an assignment binds a name
+            yield ast.copy_location(bound, node.context_expr), node.context_expr
 
 
 def _is_empty(value: ast.expr) -> bool:
@@ -70,11 +75,11 @@ def _is_binding(node: ast.AST) -> bool:
     return isinstance(node, ast.Assign) and not any(isinstance(one, ast.Subscript) for one in _targets(node.targets))
 
 
-def _targets(targets: list[ast.expr]) -> Iterator[ast.expr]:
+def _targets(targets: Sequence[ast.expr | None]) -> Iterator[ast.expr]:
     for target in targets:
         if isinstance(target, ast.Tuple | ast.List):
             yield from _targets(target.elts)
-        else:
+        elif target is not None:
             yield target
 
 
@@ -107,26 +112,25 @@ def _depth(statement: ast.AST) -> int:
     return 1
 
 
-def _without_graph(text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool) -> str:
+def _without_graph(
+    text: str, value: ast.expr, name: str, is_carried: bool, is_error: bool, is_inside: bool, without: str
+) -> str:
     # The line with what it puts in detached from its graph.
     if is_carried and not isinstance(value, ast.BinOp):
-        return f"{name} = {name}.detach() before the next step uses it"
+        return f"{name} = {without.format(name)} before the next step uses it"
     if value.end_lineno != value.lineno or value.end_col_offset is None or not text.isascii():
-        return f"({ast.unparse(value)}).detach() there"
+        return f"{without.format(f'({ast.unparse(value)})')} there"
     begin, end = value.col_offset, value.end_col_offset
-    instead = f"{ast.unparse(value)}.with_traceback(None)" if is_error else _detached(value)
+    instead = f"{ast.unparse(value)}.with_traceback(None)" if is_error else _detached(value, without)
     if is_inside and not isinstance(value, ast.Tuple):
-        return f"each tensor of {ast.unparse(value)} detached"
+        return f"{without.format('one')} for each tensor `one` of {ast.unparse(value)}"
     return (text[:begin] + instead + text[end:]).strip()
 
 
-def _detached(value: ast.expr) -> str:
+def _detached(value: ast.expr, without: str) -> str:
+    text = ast.unparse(value)
     if isinstance(value, ast.Tuple):
-        return f"({', '.join(map(_detached, value.elts))})"
-    if isinstance(value, ast.BinOp):  # of a running sum, what is added
-        return (
-            f"{ast.unparse(value.left)} + {_detached(value.right)}"
-            if isinstance(value.op, ast.Add)
-            else (f"({ast.unparse(value)}).detach()")
-        )
-    return f"{ast.unparse(value)}.detach()"
+        return f"({', '.join(_detached(one, without) for one in value.elts)})"
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):  # of a running sum, what is added
+        return f"{ast.unparse(value.left)} + {_detached(value.right, without)}"
+    return without.format(f"({text})" if isinstance(value, ast.BinOp) else text)

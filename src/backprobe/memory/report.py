@@ -28,9 +28,10 @@ BY = Option("by", str, ("line", "module", "operation"), "'module'")
 class Held:
     """What keeps something of earlier steps, and how to let go of it.
 
-    ``kind`` is ``graphs``, ``cycle``, ``hooks`` or ``gradients``. ``path`` leads from a variable to it,
+    ``kind`` is ``graphs``, ``arrays``, ``cycle``, ``hooks`` or ``gradients``. ``path`` leads from a variable to it,
     ``losses[…]``; it is empty where no variable does. ``graphs`` is of how many earlier steps, ``bytes`` what of these
-    was kept for backward. ``source`` is the line that fills it, and ``next`` what to write there.
+    was kept for backward. ``source`` is the line that fills it, and ``next`` what to write there; ``tried`` says what
+    came of that in another run of a script.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Held:
     source: Source | None
     text: str
     next: str = ""
+    tried: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -145,7 +147,10 @@ class MemoryReport(Printed):
     def _findings(self) -> list[str]:
         left = len(self.saved) - FEW
         more = [f"… {left:,} lines more"] if left > 0 else []
-        said = [one.text + f"\n  next: {one.next}" * bool(one.next) for one in self.held]
+        said = [
+            "\n  ".join([one.text, *[f"next: {one.next}"] * bool(one.next), *[one.tried] * bool(one.tried)])
+            for one in self.held
+        ]
         return [*more, *said]
 
     def __repr__(self) -> str:
@@ -164,36 +169,41 @@ class MemoryReport(Printed):
 def _of_graphs(alive: Sequence[Alive], frame: FrameType) -> list[Held]:
     # What holds the graphs of earlier steps: each variable once, with all that it leads to.
     direct = [one for one in alive if not one.is_carried] or alive
-    found: dict[str, tuple[Holder, list[Alive]]] = {}
+    direct = sorted(direct, key=lambda one: -one.nbytes if one.kind == "arrays" else 0)  # the largest names the rest
+    found: dict[tuple[str, str], tuple[Holder, list[Alive]]] = {}
     lost: list[Alive] = []
     for one, holder in zip(direct, Holders(frame).of([one.held for one in direct]), strict=True):
         if holder is None:
             lost.append(one)
         else:
-            found.setdefault(holder.path.partition("[")[0], (holder, []))[1].append(one)
+            found.setdefault((one.kind, holder.path.partition("[")[0]), (holder, []))[1].append(one)
     grown = [(holder, own) for holder, own in found.values() if len(frozenset().union(*(one.steps for one in own))) > 1]
     return [*(_held(holder, own) for holder, own in grown), *([] if grown else _cycles(lost))]
 
 
 def _held(holder: Holder, own: Sequence[Alive]) -> Held:
     steps = frozenset().union(*(one.steps for one in own))
-    of_step = {one.steps: max(other.nbytes for other in own if other.steps == one.steps) for one in own}
-    kept = sum(of_step.values())
+    of_step: dict[frozenset[int], list[int]] = defaultdict(list)
+    for one in own:
+        of_step[one.steps].append(one.nbytes)
+    together = sum if own[0].kind == "arrays" else max  # graphs of one step have most of what they keep in common
+    kept = sum(map(together, of_step.values()))
     made = own[-1].source
-    source, remedy = filled_at(holder, made, is_carried=own[0].is_carried)
+    source, remedy = filled_at(holder, made, own[0].without, is_carried=own[0].is_carried)
     at = source or made
     line = "" if at is None else f" at {where(at)}"
-    text = f"`{holder.path}`, {holder.kind}, keeps the graphs of {len(steps):,} earlier steps, {size(kept)}{line}" + (
+    text = f"`{holder.path}`, {holder.kind}, keeps {own[0].called} {len(steps):,} earlier steps, {size(kept)}{line}" + (
         f": `{at.text}`" if at is not None else ""
     )
-    return Held("graphs", holder.path, len(steps), kept, at, text, remedy)
+    return Held(own[0].kind, holder.path, len(steps), kept, at, text, remedy if own[0].without else own[0].next)
 
 
 def _cycles(lost: Sequence[Alive]) -> list[Held]:
     # What no variable leads to, by the line that made it.
     cycles: dict[Source | None, list[Alive]] = defaultdict(list)
     for one in lost:
-        cycles[one.source].append(one)
+        if one.kind == "graphs":  # that arrays are in a cache of the framework is no matter of the program
+            cycles[one.source].append(one)
     found = []
     for source, own in cycles.items():
         steps: frozenset[int] = frozenset().union(*(one.steps for one in own))

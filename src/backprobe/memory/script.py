@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
+from types import CodeType
 
 from backprobe.backends.discover import load_backend
 from backprobe.backends.refusals import refuse
 from backprobe.memory.report import MemoryReport
+from backprobe.memory.tried import with_tried
+from backprobe.probe.script_experiments import Beginning, ScriptExperiments
 from backprobe.source.main_module import as_main, compiled
 
 LEAST = 4
@@ -23,17 +27,25 @@ class ScriptMemory:
     """One run of a script; ``report`` is of the end of a step, when the variables of its functions are there."""
 
     def __init__(self, steps: int) -> None:
-        backend = load_backend("torch")
-        self.listener = (backend.memory or refuse(backend, "memory", "backprobe memory"))(None)
+        self.backend = load_backend("torch")
         self.steps, self.report, self.is_stopped = steps, MemoryReport(), False
 
     def run(self, arguments: Sequence[str], spec: ModuleSpec | None = None) -> None:
         """Run it. Its errors are raised here, SystemExit with its status among them. Raises NoBackend."""
+        self.arguments, self.spec, self.beginning = arguments, spec, Beginning()
+        started = time.process_time()
+        try:
+            self._ran(compiled)
+        finally:
+            self.seconds = time.process_time() - started  # whatever else the machine does
+
+    def _ran(self, code: Callable[[str], CodeType]) -> None:
+        self.listener = (self.backend.memory or refuse(self.backend, "memory", "backprobe memory"))(None)
         self.listener.after_step = self._after_step
         self.listener.open()
         try:
-            with as_main(arguments, spec) as main:
-                exec(compiled(str(main.__file__)), vars(main))
+            with as_main(self.arguments, self.spec) as main:
+                exec(code(str(main.__file__)), vars(main))
         except Enough:
             self.is_stopped = True
         finally:
@@ -46,3 +58,21 @@ class ScriptMemory:
             self.report._fill(self.listener, sys._getframe())
         if count >= self.steps:
             raise Enough
+
+    def try_remedies(self) -> None:
+        """Run the script again with each line that is proposed, where it can be: the report says what came of it."""
+        experiments = ScriptExperiments(
+            self.beginning, self.backend, str(self.arguments[0]), self.arguments, self.spec, 0, (), self.seconds
+        )
+        with_tried(self.report, experiments, self._again)
+
+    def _again(self, code: Callable[[str], CodeType]) -> MemoryReport | None:
+        again = ScriptMemory(self.steps)
+        again.arguments, again.spec = self.arguments, self.spec
+        try:
+            again._ran(code)
+        except SystemExit as error:
+            return None if error.code else again.report
+        except Exception:  # noqa: BLE001  whatever it is, the script has gone another way
+            return None
+        return again.report

@@ -22,6 +22,7 @@ from backprobe.rules.precision import Precision
 from backprobe.rules.rounding import Rounding
 from backprobe.rules.shares import Shares
 from backprobe.rules.stillness import Stillness
+from backprobe.rules.uneven_ranks import UnevenRanks
 from backprobe.rules.units import Units
 from backprobe.rules.updates import Updates
 from backprobe.rules.window import BACK, Matrix, Part, Rows, Steps, Window
@@ -46,6 +47,7 @@ KINDS = (
     Shares,
     Picks,
     Loss,
+    UnevenRanks,
 )
 
 

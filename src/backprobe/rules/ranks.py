@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy
 
@@ -15,7 +16,7 @@ BEFORE = 20
 """Steps before, in which the process is compared with the others."""
 MORE = 2.0
 """Times the median of the others: less is not said, since batches differ."""
-NOT_FINITE = ("nan", "posinf", "neginf")
+NOT_FINITE, SIZE = ("nan", "posinf", "neginf"), ("finite", "squares")
 
 
 def with_ranks(one: Alert, reader: RunReader) -> Alert:
@@ -23,25 +24,34 @@ def with_ranks(one: Alert, reader: RunReader) -> Alert:
     if one.kind != "nonfinite" or len(reader.ranks) == 1:
         return one
     kind = LOGGED if one.field == LOGGED else one.field.partition(".")[0]
-    counts = reader.by_rank((one.name, kind), ("count", *NOT_FINITE), one.step, one.step)
-    there = [rank for rank, held in counts.items() if held["count"].sum()]
-    sick = [rank for rank in there if sum(held.sum() for name, held in counts[rank].items() if name in NOT_FINITE)]
+    columns = ("count", *NOT_FINITE, *SIZE)
+    held = {
+        rank: (steps, own)
+        for rank, steps, own in reader.by_rank([(one.name, kind)], columns, one.step - BEFORE, one.step)
+    }
+    counts = {
+        rank: {name: numbers[0, -1] for name, numbers in own.items()}
+        for rank, (steps, own) in held.items()
+        if steps[-1] == one.step
+    }
+    there = [rank for rank, own in counts.items() if own["count"]]
+    sick = [rank for rank in there if any(counts[rank][name] for name in NOT_FINITE)]
     if not sick or len(sick) == len(there):
         return one
     others = len(there) - len(sick)
     has = f"rank {sick[0]} alone has it" if len(sick) == 1 else f"ranks {listed(sick)} have it"
     facts = [f"{has}, of {len(there):,} processes that have this name in the step"]
     if kind != LOGGED and others > 1:
-        facts += _compared(one, kind, sick, reader)
+        before = {rank: {name: own[name][0, steps < one.step] for name in SIZE} for rank, (steps, own) in held.items()}
+        facts += _compared(kind, sick, before)
     return replace(one, facts=(facts[0], *one.facts, *facts[1:]), ranks=tuple(sick))
 
 
-def _compared(one: Alert, kind: str, sick: Sequence[int], reader: RunReader) -> list[str]:
+def _compared(kind: str, sick: Sequence[int], before: Mapping[int, Mapping[str, Any]]) -> list[str]:
     # How much larger the first of them was than its peers, in the steps before.
-    held = reader.by_rank((one.name, kind), ("finite", "squares"), one.step - BEFORE, one.step - 1)
     rms = {
         rank: float(numpy.sqrt(own["squares"].sum() / own["finite"].sum()))
-        for rank, own in held.items()
+        for rank, own in before.items()
         if own["finite"].sum()
     }
     others = [number for rank, number in rms.items() if rank not in sick]

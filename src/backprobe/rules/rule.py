@@ -214,6 +214,13 @@ RULES = {
             0.02, CHOSEN, ("loss", "steps"),
         ),
         Rule(
+            "uneven_ranks",
+            "of four processes or more the gradients of one are at least twice the median of all, and an outlier by a "
+            "modified z-score above 3.5, in at least half of the names that modules return; each by the median of 20 "
+            "steps on end",
+            2.0, "Iglewicz and Hoaglin 1993 for the score; less than twice may be the batch", ("grad", "steps"),
+        ),
+        Rule(
             "missing",
             "a parameter that is trained got no gradient, or had none when the optimizer stepped",
             0.0, NONE, ("graph",),

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.protocol import Backend
-from backprobe.errors import BadOption
 from backprobe.executors import EXECUTOR
-from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_uncallable
-from backprobe.probe.several_outputs import refuse_several
-from backprobe.probe.waiting import Waiting
+from backprobe.probe.named_values import OfNamedValues
+from backprobe.probe.request import name_of
 from backprobe.record.brief import written
-from backprobe.record.options import Option, check_options
+from backprobe.record.options import Option
 from backprobe.record.typed import P
 from backprobe.recording import Recording
 from backprobe.sweep.result import Sweep
@@ -32,35 +29,22 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(Waiting[P, Sweep]):
+class Asked(OfNamedValues[P, Sweep]):
     """The target of a sweep, which of its values are replaced, and by what: ready to be called."""
 
-    select: Any
-    of: Any
     replace: Any
     axis: Any
     approximate: bool
     executor: Any = None
     verb = "sweep"
     options = ", 'u', replace=..."
-
-    def __post_init__(self) -> None:
-        """Raises BadOption."""
-        refuse_uncallable(self.target, "sweep", ", ...")
-        refuse_several(self.of, f"bp.sweep({name_of(self.target)}, ..., ", "bp.sweep(f, ..., of='ce'), once for each")
-        probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
-        if self.select is None:
-            raise BadOption(
-                "a sweep is about named values", asked="bp.sweep(..., None)", next="bp.sweep(model, 'h.*', replace=...)"
-            )
-        check_options(vars(self), OPTIONS)
+    declared = OPTIONS
+    about, all_names = "a sweep is about named values", "bp.sweep(model, 'h.*', replace=...)"
+    one_output = "bp.sweep(f, ..., of='ce'), once for each"
 
     def _backend_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Backend:
         # The backend of the target. Raises BadOption, NoBackend and Unsupported.
         return self._found(args, kwargs, "swept", "its values were fixed when it was made")
-
-    def _asked(self) -> list[tuple[str, str]]:
-        return [("select", written(self.select))]
 
     @property
     def axes(self) -> tuple[Any, ...]:

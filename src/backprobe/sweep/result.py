@@ -60,6 +60,8 @@ class Sweep(Printed):
     axes: tuple[int, ...] = ()
     is_approximate: bool = False
     notes: tuple[str, ...] = ()
+    replaced: str = "value"
+    """What each run replaces one of."""
 
     @property
     def outputs(self) -> dict[str, float]:
@@ -184,7 +186,7 @@ class Sweep(Printed):
 
     @property
     def _heading(self) -> str:
-        return f"{self.of} of {self.target} is {self.output:.6g}; with one value replaced at a time:"
+        return f"{self.of} of {self.target} is {self.output:.6g}; with one {self.replaced} replaced at a time:"
 
     @property
     def _titles(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ from backprobe.backends.jax.bridging import bridged
 from backprobe.backends.jax.edits import EDITS
 from backprobe.backends.jax.guarding import JaxGuards
 from backprobe.backends.jax.heard_births import hearing_births
+from backprobe.backends.jax.memory import JaxMemory
 from backprobe.backends.jax.models import JaxModels
 from backprobe.backends.jax.recheck import JaxRecheck
 from backprobe.backends.jax.second_order import hessian
@@ -24,7 +25,6 @@ from backprobe.backends.jax.watching import JaxWatches
 from backprobe.backends.protocol import Backend
 
 INSTEAD = {
-    "memory": "jax.live_arrays(), before and after a step",
     "second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
     "watches": "with bp.watch_function(loss_fn, folder) as run:, with a function of parameters that returns the loss",
 }
@@ -42,6 +42,7 @@ class JaxBackend(Backend):
     models = JaxModels()
     guards = JaxGuards()
     function_watches = JaxWatches()
+    memory = JaxMemory
     hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(jax.disable_jit)
     recheck = JaxRecheck

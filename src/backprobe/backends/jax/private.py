@@ -89,19 +89,21 @@ def hearing_operations(trace: Any, told: Heard) -> Iterator[None]:
 
 
 @contextmanager
-def hearing_evaluations(told: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None]) -> Iterator[None]:
+def hearing_evaluations(
+    told: Callable[[Any, Sequence[Any], Mapping[str, Any], Any], None], *, several: bool = False
+) -> Iterator[None]:
     """Within this context ``told`` hears of each operation of one result that runs with no transformation around it:
-    the primitive, what it was given, its parameters and its result.
+    the primitive, what it was given, its parameters and its result. With ``several``, of those of several results too.
     """
     if EVALUATING is None:
         yield
         return
-    process = EVALUATING.process_primitive
+    before, process = vars(EVALUATING).get("process_primitive"), EVALUATING.process_primitive
 
     def processing(primitive: Any, given: Any, params: Any, /) -> Any:
         given = [*given]
         made = process(primitive, given, params)
-        if not isinstance(made, list | tuple):
+        if several or not isinstance(made, list | tuple):
             told(primitive, given, params, made)
         return made
 
@@ -109,7 +111,10 @@ def hearing_evaluations(told: Callable[[Any, Sequence[Any], Mapping[str, Any], A
     try:
         yield
     finally:
-        del EVALUATING.process_primitive
+        if before is None:
+            del EVALUATING.process_primitive
+        else:
+            EVALUATING.process_primitive = before
 
 
 def run(primitive: Any, given: Sequence[Any], params: Mapping[str, Any]) -> Any:
@@ -193,6 +198,20 @@ def instructions(equation: Any) -> list[tuple[CodeType, int]]:
     """Those by which an equation was made, the innermost first; none in a release that does not say."""
     raw = getattr(equation.source_info.traceback, "raw_frames", None)
     return [] if raw is None else [*zip(*raw(), strict=True)]
+
+
+CALLS = frozenset({"jit", "pjit"})
+"""How the operation is called that runs a compiled function."""
+
+
+def traced_by(tracer: Any) -> tuple[Any, str]:
+    """The traceback and the name of the operation that made a value inside ``jax.jit``; None and "" elsewhere."""
+    equation = getattr(tracer, "parent", None)
+    primitive, params = getattr(equation, "primitive", None), getattr(equation, "params", {})
+    if primitive is None:
+        return None, ""
+    name = params.get("name") if str(primitive) in CALLS else None
+    return getattr(getattr(tracer, "_line_info", None), "traceback", None), str(name or primitive)
 
 
 def function_name(jaxpr: Any) -> str | None:

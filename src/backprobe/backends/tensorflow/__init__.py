@@ -21,6 +21,7 @@ from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.bridging import TensorflowBridges, bridged
 from backprobe.backends.tensorflow.edits import EDITS
 from backprobe.backends.tensorflow.heard_births import hearing_births
+from backprobe.backends.tensorflow.memory import TensorflowMemory
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.second_order import hessian
 from backprobe.backends.tensorflow.state import TensorflowState
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 
 INSTEAD = {
-    "memory": 'tf.config.experimental.get_memory_info("GPU:0"), before and after a step',
     "second_order": "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)",
 }
 
@@ -111,6 +111,8 @@ class TensorflowBackend(Backend):
     blocks = TensorflowBlocks()
     graphs = staticmethod(graph_targets.program)
     guards = TensorflowGuards()
+    memory = TensorflowMemory
+    reduced = staticmethod(layers.reduced)
     hear_births = staticmethod(hearing_births)
     uncompiled = staticmethod(uncompiled)
     recheck = TensorflowRecheck

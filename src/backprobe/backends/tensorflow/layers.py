@@ -14,6 +14,7 @@ import tensorflow as tf
 from backprobe.backends.patching import listening, original
 from backprobe.backends.tensorflow import private
 from backprobe.backends.user_lines import callers
+from backprobe.errors import BadOption
 from backprobe.record.containers import leaves
 
 MAKING = "make_train_function"
@@ -25,6 +26,31 @@ def is_layer(value: Any) -> bool:
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "layers", None), "Layer", None)
     return kind is not None and isinstance(value, kind) and keras.backend.backend() == "tensorflow"  # type: ignore[union-attr]  # keras is there where kind is
+
+
+def reduced(value: Any) -> tuple[Any, ...] | None:
+    """How a layer is pickled: as Keras does it, with the program's own classes, which it finds by name alone."""
+    if not is_layer(value):
+        return None
+    inner = [one for one in value._flatten_layers() if not type(one).__module__.startswith("keras.")]
+    return _made_again, (type(value).__name__, {type(one).__name__: type(one) for one in inner}, *value.__reduce__())
+
+
+def _made_again(name: str, classes: Mapping[str, type], make: Callable[..., Any], args: Sequence[Any]) -> Any:
+    # In the other process. Raises BadOption.
+    import keras
+
+    try:
+        with keras.saving.custom_object_scope(dict(classes)):
+            return make(*args)
+    except (TypeError, NotImplementedError) as error:
+        raise BadOption(
+            f"{name} cannot be made again in another process",
+            asked="executor=",
+            found=str(error).strip().splitlines()[-1],
+            why="Keras makes a layer of its class and what get_config() returns",
+            next=f"def __init__(self, **options): super().__init__(**options), in {name}; or without executor=",
+        ) from error
 
 
 def own_call(layer: Any) -> Callable[..., Any]:

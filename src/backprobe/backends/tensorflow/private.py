@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, is_
@@ -195,6 +196,41 @@ def gradients_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence
     Raises LookupError for a kind that has none.
     """
     return backprop._gradient_function(kind, attrs, len(inputs), [*inputs], [*outputs], [*given], (), "")
+
+
+def kept_of(kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[list[int], list[int]]:
+    """Which inputs and which outputs of an operation a tape keeps that records it; nothing runs again.
+
+    A tape of ours is given the operation with other tensors on the same memory, and lets go of those that the gradient
+    of the operation does not use.
+    """
+    copies = [[_again(one) for one in several] for several in (inputs, outputs)]
+    with backprop.GradientTape() as tape:
+        tape.watch([*filter(has_derivatives, copies[0])])
+        execute.record_gradient(kind, copies[0], attrs, copies[1])
+    references = [[*map(weakref.ref, several)] for several in copies]
+    del copies
+    kept = [[at for at, one in enumerate(several) if one() is not None] for several in references]
+    return kept[0], kept[1]
+
+
+def read_from(tensors: Sequence[Any]) -> list[Any]:
+    """What the Variables hold whose handles are among these tensors."""
+    known = [(one, getattr(one, "_handle_data", None)) for one in tensors if one.dtype == tf.resource]
+    dtypes = [(one, data.shape_and_type[0].dtype) for one, data in known if data is not None and data.is_set]
+    return [executed("ReadVariableOp", [one], ("dtype", dtype)) for one, dtype in dtypes]
+
+
+def has_derivatives(tensor: Any) -> bool:
+    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+
+
+def _again(tensor: Any) -> Any:
+    # Another tensor on the same memory; a handle is itself.
+    if tensor.dtype in (tf.resource, tf.variant):
+        return tensor
+    attrs = ("T", tensor._datatype_enum())
+    return execute.quick_execute("Identity", 1, [tensor], attrs, context.context())[0]
 
 
 def _heard(function: Callable[..., Any], heard: OwnGradient) -> Callable[..., Any]:

@@ -6,7 +6,6 @@ import bisect
 import gc
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -20,13 +19,12 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
-from backprobe.backends.memory import Alive, Kept, Measured, Memory, Saved
+from backprobe.backends.memory import Alive, Counts, Kept, Measured, Memory, StepBytes
 from backprobe.backends.torch.capture import nodes_made
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-Key = tuple[Source | None, str, str]
 
 
 class Packed:
@@ -52,27 +50,6 @@ class Packed:
 
     def __del__(self) -> None:
         self.counts.remove(self.place)
-
-
-class Counts:
-    """The bytes of distinct storages that are kept, now and at the most."""
-
-    def __init__(self) -> None:
-        self.by_place: dict[int, list[int]] = {}
-        self.now = self.most = 0
-
-    def add(self, place: int, size: int) -> None:
-        held = self.by_place.setdefault(place, [0, size])
-        held[0] += 1
-        if held[0] == 1:
-            self.now += size
-            self.most = max(self.most, self.now)
-
-    def remove(self, place: int) -> None:
-        held = self.by_place[place]
-        held[0] -= 1
-        if not held[0]:
-            self.now -= self.by_place.pop(place)[1]
 
 
 class Operations(TorchFunctionMode):
@@ -101,9 +78,7 @@ class TorchMemory(Memory):
         self.optimizers: dict[int, Optimizer] = {}
         self.bounds: list[int] = []  # the engine's count of nodes when the block began, and after each step
         self.lines: list[tuple[int, Source | None]] = []  # by node
-        self.now: dict[Key, dict[int, int]] = defaultdict(dict)  # in this step: bytes by storage, by what kept them
-        self.counted: set[int] = set()  # storages of this step
-        self.largest: tuple[int, dict[Key, dict[int, int]]] = (0, {})
+        self.bytes = StepBytes()
         self.hooks: list[int] = []  # after each step
         self.zeroed: dict[int, tuple[int, Source | None]] = {}
         self.other: set[int] = set()  # the optimizers whose gradients were not all zero as a step began
@@ -124,7 +99,7 @@ class TorchMemory(Memory):
         self.listening.enter_context(self.operations)
 
     def close(self) -> None:
-        self._count_step()
+        self.bytes.end()
         self.listening.close()
         for handle in self.handles:
             handle.remove()
@@ -144,7 +119,7 @@ class TorchMemory(Memory):
     def step(self) -> None:
         if self.bounds[-1] == nodes_made():
             return  # another optimizer of the same step
-        self._count_step()
+        self.bytes.end()
         self.bounds.append(nodes_made())
         self.hooks.append(sum(len(hooks) for hooks in self._hooks()))
         self.line = users_line(sys._getframe(1))
@@ -155,16 +130,14 @@ class TorchMemory(Memory):
     """The last line that has ended a step."""
 
     def _pack(self, tensor: Tensor) -> Any:
-        if not self.now:
+        if not self.bytes.now:
             self._look_at_gradients()
         made = nodes_made()
         source = users_line(sys._getframe(1))
         self.lines.append((made, source))
         place, size = (0, 0) if _is_parameter(tensor) else _storage(tensor)
-        if place and place not in self.counted:
-            self.counted.add(place)
-            key = source, self._module(), self.operations.name
-            self.now[key][place] = size
+        if place:
+            self.bytes.add((source, self._module(), self.operations.name), place, size)
         return Packed(tensor, self.counts if place else Counts(), made)
 
     def _module(self) -> str:
@@ -172,13 +145,6 @@ class TorchMemory(Memory):
             return ""
         module = self.stack[-1]
         return self.paths.get(id(module)) or type(module).__name__
-
-    def _count_step(self) -> None:
-        size = sum(sum(own.values()) for own in self.now.values())
-        if size > self.largest[0]:
-            self.largest = size, dict(self.now)
-        self.now = defaultdict(dict)
-        self.counted = set()
 
     def _look_at_gradients(self) -> None:
         # A step begins: gradients that are there, and were written to be zero each time, are kept to be added to.
@@ -200,16 +166,10 @@ class TorchMemory(Memory):
     # what is left
 
     def measured(self) -> Measured:
-        _, largest = self.largest
-        saved = [
-            Saved(source, module, operation, len(places), sum(places.values()))
-            for (source, module, operation), places in largest.items()
-        ]
-        saved.sort(key=lambda one: -one.nbytes)
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
         return Measured(
             len(self.bounds) - 1,
-            saved,
+            self.bytes.saved(),
             self.counts.most,
             on_device,
             self._alive(),

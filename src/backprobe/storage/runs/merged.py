@@ -189,19 +189,20 @@ class RunReader:
             _add(total, part, at, is_once)
         return total
 
-    def by_rank(self, key: Key, columns: Sequence[str], first: int, last: int) -> dict[int, dict[str, Matrix]]:
-        """Columns of one row of each process, in the steps from one to another, both included: those that it has."""
-        found = {}
+    def by_rank(
+        self, keys: Sequence[Key], columns: Sequence[str], first: int, last: int
+    ) -> Iterator[tuple[int, NDArray[numpy.int64], dict[str, Matrix]]]:
+        """The number of each process, its steps from one to another, both included, and columns of some rows in them:
+        rows × steps. Processes that have none of the steps are left out.
+        """
         for number, rank in self.ranks.items():
             steps = rank.index().info["step"]
             low, high = (int(numpy.searchsorted(steps, *one)) for one in ((first, "left"), (last, "right")))
             if low < high:
-                keys, shape = [key], (1, high - low)
+                shape = len(keys), high - low
                 with rank.held():
-                    found[number] = {
-                        one: numpy.broadcast_to(rank.narrow(keys, one, low, high), shape)[0] for one in columns
-                    }
-        return found
+                    own = {one: numpy.broadcast_to(rank.narrow(keys, one, low, high), shape) for one in columns}
+                yield number, steps[low:high], own
 
     def stretches(self, low: int, high: int, most: int) -> Iterator[tuple[int, int]]:
         """The places from ``low`` to ``high`` in parts of about so many steps, none of which cuts a chunk in two.

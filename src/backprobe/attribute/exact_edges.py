@@ -1,0 +1,44 @@
+"""Edges patched exactly: what the output really changes by where one value moves along one way alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backprobe.probe.request import name_of
+from backprobe.show.progress import progress
+from backprobe.sweep.result import Replaced, Sweep
+
+
+class _Always:
+    # What takes the place of a value, whatever that is.
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, value: Any) -> Any:
+        return self.value
+
+
+def exact_edges(runs: Any, of: str, output: float, edges: Mapping[tuple[str, str], float]) -> Sweep:
+    """The effect of each edge: two runs for each, one for those that lead straight to the output.
+
+    In the first the source has its value of the clean run, and all other selected values that of the corrupt run: what
+    the target becomes is by this edge alone. In the second that takes the target's place, and nothing else is replaced.
+    """
+    asked, keys = runs.asked, runs.keys
+    clean, corrupt = (runs.recorded(given, [*keys.values()]) for given in (asked.clean_args, asked.corrupt_args))
+    held = {key: _Always(corrupt[key].value) for key in keys.values()}
+    found = []
+    with progress(f"edges of {name_of(asked.target)}", len(edges)) as advance:
+        for (source, target), attribution in edges.items():
+            shown = f"{source} → {target}"
+            advance(shown)
+            moved = {key: one for key, one in held.items() if key != keys.get(target)}
+            moved[keys[source]] = _Always(clean[keys[source]].value)
+            recording = runs.recorded(asked.corrupt_args, keys.get(target, keys[source]), replaced=moved)
+            if target in keys:
+                arrived = {keys[target]: _Always(recording[keys[target]].value)}
+                recording = runs.recorded(asked.corrupt_args, keys[target], replaced=arrived)
+            number = float(runs.arrays.numbers(recording.outputs[0].value).item())
+            found.append(Replaced(shown, (), shown, number, attribution))
+    return Sweep(name_of(asked.target), of, output, tuple(found), is_approximate=True, replaced="edge")

@@ -1,0 +1,217 @@
+"""Memory in TensorFlow: what gradient tapes keep of the operations that they record, and the tensors that are alive.
+
+A tape does not show what it keeps. Each kind of operation is given once to a tape of ours, which tells which of its
+inputs and outputs stay alive by it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.memory import Alive, Counts, Measured, Memory, StepBytes
+from backprobe.backends.patching import listening
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.operation_log import COMPILED, READING
+from backprobe.backends.user_lines import users_line
+from backprobe.record.source import Source
+
+Place = tuple[str, int]
+MOST = 100_000  # tensors whose lines are remembered
+ONE_TAPE = "with tf.GradientTape() as tape: in each step, or tape.reset() at its end"
+TAPES = "del the tape after its gradients, or a tape that is not persistent, and keep what they are"
+ON_CPU = "keep one number of each, such as float(tf.reduce_mean(x)), or the latest alone"
+
+
+class Tape:
+    """What is known of one tape of the program: where it was entered first, and what it keeps of which steps."""
+
+    def __init__(self, line: Source | None, counts: Counts) -> None:
+        self.line, self.counts = line, counts
+        self.sizes: dict[int, dict[Place, int]] = {}  # by step
+
+    def add(self, step: int, place: Place, size: int) -> None:
+        own = self.sizes.setdefault(step, {})
+        if place not in own:
+            own[place] = size
+            self.counts.add(place, size)
+
+    def let_go(self) -> None:
+        """It was asked for its gradients, was reset, or is gone."""
+        for own in self.sizes.values():
+            for place in own:
+                self.counts.remove(place)
+        self.sizes = {}
+
+
+class TensorflowMemory(Memory):
+    """TensorFlow's ``Memory``."""
+
+    def __init__(self, model: Any) -> None:
+        self.bytes, self.counts, self.listening = StepBytes(), Counts(), ExitStack()
+        self.tapes: weakref.WeakKeyDictionary[Any, Tape] = weakref.WeakKeyDictionary()
+        self.active: list[Any] = []
+        self.kept: dict[tuple[str, int, int], tuple[list[int], list[int]]] = {}  # by kind of operation
+        self.variables: set[Place] = set()  # where the numbers of Variables are
+        self.bounds: list[int] = []  # a number between those of tensors when the block began, and after each step
+        self.lines: dict[int, Source | None] = {}  # by the number of a tensor
+        self.compiled: tuple[str, Sequence[Any], Source | None] | None = None  # a function that has just run
+        self.has_run = self.is_muted = False
+
+    def open(self) -> None:
+        self.bounds = [private.next_identity()]
+        enter = self.listening.enter_context
+        enter(private.hearing_operations(self._ran, self._recorded))
+        for name, heard in (
+            (private.PUSH, self._pushed),
+            (private.POP, self._popped),
+            *((name, self._asked) for name in (*private.GIVING, "reset")),
+        ):
+            enter(listening(tf.GradientTape, name, heard))
+        updating = private.updating_class()
+        if updating is not None:
+            enter(listening(updating, private.UPDATING, self._updated))
+        if tf.config.list_logical_devices("GPU"):
+            tf.config.experimental.reset_memory_stats("GPU:0")
+
+    def close(self) -> None:
+        self.bytes.end()
+        self.listening.close()
+
+    def step(self) -> None:
+        if not self.has_run:
+            return  # another optimizer of the same step
+        self.bytes.end()
+        self.has_run = False
+        self.bounds.append(private.next_identity())
+        for old in [*self.lines][:-MOST]:
+            del self.lines[old]
+        if self.after_step is not None:
+            self.after_step(len(self.bounds) - 1)
+
+    # listening
+
+    def _updated(self, following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        found = following(*args, **kwargs)
+        if tf.executing_eagerly():
+            self.step()
+        return found
+
+    def _pushed(self, following: Callable[..., Any], tape: Any) -> Any:
+        if private.is_new(tape) and tape in self.tapes:  # it begins anew
+            self.tapes[tape].let_go()
+        found = following(tape)
+        if tape not in self.tapes:
+            self.tapes[tape] = known = Tape(users_line(sys._getframe(1)), self.counts)
+            weakref.finalize(tape, known.let_go).atexit = False
+        self.active.append(tape)
+        return found
+
+    def _popped(self, following: Callable[..., Any], tape: Any) -> Any:
+        self.active = [one for one in self.active if one is not tape]
+        return following(tape)
+
+    def _asked(self, following: Callable[..., Any], tape: Any, *args: Any, **kwargs: Any) -> Any:
+        found = following(tape, *args, **kwargs)
+        if private.is_new(tape) and tape in self.tapes:  # it has let go of all
+            self.tapes[tape].let_go()
+        return found
+
+    def _ran(self, kind: Any, inputs: Any, attrs: Any, outputs: Any, *_: Any, **__: Any) -> None:
+        if self.is_muted or not all(type(one) is private.EagerTensor for one in outputs):
+            return
+        self.has_run, line, self.compiled = True, users_line(sys._getframe(1)), None
+        for one in outputs:
+            self.lines[private.identity_of(one)] = line
+        kind = str(kind)
+        if kind in READING:
+            self.variables.update(map(_place, outputs))
+        elif COMPILED.match(kind):
+            self.compiled = kind, outputs, line
+        elif self.active and private.is_followed_by_a_tape(*inputs):
+            for tensor in self._kept(kind, attrs, inputs, outputs):
+                self._keep(tensor, line, kind)
+
+    def _recorded(self, name: str, outputs: Any, inputs: Sequence[Any], is_custom: bool) -> None:
+        # Of a compiled function that has just run, a tape keeps what it hands to its backward function.
+        if self.compiled is None or self.compiled[0] != name or not private.is_followed_by_a_tape(*inputs):
+            return
+        self.variables.update(map(_place, private.read_from(inputs)))
+        kind, made, line = self.compiled
+        self.compiled = None
+        for tensor in filter(private.has_derivatives, made):
+            self._keep(tensor, line, kind.removeprefix("__forward_"))
+
+    def _kept(self, kind: str, attrs: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Iterator[Any]:
+        # The tensors that tapes keep of an operation.
+        key = kind, len(inputs), len(outputs)
+        if key not in self.kept:
+            self.is_muted = True
+            try:
+                self.kept[key] = private.kept_of(kind, attrs, inputs, outputs)
+            finally:
+                self.is_muted = False
+        for several, places in zip((inputs, outputs), self.kept[key], strict=True):
+            yield from (several[at] for at in places if several[at].dtype not in (tf.resource, tf.variant, tf.string))
+
+    def _keep(self, tensor: Any, line: Source | None, kind: str) -> None:
+        place, size = _place(tensor), _size(tensor)
+        if place in self.variables:
+            return
+        self.bytes.add((line, "", kind), place, size)
+        for tape in self.active:
+            self.tapes[tape].add(len(self.bounds) - 1, place, size)
+
+    # what is left
+
+    def measured(self) -> Measured:
+        device = None
+        if tf.config.list_logical_devices("GPU"):
+            device = int(tf.config.experimental.get_memory_info("GPU:0")["peak"])
+        return Measured(len(self.bounds) - 1, self.bytes.saved(), self.counts.most, device, self._alive(), ())
+
+    def _alive(self) -> list[Alive]:
+        # Tapes and tensors of earlier steps.
+        if len(self.bounds) < 4:
+            return []
+        last = len(self.bounds) - 2
+        found = []
+        for tape, known in self.tapes.items():
+            steps = frozenset(step for step in known.sizes if step < last)
+            if steps:
+                kept = sum(dict(pair for step in steps for pair in known.sizes[step].items()).values())
+                instead = {"without": "", "next": TAPES if len(steps) == 1 else ONE_TAPE}
+                found.append(Alive(tape, steps, kept, False, known.line, called="what tapes recorded in", **instead))
+        for one in [one for one in gc.get_objects() if type(one) is private.EagerTensor]:
+            step = bisect.bisect_right(self.bounds, private.identity_of(one)) - 1
+            if 0 <= step < last and one.shape.num_elements() > 1 and one.dtype not in (tf.resource, tf.variant):
+                line = self.lines.get(private.identity_of(one))
+                found.append(Alive(one, frozenset([step]), _size(one), False, line, **_words(one)))
+        return found
+
+
+def _words(tensor: Any) -> dict[str, str]:
+    known = {"kind": "arrays", "called": "tensors of"}
+    return known | ({"without": "", "next": ON_CPU} if "CPU" in tensor.device else {"without": "{}.numpy()"})
+
+
+def _place(tensor: Any) -> Place:
+    # Where its numbers are: tensors may share memory. On a device that is not known.
+    if "CPU" in tensor.device:
+        try:
+            return "memory", numpy.asarray(memoryview(tensor)).__array_interface__["data"][0]
+        except (ValueError, TypeError, BufferError, NotImplementedError):  # of a dtype without a buffer
+            pass
+    return "tensor", private.identity_of(tensor)
+
+
+def _size(tensor: Any) -> int:
+    return int(tensor.dtype.size * (tensor.shape.num_elements() or 0))

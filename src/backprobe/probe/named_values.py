@@ -1,0 +1,45 @@
+"""Verbs about named values of a program and one output of it: what they are asked is checked before they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from backprobe.errors import BadOption
+from backprobe.probe import probe
+from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.probe.several_outputs import refuse_several
+from backprobe.probe.waiting import Waiting
+from backprobe.record.brief import written
+from backprobe.record.options import Option, check_options
+from backprobe.record.typed import P, R
+
+
+@dataclass(frozen=True, repr=False)
+class OfNamedValues(Waiting[P, R]):
+    """A verb with its target, the names of values, and the output that it is about."""
+
+    select: Any
+    of: Any
+    declared: ClassVar[Sequence[Option]] = ()
+    """Its own options."""
+
+    about: ClassVar[str]
+    """That it is about named values, as an error says it, and what to write where no names are given."""
+
+    all_names: ClassVar[str]
+    one_output: ClassVar[str]
+    """What to write in place of several outputs."""
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        refuse_uncallable(self.target, self.verb, self.options)
+        refuse_several(self.of, f"bp.{self.verb}({name_of(self.target)}, ..., ", self.one_output)
+        probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
+        if self.select is None:
+            raise BadOption(self.about, asked=f"bp.{self.verb}(..., None)", next=self.all_names)
+        check_options(vars(self), self.declared)
+
+    def _asked(self) -> list[tuple[str, str]]:
+        return [("select", written(self.select))]
