@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -18,7 +19,8 @@ from typing import Any
 
 import jax
 
-from backprobe.backends.guards import Found, GuardedGradient, GuardListener, Repeating
+from backprobe.backends.guarding import Guarding, Heard
+from backprobe.backends.guards import GuardedGradient, GuardListener, Repeatable
 from backprobe.backends.jax import models, private
 from backprobe.backends.jax.derivative_flow import stopping
 from backprobe.backends.jax.guarded_pullbacks import Of, asked_by_program, output_and_cotangent
@@ -101,7 +103,25 @@ def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
     return None
 
 
-class JaxGuardedGradient(GuardedGradient):
+class RunAgain(Repeatable):
+    """What has run outside of what JAX compiles, and begins again with the random numbers that it began with."""
+
+    random: RandomNumbers
+
+    @abstractmethod
+    def held_arrays(self) -> Any:
+        """All that it was computed from, as a pytree."""
+
+    def why_not_again(self) -> Reason | None:
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self.held_arrays()))
+        return Reason("call_traced") if is_traced else None
+
+    def restored(self) -> AbstractContextManager[None]:
+        self.random.restore()
+        return nullcontext()
+
+
+class JaxGuardedGradient(RunAgain, GuardedGradient):
     """JAX's ``GuardedGradient``. Under ``jax.vmap`` it is taken again for one element that is not finite."""
 
     of: Of
@@ -126,13 +146,8 @@ class JaxGuardedGradient(GuardedGradient):
         self.random = RandomNumbers(OF_PYTHON)
         self.element: int | None = None
 
-    def why_not_again(self) -> Reason | None:
-        given = jax.tree.leaves(self.arguments())
-        return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
-
-    def restored(self) -> AbstractContextManager[None]:
-        self.random.restore()
-        return nullcontext()
+    def held_arrays(self) -> Any:
+        return self.arguments()
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         at = partial(at_element, element=self.element)
@@ -188,8 +203,10 @@ class JaxGuardedGradient(GuardedGradient):
         return list(named(self.names, given)), jax.make_jaxpr(run)(*inputs), inputs
 
 
-class GradientHearing(Repeating):
+class GradientHearing(Guarding):
     """What ``jax.grad`` and ``jax.value_and_grad`` go through, in one thread, wherever they were called."""
+
+    unfit = staticmethod(unfit)
 
     def __init__(
         self,
@@ -197,8 +214,9 @@ class GradientHearing(Repeating):
         resting: Callable[[], AbstractContextManager[object]] = nullcontext,
         concerned: Callable[[JaxGuardedGradient], Callable[[], bool]] = lambda gradient: lambda: True,
     ) -> None:
-        self.listener, self.resting, self.concerned = listener, resting, concerned
-        self.has_heard = self.has_traced = self.is_inside = False
+        super().__init__(listener)
+        self.resting, self.concerned, self.heard = resting, concerned, Heard()
+        self.is_inside = False
         self.installed = ExitStack()
         self.steps = JaxSteps() if listener.every else None
         self.pullbacks: deque[tuple[Any, Asked, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
@@ -290,15 +308,9 @@ class GradientHearing(Repeating):
         return found
 
     def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
-        if not gradient.is_concerned():
+        if not gradient.is_concerned() or not self.heard.came(with_numbers=all(map(has_numbers, named.values()))):
             return
-        if not all(map(has_numbers, named.values())):
-            self.has_traced = True
-            return
-        self.has_heard = True
-        bad: Found = unfit(
-            named if is_value else {name: leaf for name, leaf in named.items() if self.listener.is_read(name)}
-        )
+        bad = self.unfit({name: leaf for name, leaf in named.items() if is_value or self.listener.is_read(name)})
         if bad or (self.listener.every and not is_value):
             gradient.element = element_of(named[next(iter(bad or named))]) if named else None
             gradient.left = named

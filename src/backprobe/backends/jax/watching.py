@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from backprobe.backends.jax.arguments import exchange, is_differentiable
 from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, fetched, measured
+from backprobe.backends.jax.watched_steps import About, AwaitedNumber, Statistics, measured, row_of
 from backprobe.backends.watches import (
     GRADIENT,
     PARAMETER,
@@ -26,6 +26,7 @@ from backprobe.backends.watches import (
     StepListener,
     WatchOptions,
 )
+from backprobe.backends.watching import later
 from backprobe.errors import BadOption, NothingToDifferentiate
 from backprobe.record.brief import kind, written
 from backprobe.record.names import quote
@@ -313,4 +314,4 @@ class JaxWatches(FunctionWatches):
         return AwaitedNumber(number)
 
     def later(self, rows: Mapping[int, Any]) -> Callable[[], Mapping[int, Row]]:
-        return fetched(rows)
+        return later(rows, row_of)

@@ -214,7 +214,7 @@ class TensorflowReplayedCall(TensorflowGuardedCall):
     """A call in a file, as a guard has one."""
 
     def __init__(self, module: Any, call: CapturedCall, step: CapturedStep) -> None:
-        self.module, self.path, self.is_within, self.came = module, call.path, False, lambda _: None
+        self.module, self.path, self.is_within, self.came = module, call.path, False, lambda *came: None
         self.given = refilled(call.given, _tensor_of)
         self.state = ReplayedState(module, call, step)
         self.has_ended, self.returned, self.left = True, {}, {}

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter
 from torch.nn.parameter import is_lazy
 
-from backprobe.backends.guards import Found, PassedCall
+from backprobe.backends.guards import PassedCall
 from backprobe.backends.random_states import RandomNumbers
 from backprobe.backends.torch.capture import version
 from backprobe.backends.torch.models import is_compiled
@@ -135,6 +135,29 @@ class Before:
         self.weights = of.versions()
 
 
+class Seed(torch.autograd.Function):
+    """A zero whose backward begins with given gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Sequence[Tensor], *outputs: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return torch.zeros((), device=outputs[0].device)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> Any:  # type: ignore[override]  # autograd calls it with one gradient
+        return (None, *ctx.gradients)
+
+
+def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
+    """A zero whose backward begins at these outputs with these gradients."""
+    return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
+
+
+def floating(returned: Any) -> dict[str, Tensor]:
+    """The floating tensors in what a call returned, by their paths."""
+    return {path: leaf for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)}
+
+
 class TorchGuardedCall(PassedCall):
     """PyTorch's ``PassedCall``. It holds no node of a graph: the nodes hold it."""
 
@@ -145,6 +168,8 @@ class TorchGuardedCall(PassedCall):
     """The parameters that had no gradient when the pass began that runs, by their paths in the guarded model."""
 
     writes_parameters = False
+
+    floating, unfit, begun_with = staticmethod(floating), staticmethod(unfit), staticmethod(begun_with)
 
     def __init__(self, of: GuardedModule, state: State, given: Any) -> None:
         self.of, self.module, self.path = of, of.module, of.path
@@ -179,17 +204,6 @@ class TorchGuardedCall(PassedCall):
     def restored(self) -> AbstractContextManager[None]:
         return self.state.restored()
 
-    def arrived(self) -> Found:
-        return unfit(self.gradients)
-
-    def seeded(self, returned: Any) -> Any:
-        outputs, gradients = self.outputs_and_gradients(dict(floating(returned)))
-        return begun_with(gradients, outputs)
-
-    def take(self, path: str, gradient: Tensor) -> None:
-        """A gradient has come to an output."""
-        self.gradients[path] = gradient
-
     def forget(self) -> None:
         """Keep nothing any longer."""
         for handle in self.handles:
@@ -197,26 +211,3 @@ class TorchGuardedCall(PassedCall):
         self.handles.clear()
         self.gradients.clear()
         self.given, self.returned = ((), {}), {}
-
-
-class Seed(torch.autograd.Function):
-    """A zero whose backward begins with given gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, gradients: Sequence[Tensor], *outputs: Tensor) -> Tensor:
-        ctx.gradients = gradients
-        return torch.zeros((), device=outputs[0].device)
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> Any:  # type: ignore[override]  # autograd calls it with one gradient
-        return (None, *ctx.gradients)
-
-
-def begun_with(gradients: Sequence[Tensor], outputs: Sequence[Tensor]) -> Any:
-    """A zero whose backward begins at these outputs with these gradients."""
-    return Seed.apply(gradients, *outputs)  # type: ignore[no-untyped-call]  # Function.apply has no type
-
-
-def floating(returned: Any) -> list[tuple[str, Tensor]]:
-    """The floating tensors in what a call returned, by their paths."""
-    return [(path, leaf) for path, leaf in leaves(returned) if isinstance(leaf, Tensor) and is_floating(leaf)]

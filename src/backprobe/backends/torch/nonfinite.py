@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprobe.backends.guarding import counted
+from backprobe.backends.guards import Found
 from backprobe.backends.torch.tensors import dense, held, here, is_floating, is_there
 from backprobe.record.nonfinite import Kind, Nonfinite
 
@@ -141,14 +143,13 @@ def _finite(size: int) -> Nonfinite:
     return Nonfinite(0, 0, size)
 
 
-def unfit(named: Mapping[str, Tensor]) -> dict[str, Nonfinite]:
+def unfit(named: Mapping[str, Tensor]) -> Found:
     """Those that hold NaN or Inf. All of a device are asked for with one transfer, and read once if they are finite."""
     with torch.no_grad():
         doubted = _in_doubt(named)
         if not doubted:
             return {}
-        counts = nonfinite([named[name] for name in doubted])
-        return {name: count for name, count in zip(doubted, counts, strict=True) if count and not count.is_finite}
+        return counted({name: named[name] for name in doubted}, nonfinite)
 
 
 def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
