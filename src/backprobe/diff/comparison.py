@@ -58,10 +58,10 @@ class Comparison:
 
     def is_leaf(self, at: int) -> bool:
         """Is it an argument or a parameter?"""
-        return self.a.is_leaf(self.pairs[at].a)
+        return self.a.graph.is_given(self.pairs[at].a)
 
     def is_parameter(self, at: int) -> bool:
-        return self.a.is_parameter(self.pairs[at].a)
+        return self.pairs[at].a in self.a.graph.parameters
 
     def entries(self, at: int) -> tuple[Entry, Entry]:
         """Those of a pair."""
@@ -113,7 +113,7 @@ class Comparison:
         pair, equal = self.pairs[at], set()
         for side, position, numbers in ((self.a, pair.a, self.all_of_a), (self.b, pair.b, self.all_of_b)):
             indirect = {one.at for one in side.entries[position].indirect}
-            for source in side.sources(position) | indirect:
+            for source in side.graph.sources(position) | indirect:
                 equal |= {found[one].is_equal or self._is_given(one) for one in numbers.get(source, ())} or {False}
         return not self.is_leaf(at) and equal == {True}
 
@@ -219,7 +219,7 @@ class Comparison:
 
     def sources(self, at: int) -> set[int]:
         """The nearest pairs that one was computed from, in either recording."""
-        return self._in_a(at, self.a.sources) | self._in_b(at, self.b.sources)
+        return self._in_a(at, self.a.graph.sources) | self._in_b(at, self.b.graph.sources)
 
     def uses(self, at: int) -> set[int]:
         """The nearest pairs whose gradients go into that of one, in either recording."""
@@ -253,7 +253,7 @@ class Comparison:
     @cached_property
     def _eps(self) -> Sequence[float]:
         # That of the coarsest dtype that a value was computed in or from, in either recording.
-        found = [coarsest(side.entries, range(len(side.entries)), side.sources) for side in (self.a, self.b)]
+        found = [coarsest(side.entries, range(len(side.entries)), side.graph.sources) for side in (self.a, self.b)]
         return [max(found[0][pair.a], found[1][pair.b]) for pair in self.pairs]
 
     @cached_property

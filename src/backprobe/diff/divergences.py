@@ -121,7 +121,7 @@ class Divergences:
         # What it is computed from in one recording alone.
         one, pair = self.comparison, self.comparison.pairs[at]
         for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
-            alone = [source for source in sorted(side.sources(own)) if source not in matched]
+            alone = [source for source in sorted(side.graph.sources(own)) if source not in matched]
             if alone:
                 yield text.extra([side.entries[source].name for source in alone], which)
 

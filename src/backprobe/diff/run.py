@@ -84,7 +84,7 @@ def _unlike(found: Settled) -> Iterator[str]:
 
 def _paths(side: Side) -> Iterator[str]:
     # The names of parameters, and of leaves of arguments that hold them.
-    return (strip(full) for full, at in side.record.names.items() if side.is_leaf(at) and "." in full)
+    return (strip(full) for full, at in side.record.names.items() if side.graph.is_given(at) and "." in full)
 
 
 def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:

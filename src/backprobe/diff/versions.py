@@ -81,13 +81,14 @@ class Versions:
         is_one = len(self.bound[0].groups[group_of(full)]) < 2
         if is_one or self.a.record.framework != self.b.record.framework:
             return False
-        if self.a.is_leaf(at) or self.b.is_leaf(place):
-            return not (self.a.is_leaf(at) and self.b.is_leaf(place))
-        return self.a.entries[at].op != self.b.entries[place].op and self.b.sources(place) != self.partners(at, found)
+        if self.a.graph.is_given(at) or self.b.graph.is_given(place):
+            return not (self.a.graph.is_given(at) and self.b.graph.is_given(place))
+        is_other = self.a.entries[at].op != self.b.entries[place].op
+        return is_other and self.b.graph.sources(place) != self.partners(at, found)
 
     def partners(self, at: int, found: Mapping[int, Match]) -> set[int]:
         """The partners of what an entry of the first is computed from, -1 for what has none."""
-        return {found[source].b if source in found else -1 for source in self.a.sources(at)}
+        return {found[source].b if source in found else -1 for source in self.a.graph.sources(at)}
 
     def rebound(self, to: Callable[[str], str]) -> Iterator[Rebound]:
         """All names that are bound several times; ``to`` gives the second's name, without counts, for a full one."""
@@ -101,11 +102,11 @@ class Versions:
         """The bindings that one operation computes from values that belong together, in their order."""
         least = 0
         for at in each.own:
-            if at in found or not self.a.sources(at):
+            if at in found or not self.a.graph.sources(at):
                 continue
             partners = self.partners(at, found)
             for number, other in enumerate(each.others[least:], least):
-                if other not in taken and self.is_like(at, other) and self.b.sources(other) == partners:
+                if other not in taken and self.is_like(at, other) and self.b.graph.sources(other) == partners:
                     least = number + 1
                     yield at, other, BY_SOURCES
                     break
@@ -129,5 +130,5 @@ class Versions:
     def _is_result(side: Side, at: int) -> bool:
         # Does it come from arguments or parameters that are differentiated, along edges?
         return bool(side.graph.inputs[at]) and any(
-            side.is_leaf(one) for one in reached([at], lambda one: side.graph.inputs[one])
+            side.graph.is_given(one) for one in reached([at], lambda one: side.graph.inputs[one])
         )

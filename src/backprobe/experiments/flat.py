@@ -36,7 +36,7 @@ class Flat:
         wide = self.runs.wide if self.names else None
         if wide is None:
             return []
-        flow, found = Dataflow(wide), dict[object, Finding]()
+        flow, found = Dataflow.of(wide), dict[object, Finding]()
         for name in self._flat(wide):
             entry = of_name(wide, name)
             assert entry is not None

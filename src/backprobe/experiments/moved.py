@@ -32,7 +32,7 @@ class Moved:
         """What is proven to keep the gradient of a value away, with the line where that is known."""
         if self.runs.wide is None or of_name(self.runs.wide, self.full) is None:
             return []
-        self.flow = Dataflow(self.runs.wide)
+        self.flow = Dataflow.of(self.runs.wide)
         self.names, self.at = full_names(self.runs.wide), self.runs.wide.names[self.full]
         return self._seen() or [*self._hidden()]
 

@@ -25,7 +25,7 @@ from backprobe.source.user_code import innermost
 
 def cut_in_function(record: Record, function: Callable[..., Any]) -> Finding | None:
     """What keeps a gradient from what a function returned without a history, if it was given something with one."""
-    flow, own = Dataflow(record, has_run=False), innermost(function)
+    flow, own = Dataflow.of(record, has_run=False), innermost(function)
     if own is None or not any(flow.has_history(at) for at in record.outputs):
         return None
     code = own.__code__

@@ -18,7 +18,7 @@ def explain_outputs(record: Record) -> Report:
     """What no output reaches, and why; NaN and Inf of each; and in the notes which output reaches what."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
-    missing, reached = explain_all(Dataflow(record)), tuple(_reached(record))
+    missing, reached = explain_all(Dataflow.of(record)), tuple(_reached(record))
     every = {key: explain_nonfinite(of_output(record, key)) for key in record.by_output}
     born = {key: one for key, one in every.items() if not one.ok}
     is_asked = any(entry.finiteness is not None for entry in record.entries)

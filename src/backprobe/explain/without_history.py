@@ -26,7 +26,7 @@ DIFFERENTIATED = "values that are differentiated"
 
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
-    entry, flow = flow.entries[at], Dataflow(flow.record, has_run=False)
+    entry, flow = flow.entries[at], Dataflow.of(flow.record, has_run=False)
     if is_none(entry):  # of which nothing was made: no line has cut it off
         return [by_status(flow, entry)]
     before = flow.before([at])

@@ -27,6 +27,7 @@ from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of,
 from backprobe.explain.nonfinite.text import Instead, at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.graph import Graph
 from backprobe.record.names import split, strip
 from backprobe.record.nonfinite import BackwardOp
 from backprobe.record.source import Source
@@ -63,7 +64,7 @@ class Evidence:
         self.arrays, self.entries = arrays, self.record.entries
         self.values: Sequence[State] = tuple(map(of_value, self.entries))
         self.grads: Sequence[State] = tuple(map(of_grad, self.entries))
-        self.sources = Sources.of(self.record)
+        self.graph, self.sources = Graph.of(self.record), Sources.of(self.record)
         self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
         self._terms: dict[int, Term] = {}
         self._examples: dict[int, tuple[int, ...]] = {}
@@ -249,7 +250,7 @@ class Evidence:
         """The scope whose code computed a value: of a function that returned it, rather than of the caller's name."""
         names = (self.entries[at].name, *self.entries[at].aliases)
         returned = [split(name)[0] for name in names if strip(name).endswith(":return")]
-        return FIRST.sub("", max(returned, key=len, default=self.sources.scopes[at]))
+        return FIRST.sub("", max(returned, key=len, default=self.graph.scopes[at]))
 
     def locals(self, at: int) -> Iterator[str]:
         """What a value is called in the scopes that know it."""

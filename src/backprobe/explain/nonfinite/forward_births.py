@@ -321,7 +321,7 @@ class ForwardPass:
     def _is_weight(self, at: int) -> bool:
         # Is it a parameter, or a Variable that the program has no name for?
         entry, known = self.entries[at], self.known
-        is_bare = entry.source is None and not known.direct[at] and not known.sources.scopes[at]
+        is_bare = entry.source is None and not known.direct[at] and not known.graph.scopes[at]
         return entry.name in known.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:

@@ -77,5 +77,5 @@ def _is_recorded(known: Evidence, path: str) -> bool:
 
 def _member(known: Evidence, at: int, name: str) -> str:
     # The path of ``self.scale`` in the code of the module that an entry's line belongs to.
-    module = strip(known.sources.scopes[at]).partition("/")[0]
+    module = strip(known.graph.scopes[at]).partition("/")[0]
     return f"{module}." * bool(module) + name.partition(".")[2]
