@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from backprobe.backends.torch.compiled_rows import TOGETHER, merge
-from backprobe.backends.torch.compiled_statistics import MANY, Rows
+from backprobe.backends.torch.compiled_statistics import MANY, CompiledRows
 from backprobe.backends.torch.statistics import row_of
 from backprobe.record.statistics import NOTHING, merged
 
@@ -89,7 +89,7 @@ class Called(TorchDispatchMode):
 
 
 def test_rows_on_a_cpu_are_taken_and_cleared_without_an_operation():
-    rows, numbers = Rows(), torch.randn(3, 4)
+    rows, numbers = CompiledRows(), torch.randn(3, 4)
     for place in range(2 * MANY):
         rows.make(place, "cpu")
     for place in (0, MANY - 1, MANY):

@@ -28,7 +28,7 @@ Of a ``Tape``:
 
 And a tape may be one or several of these classes:
 
-- ``Versions``: a tensor can get other contents and stay the same object
+- ``CountedVersions``: a tensor can get other contents and stay the same object
 - ``Writes``: a write also reaches other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
 - ``KeptGradients``, which a block's tape may have: what tensors keep, the program may read, and find None
@@ -48,7 +48,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran, Root
+from backprobe.backends.facts import Around, Backward, Effect, GraphNode, Options, Ran, Root
 from backprobe.backends.tensors import Tensors
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
@@ -56,7 +56,7 @@ from backprobe.record.source import Source
 # writes, late histories, recomputation
 
 
-class Versions(ABC):
+class CountedVersions(ABC):
     """Tensors that can get other contents and stay the same object."""
 
     @abstractmethod
@@ -441,7 +441,7 @@ class Differentiator(ABC):
 # graphs
 
 
-class Program(Tensors, Protocol):
+class GraphExecution(Tensors, Protocol):
     """One run of a target that is a graph already. Its methods are called in this order."""
 
     name: str
@@ -462,7 +462,7 @@ class Program(Tensors, Protocol):
         """What the run returns, symbolically, and ``of`` as it applies to that."""
 
     @abstractmethod
-    def nodes(self, output: Any) -> Sequence[Node]:
+    def nodes(self, output: Any) -> Sequence[GraphNode]:
         """Every value that the graph has a name for, in the order of execution."""
 
     @abstractmethod

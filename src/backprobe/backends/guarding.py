@@ -20,7 +20,7 @@ Unfit = Callable[[Mapping[str, Any]], Found]
 """(numbers by name) -> those that hold NaN or Inf."""
 
 Call = TypeVar("Call", bound=PassedCall)
-OnePass = TypeVar("OnePass", bound="Pass[Any]")
+OnePass = TypeVar("OnePass", bound="GuardedPass[Any]")
 
 
 def counted(named: Mapping[str, Any], count: Callable[[list[Any]], Iterable[Nonfinite | None]]) -> Found:
@@ -66,7 +66,7 @@ class CallGuarding(Guarding):
 
 
 @dataclass(eq=False)
-class Pass(Generic[Call]):
+class GuardedPass(Generic[Call]):
     """A pass of backward, and the calls that it has come to, the last call first."""
 
     calls: dict[Call, None] = field(default_factory=dict)

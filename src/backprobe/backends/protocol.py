@@ -19,18 +19,18 @@ from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.bridging import Bridges
-from backprobe.backends.capabilities import KeptGradients, Models, ModuleObserver, Program
+from backprobe.backends.capabilities import GraphExecution, KeptGradients, Models, ModuleObserver
 from backprobe.backends.captures import Captures
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.guards import Guards
 from backprobe.backends.heard_births import HearBirths
-from backprobe.backends.memory import Memory
+from backprobe.backends.memory import MemoryHearing
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.replay import State
 from backprobe.backends.second_order import GradientProgram, Product
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.backends.trials import Trials
-from backprobe.backends.useless import Call, UselessGradients
+from backprobe.backends.useless import RepeatedCall, UselessGradients
 from backprobe.backends.variations import Variations
 from backprobe.backends.vectorized import Vectorized
 from backprobe.backends.watches import FunctionWatches, Watches
@@ -223,7 +223,7 @@ class Backend(Protocol):
 
     models: Models | None = None
     blocks: Blocks | None = None
-    graphs: Callable[[Any, Any], Program | None] | None = None
+    graphs: Callable[[Any, Any], GraphExecution | None] | None = None
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
     state: type[State] = State
@@ -235,7 +235,7 @@ class Backend(Protocol):
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
 
-    memory: Callable[[Any], Memory] | None = None
+    memory: Callable[[Any], MemoryHearing] | None = None
     """(model or None) -> what hears which memory a block keeps."""
 
     vectorized: Vectorized | None = None
@@ -271,7 +271,7 @@ class Backend(Protocol):
     useless: Callable[[], UselessGradients] | None = None
     """Makes what observes the iterations of a program for gradients that are there, and useless."""
 
-    useless_in_call: Callable[[Call], Sequence[Note]] | None = None
+    useless_in_call: Callable[[RepeatedCall], Sequence[Note]] | None = None
     """What of this is found in one call of a function or model, which is made once or twice for that.
 
     Raises what the program raises.

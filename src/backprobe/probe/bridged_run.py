@@ -13,7 +13,7 @@ from threading import get_ident
 from types import FrameType, ModuleType
 from typing import Any
 
-from backprobe.backends.bridging import Bridges, Pass
+from backprobe.backends.bridging import BridgedPass, Bridges
 from backprobe.backends.patching import patched
 from backprobe.backends.user_lines import callers
 from backprobe.record.containers import SIMPLE, children
@@ -251,7 +251,7 @@ class BridgedRun:
         # What is looked at where there are no bridges.
         return [] if self.plan.targets else [held_at(name, frame) for name in self.plan.names]
 
-    def passed(self, one: Pass) -> None:
+    def passed(self, one: BridgedPass) -> None:
         """The program has run backward. Raises Enough where that was the last time of interest."""
         self.losses.append(one.loss)
         self.differentiating.update(running.number for running in self.running)

@@ -28,7 +28,7 @@ from backprobe.backends.discover import BACKENDS, is_imported, load_backend
 from backprobe.backends.heard_births import HeardBirth
 from backprobe.backends.patching import replaced
 from backprobe.backends.protocol import Backend
-from backprobe.backends.side_effects import RUNNING, Stopped, harmless
+from backprobe.backends.side_effects import RUNNING, StoppedAtEffect, harmless
 from backprobe.backends.silence import silent
 from backprobe.experiments import not_tried
 from backprobe.findings.known import Known
@@ -134,7 +134,7 @@ class ScriptExperiments:
                     report = each
             is_over = time.monotonic() > self.until
             return _noted(report, TIME_OVER.format(seconds=self.lasting)) if is_over else report
-        except Stopped as stop:
+        except StoppedAtEffect as stop:
             return _noted(report, NOT_TRIED.format(effect=stop.note.fields["effect"]))
         except (SyntaxError, OSError, KeyboardInterrupt):
             return report

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, Written
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome, WrittenVersion
 from backprobe.record.entries import Alias, Entry, Record
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.names import strip
@@ -121,7 +121,7 @@ class Assembler:
 
     # from positions of captures to positions of entries
 
-    def _written(self, name: str, written: Written, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
+    def _written(self, name: str, written: WrittenVersion, said: Sequence[IndirectInput]) -> tuple[IndirectInput, ...]:
         # What was written into a Variable, by its own statement: that may mention more than it writes there.
         known, followed = {way.at for way in said}, {self.captured[at] for at in written.followed}
         given = dict.fromkeys(self._each(written.captures))

@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.protocol import Backend
-from backprobe.backends.watches import Differentiated, LossProbe
+from backprobe.backends.watches import DifferentiatedLoss, LossProbe
 from backprobe.errors import BadOutput
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.output import Output
@@ -82,7 +82,7 @@ def probing(
 
     def probed(
         args: Sequence[Any], kwargs: Mapping[str, Any], wrt: Sequence[str], parameters: Sequence[str]
-    ) -> Differentiated:
+    ) -> DifferentiatedLoss:
         run = WatchedRun(Request(function, select, wrt=frozenset(wrt)), backend)
         run.has_aux, run.parameters = has_aux, parameters
         recording = run.record(tuple(args), dict(kwargs))
@@ -91,7 +91,7 @@ def probing(
         aliases = [(alias, entry.name) for entry in entries for alias in entry.aliases]
         lines = [(entry.name, entry.source) for entry in entries if entry.source is not None]
         selection = Selection(select, in_function=True)
-        return Differentiated(
+        return DifferentiatedLoss(
             recording.result, values, aliases, lines, run.came, lambda name: selection.might_want(f":{name}")
         )
 

@@ -40,7 +40,7 @@ PULLBACKS = 64
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedGradient:
     """A function, the arguments at which it is differentiated, and which of them are."""
 
     function: Any
@@ -51,7 +51,7 @@ class Asked:
     call: str = "jax.grad"
 
     @classmethod
-    def by(cls, frame: FrameType) -> Asked:
+    def by(cls, frame: FrameType) -> AskedGradient:
         """By what the frame of ``value_and_grad`` or ``jacrev`` was called with."""
         function, argnums = name_in(frame, "fun"), name_in(frame, "argnums")
         given = name_in(frame, "args"), name_in(frame, "kwargs")
@@ -73,7 +73,7 @@ class Asked:
         return tuple(known[at] if at < len(known) else f"argument {at}" for at in self.positions)
 
 
-def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
+def _by_equinox(function: Any, given: Any, has_aux: bool) -> AskedGradient | None:
     # ``filter_grad`` differentiates a function of the arrays of its first argument, and of the rest of it.
     equinox = sys.modules.get("equinox")
     cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
@@ -81,10 +81,10 @@ def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
     if equinox is None or not isinstance(wrapper, equinox.Module) or not hasattr(wrapper, "__wrapped__"):
         return None
     (arrays, rest, *args), kwargs = given
-    return Asked(wrapper.__wrapped__, (equinox.combine(arrays, rest), *args), kwargs, (0,), has_aux)
+    return AskedGradient(wrapper.__wrapped__, (equinox.combine(arrays, rest), *args), kwargs, (0,), has_aux)
 
 
-def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
+def _by_nnx(function: Any, frame: FrameType) -> AskedGradient | None:
     # ``nnx.grad`` differentiates a function of the states of the models among its arguments.
     inner = getattr(function, "f", None)
     if not type(function).__module__.startswith("flax.nnx") or inner is None:
@@ -98,7 +98,7 @@ def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
             argnums = name_in(around, "jax_argnums")
             forget(around)
             positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-            return Asked(inner, tuple(args), {}, positions, bool(function.has_aux))
+            return AskedGradient(inner, tuple(args), {}, positions, bool(function.has_aux))
         around = around.f_back
     return None
 
@@ -136,7 +136,7 @@ class JaxGuardedGradient(RunAgain, GuardedGradient):
     left: Mapping[str, Any] = MappingProxyType({})
     """The value, or the gradient by names, that is not finite."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AskedGradient) -> None:
         self.function, self.wrt = asked.function, frozenset(asked.names)
         self.asked = f"{asked.call}({getattr(asked.function, '__name__', type(asked.function).__name__)})"
         self.of = "0" if asked.has_aux else None
@@ -219,7 +219,7 @@ class GradientHearing(Guarding):
         self.is_inside = False
         self.installed = ExitStack()
         self.steps = JaxSteps() if listener.every else None
-        self.pullbacks: deque[tuple[Any, Asked, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
+        self.pullbacks: deque[tuple[Any, AskedGradient, Any]] = deque(maxlen=PULLBACKS)  # each with the value beside it
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -242,7 +242,7 @@ class GradientHearing(Guarding):
         finally:
             self.is_inside = False
         has_aux = bool(options.get("has_aux"))
-        asked = Asked(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
+        asked = AskedGradient(function, primals, {}, tuple(range(len(primals))), has_aux, "jax.vjp")
         self._hear_calls(type(pullback))
         self.pullbacks.append((pullback, asked, value))
         return value, pullback, *rest
@@ -267,7 +267,7 @@ class GradientHearing(Guarding):
         frame = None if self.is_repeating or self.is_inside else private.gradient_asked(sys._getframe(1))
         if frame is None or (private.is_jacobian(frame) and not self.listener.every):
             return following(*args, **kwargs)
-        asked = Asked.by(frame)
+        asked = AskedGradient.by(frame)
         gradient = JaxGuardedGradient(asked)
         gradient.is_concerned = self.concerned(gradient)
         self.is_inside = True  # gradients inside it go into its value
@@ -290,7 +290,7 @@ class GradientHearing(Guarding):
     def _backward(
         self,
         gradient: JaxGuardedGradient,
-        asked: Asked,
+        asked: AskedGradient,
         primals: Sequence[Any],
         backward: Callable[..., Any],
         cotangent: Any,

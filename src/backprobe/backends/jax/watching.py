@@ -19,7 +19,7 @@ from backprobe.backends.watches import (
     PARAMETER,
     UPDATE,
     VALUE,
-    Differentiated,
+    DifferentiatedLoss,
     FunctionWatches,
     FunctionWatching,
     LossProbe,
@@ -85,7 +85,7 @@ class JaxWatching(FunctionWatching):
         return (found.result, statistics), one
 
     def _statistics(
-        self, found: Differentiated, held: Sequence[Sequence[tuple[str, Any]]], gradients: Sequence[Any]
+        self, found: DifferentiatedLoss, held: Sequence[Sequence[tuple[str, Any]]], gradients: Sequence[Any]
     ) -> Statistics:
         options, named = self.options, []
         own = {name for of in held for name, _ in of}

@@ -9,12 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.framework_code import Known
+from backprobe.backends.framework_code import FrameworkFunctions
 from backprobe.backends.tensorflow import layers
 from backprobe.backends.tensorflow.private import bound_function, is_compiled
 from backprobe.source.followed_calls import Callables
 
-HIGHER_ORDER = Known(
+HIGHER_ORDER = FrameworkFunctions(
     tf.cond,
     tf.case,
     tf.switch_case,

@@ -30,7 +30,7 @@ from backprobe.record.reasons import Reason
 ARRAYS = TensorflowArrays()
 
 
-class State:
+class CallState:
     """What a call begins with beside its arguments: the values of all Variables, and random numbers."""
 
     def __init__(self, module: Any) -> None:
@@ -107,7 +107,7 @@ class TensorflowGuardedCall(PassedCall):
     ) -> None:
         self.module, self.path, self.is_within, self.came = module, path, is_within, came
         self.given = refilled(given, lambda leaf: leaf.copy() if isinstance(leaf, numpy.ndarray) else leaf)
-        self.state = State(module)
+        self.state = CallState(module)
         self.has_ended = False
         self.gradients = {}
 

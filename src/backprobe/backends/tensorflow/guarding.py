@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.guarding import Heard, Pass, PassGuarding
+from backprobe.backends.guarding import GuardedPass, Heard, PassGuarding
 from backprobe.backends.guards import GuardListener
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
@@ -29,7 +29,7 @@ COMPILED = (
 
 
 @dataclass(eq=False)
-class TapePass(Pass[TensorflowGuardedCall]):
+class TapePass(GuardedPass[TensorflowGuardedCall]):
     """A call of ``tape.gradient``: what it was asked for, and what it gave."""
 
     target: Any = None

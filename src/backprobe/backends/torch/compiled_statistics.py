@@ -33,7 +33,7 @@ MANY = 64  # rows in an array
 compiler: Any = torch.compiler  # whose functions have no types
 
 
-class Rows:
+class CompiledRows:
     """The rows that compiled code merges into, by their places: on a CPU they lie side by side in arrays of NumPy.
 
     Each is a tensor and an attribute: Dynamo guards on those alone that the code uses, and so sees those that were made
@@ -78,7 +78,7 @@ class CompiledStatistics:
     """The rows of one model, which ``wanted`` asks for: of a module, by its identity, at a path in what it returns."""
 
     def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
-        self.values, self.gradients = Rows(), Rows()
+        self.values, self.gradients = CompiledRows(), CompiledRows()
         self.wanted = wanted
 
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:

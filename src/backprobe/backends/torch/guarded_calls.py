@@ -67,7 +67,7 @@ def _is_same(buffer: Tensor, copy: Tensor) -> bool:
     return buffer.shape == copy.shape and torch.equal(buffer.detach(), copy)
 
 
-class State:
+class CallState:
     """What a call begins with beside its arguments: random numbers, buffers, modes."""
 
     def __init__(self, of: GuardedModule) -> None:
@@ -92,7 +92,7 @@ class State:
             yield
 
 
-class Given:
+class GivenTensor:
     """A tensor that a call was given, without the history that it had. A dataclass would count as a container."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -117,7 +117,7 @@ class Given:
 
     @staticmethod
     def tensor(leaf: Any) -> Any:
-        return leaf.numbers.detach().requires_grad_(leaf.requires_grad) if isinstance(leaf, Given) else leaf
+        return leaf.numbers.detach().requires_grad_(leaf.requires_grad) if isinstance(leaf, GivenTensor) else leaf
 
 
 class Before:
@@ -130,7 +130,7 @@ class Before:
     def __init__(self, of: GuardedModule, frame: FrameType) -> None:
         args, kwargs = name_in(frame, "args"), name_in(frame, "kwargs")
         is_known = type(args) is tuple and type(kwargs) is dict
-        keep = Given.copy_of if of.writes_arguments else Given.of
+        keep = GivenTensor.copy_of if of.writes_arguments else GivenTensor.of
         self.given = refilled((args, kwargs), keep) if is_known else None
         self.weights = of.versions()
 
@@ -161,7 +161,7 @@ def floating(returned: Any) -> dict[str, Tensor]:
 class TorchGuardedCall(PassedCall):
     """PyTorch's ``PassedCall``. It holds no node of a graph: the nodes hold it."""
 
-    returned: Mapping[str, Given] = MappingProxyType({})
+    returned: Mapping[str, GivenTensor] = MappingProxyType({})
     """What it returned, where a failing step is captured."""
 
     fresh: Collection[str] = ()
@@ -171,9 +171,9 @@ class TorchGuardedCall(PassedCall):
 
     floating, unfit, begun_with = staticmethod(floating), staticmethod(unfit), staticmethod(begun_with)
 
-    def __init__(self, of: GuardedModule, state: State, given: Any) -> None:
+    def __init__(self, of: GuardedModule, state: CallState, given: Any) -> None:
         self.of, self.module, self.path = of, of.module, of.path
-        self.state, self.given = state, refilled(given, Given.of)
+        self.state, self.given = state, refilled(given, GivenTensor.of)
         self.weights = of.versions()
         self.gradients = {}
         self.handles: list[Any] = []
@@ -182,10 +182,10 @@ class TorchGuardedCall(PassedCall):
         """For a capture: what it was given and its parameters as they were before it, and what it returned."""
         if before.given is not None:
             self.given = before.given
-            written = [one for _, one in leaves(self.given) if isinstance(one, Given) and one.is_written()]
+            written = [one for _, one in leaves(self.given) if isinstance(one, GivenTensor) and one.is_written()]
             self.of.writes_arguments |= bool(written)
         self.writes_parameters = before.weights != self.weights
-        self.returned = {path: Given(tensor) for path, tensor in outputs.items()}
+        self.returned = {path: GivenTensor(tensor) for path, tensor in outputs.items()}
 
     def why_not_again(self) -> Reason | None:
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -194,11 +194,11 @@ class TorchGuardedCall(PassedCall):
             return Reason("call_compiled")
         if self.of.versions() != self.weights:
             return Reason("parameters_written")
-        held = [leaf for _, leaf in leaves(self.given) if isinstance(leaf, Given)]
+        held = [leaf for _, leaf in leaves(self.given) if isinstance(leaf, GivenTensor)]
         return Reason("arguments_written") if any(leaf.is_written() for leaf in held) else None
 
     def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        args, kwargs = refilled(self.given, Given.tensor)
+        args, kwargs = refilled(self.given, GivenTensor.tensor)
         return args, kwargs
 
     def restored(self) -> AbstractContextManager[None]:

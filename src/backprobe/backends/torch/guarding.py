@@ -22,12 +22,19 @@ from torch.nn import Module
 from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from backprobe.backends.guarding import Pass, PassGuarding, part_ended
+from backprobe.backends.guarding import GuardedPass, PassGuarding, part_ended
 from backprobe.backends.guards import BlockGuards, GuardListener, Guards, Over
 from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, innermost_call, queue_callback
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
-from backprobe.backends.torch.guarded_calls import COMPILED, Before, GuardedModule, State, TorchGuardedCall, floating
+from backprobe.backends.torch.guarded_calls import (
+    COMPILED,
+    Before,
+    CallState,
+    GuardedModule,
+    TorchGuardedCall,
+    floating,
+)
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.own_calls import around_own_calls
@@ -39,7 +46,7 @@ from backprobe.record.nonfinite import Update
 
 
 @dataclass(eq=False)
-class EnginePass(Pass[TorchGuardedCall]):
+class EnginePass(GuardedPass[TorchGuardedCall]):
     """A pass of the engine: is it one of ``backward()``, what did it begin at, and which gradients were not there?"""
 
     is_backward: bool = True
@@ -65,7 +72,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         self.foreign: WeakSet[Module] = WeakSet()  # none of the model's when they ran first
         self.has_looked = False  # for those, since a part of the model ran: it may have put one in
         self.guarded: dict[Module, GuardedModule] = {}  # those that were called
-        self.running: tuple[Module, State, Before | None] | None = None  # the outermost call that runs now
+        self.running: tuple[Module, CallState, Before | None] | None = None  # the outermost call that runs now
         self.calls: WeakSet[TorchGuardedCall] = WeakSet()
         self.passes: dict[int, EnginePass] = {}  # by the engine's number
         self.handles: list[Any] = []
@@ -120,7 +127,7 @@ class TorchGuarding(PassGuarding[EnginePass]):
         if module in self.known:
             self.has_looked = False
             of = self._guarded(module)
-            self.running = module, State(of), Before(of, sys._getframe(1)) if self.listener.captures else None
+            self.running = module, CallState(of), Before(of, sys._getframe(1)) if self.listener.captures else None
         if type(module).__name__ == COMPILED:
             self._stand_aside(module)
 

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 
-from backprobe.backends.memory import Alive, Kept, Measured, Memory, Saved
+from backprobe.backends.memory import Alive, KeptObject, MeasuredMemory, MemoryHearing, Saved
 from backprobe.backends.torch.capture import nodes_made
 from backprobe.backends.user_lines import source_at, users_line
 from backprobe.record.source import Source
@@ -34,7 +34,7 @@ class Packed:
 
     __slots__ = ("counts", "node", "place", "tensor", "version")
 
-    def __init__(self, tensor: Tensor, counts: Counts, node: int) -> None:
+    def __init__(self, tensor: Tensor, counts: StorageBytes, node: int) -> None:
         # not the tensor itself: where it is the result of the operation, both would hold each other
         self.tensor, self.version, self.counts, self.node = tensor.detach(), tensor._version, counts, node
         self.place, size = _storage(tensor)
@@ -54,7 +54,7 @@ class Packed:
         self.counts.remove(self.place)
 
 
-class Counts:
+class StorageBytes:
     """The bytes of distinct storages that are kept, now and at the most."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Counts:
             self.now -= self.by_place.pop(place)[1]
 
 
-class Operations(TorchFunctionMode):
+class CalledOperation(TorchFunctionMode):
     """Knows the function of PyTorch that the program has called."""
 
     name = ""
@@ -88,13 +88,13 @@ class Operations(TorchFunctionMode):
             self.name = before
 
 
-class TorchMemory(Memory):
-    """PyTorch's ``Memory``."""
+class TorchMemory(MemoryHearing):
+    """PyTorch's ``MemoryHearing``."""
 
     def __init__(self, model: Module | None) -> None:
         modules = {} if model is None else {id(one): path for path, one in model.named_modules()}
         self.model, self.paths = model, modules
-        self.counts, self.operations, self.thread = Counts(), Operations(), threading.get_ident()
+        self.counts, self.operations, self.thread = StorageBytes(), CalledOperation(), threading.get_ident()
         self.listening = ExitStack()
         self.cuda: Any = torch.cuda
         self.stack: list[Module] = []
@@ -165,7 +165,7 @@ class TorchMemory(Memory):
             self.counted.add(place)
             key = source, self._module(), self.operations.name
             self.now[key][place] = size
-        return Packed(tensor, self.counts if place else Counts(), made)
+        return Packed(tensor, self.counts if place else StorageBytes(), made)
 
     def _module(self) -> str:
         if not self.stack:
@@ -199,7 +199,7 @@ class TorchMemory(Memory):
 
     # what is left
 
-    def measured(self) -> Measured:
+    def measured(self) -> MeasuredMemory:
         _, largest = self.largest
         saved = [
             Saved(source, module, operation, len(places), sum(places.values()))
@@ -207,7 +207,7 @@ class TorchMemory(Memory):
         ]
         saved.sort(key=lambda one: -one.nbytes)
         on_device = self.cuda.max_memory_allocated() if self.cuda.is_initialized() else None
-        return Measured(
+        return MeasuredMemory(
             len(self.bounds) - 1,
             saved,
             self.counts.most,
@@ -271,7 +271,7 @@ class TorchMemory(Memory):
         near = [one for one in self.lines[max(at - 1, 0) : at + 2] if abs(one[0] - made) <= 1]
         return near[-1][1] if near else None
 
-    def _kept_hooks(self) -> list[Kept]:
+    def _kept_hooks(self) -> list[KeptObject]:
         # Hooks whose number grows with each step.
         grown = [after - before for before, after in zip(self.hooks, self.hooks[1:], strict=False)]
         if len(grown) < 2 or min(grown) < 1:
@@ -280,11 +280,11 @@ class TorchMemory(Memory):
         code = getattr(newest, "__code__", None)
         source = None if code is None else source_at(code.co_filename, code.co_firstlineno)
         name = getattr(newest, "__qualname__", type(newest).__name__)
-        return [Kept("hooks", name, self.hooks[-1], 0, source)]
+        return [KeptObject("hooks", name, self.hooks[-1], 0, source)]
 
-    def _kept_gradients(self) -> list[Kept]:
+    def _kept_gradients(self) -> list[KeptObject]:
         return [
-            Kept("gradients", type(self.optimizers[at]).__name__, 1, size, line)
+            KeptObject("gradients", type(self.optimizers[at]).__name__, 1, size, line)
             for at, (size, line) in self.zeroed.items()
             if at not in self.other
         ]

@@ -86,7 +86,7 @@ def kinds(found: Sequence[Extremes]) -> list[Kind]:
     return told
 
 
-class Judged(list[Extremes]):
+class FinitenessLook(list[Extremes]):
     """Tensors that are looked at now, and told about when all is over.
 
     It holds the extremes of those that are in doubt: what is finite by its sum needs none.
@@ -109,7 +109,7 @@ class Judged(list[Extremes]):
 
 def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
     """How many numbers of each tensor are NaN and Inf: counted only in those that hold one."""
-    judged, numbers, found = Judged(), dict[Any, int](), list[tuple[Tensor, int]]()
+    judged, numbers, found = FinitenessLook(), dict[Any, int](), list[tuple[Tensor, int]]()
     with torch.no_grad():
         for tensor in tensors:
             same = _same_numbers(tensor)

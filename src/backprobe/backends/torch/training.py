@@ -36,7 +36,7 @@ from backprobe.backends.torch.forwards import IDLE, forward_code, mentioned_by
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import grad_of, is_zero
-from backprobe.backends.torch.trained_names import Held, TrainedNames
+from backprobe.backends.torch.trained_names import HeldParameter, TrainedNames
 from backprobe.backends.torch.transforms import whole
 from backprobe.backends.torch.unregistered import not_held, unregistered
 from backprobe.backends.user_lines import callers, users_frames, users_line
@@ -51,14 +51,16 @@ from backprobe.source.user_code import package
 MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
 
 
-class Runs:
+class ModuleRuns:
     """The modules whose forward was entered, and the calls in the user's code that led there."""
 
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # by identity
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
         self.dropped: dict[ModuleCall, list[Node]] = {}  # calls whose result nothing uses, and what they were given
-        self.held: dict[int, Held] = {}  # by identity: the tensors that they had as their parameters when they ran
+        self.held: dict[
+            int, HeldParameter
+        ] = {}  # by identity: the tensors that they had as their parameters when they ran
 
     def entered(self, frame: FrameType) -> None:
         """A function called ``forward`` is entered, or the ``setup_context`` of a function with a backward."""
@@ -72,7 +74,9 @@ class Runs:
         for name, one in module._parameters.items():
             if isinstance(one, Tensor):
                 known: ref[Tensor] = ref(one)
-                self.held[id(one)] = Held(known, module, name, ref(whole(one)) if type(one) is Tensor else known)
+                self.held[id(one)] = HeldParameter(
+                    known, module, name, ref(whole(one)) if type(one) is Tensor else known
+                )
         calls = self.calls.setdefault(id(module), {})
         if len(calls) >= MOST:
             return
@@ -215,7 +219,7 @@ class Census:
 
     def __init__(self, passing: Passing | None = None) -> None:
         self.passing = passing  # the calls of ``backward()`` so far
-        self.runs = Runs()
+        self.runs = ModuleRuns()
         self.stepped: dict[Optimizer, Source | None] = {}  # with the line in which each stepped
         self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
         self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then

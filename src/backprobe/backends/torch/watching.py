@@ -55,7 +55,7 @@ EMPTY = torch.empty(0)
 
 
 @dataclass
-class Measured:
+class MeasuredTensor:
     """What a step has measured already: modules may return the very tensor that one inside of them did."""
 
     tensor: weakref.ref[Tensor]
@@ -96,7 +96,7 @@ class TorchWatching(ModelWatching):
         self.foreign: weakref.WeakSet[Module] = weakref.WeakSet()  # none of the model's when they ran first
         self.has_looked = False  # for those, in this step: the program may have put one in since
         self.parameters: dict[Tensor, str] = {}
-        self.seen: dict[int, Measured] = {}  # by identity of the tensor
+        self.seen: dict[int, MeasuredTensor] = {}  # by identity of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
         self.grad_passes = GradPasses()
         self.by_identity: dict[int, WatchedModule] = {}
@@ -109,7 +109,7 @@ class TorchWatching(ModelWatching):
         self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.gaps = WatchedGaps(model, options, listener)
         self.written: set[int] = set()  # places of gradients that went around what was written to
-        self.views: list[Measured] = []
+        self.views: list[MeasuredTensor] = []
         self.leaf_hooks = ExitStack()
         self.installed = ExitStack()
 
@@ -357,7 +357,7 @@ class TorchWatching(ModelWatching):
             return
         seen = self.seen.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or seen.version != version(tensor):
-            seen = self.seen[id(tensor)] = Measured(weakref.ref(tensor), version(tensor), None, [])
+            seen = self.seen[id(tensor)] = MeasuredTensor(weakref.ref(tensor), version(tensor), None, [])
         if not seen.is_awaited and (self.options.gradients or not watched.path):
             self._await(seen, tensor)
         if places is None:
@@ -373,7 +373,7 @@ class TorchWatching(ModelWatching):
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
-    def _await(self, seen: Measured, tensor: Tensor) -> None:
+    def _await(self, seen: MeasuredTensor, tensor: Tensor) -> None:
         # Hear what comes back to a tensor.
         if tensor.grad_fn is not None:
             seen.is_awaited = True
@@ -404,7 +404,7 @@ class TorchWatching(ModelWatching):
 
     # backward
 
-    def _arrive(self, seen: Measured, number: int, gradients: Sequence[Tensor | None]) -> None:
+    def _arrive(self, seen: MeasuredTensor, number: int, gradients: Sequence[Tensor | None]) -> None:
         # A pass has come to what a module returned. Its root is heard even where it has no row.
         if not self.listener.is_measured:
             return
