@@ -12,7 +12,7 @@ from backprobe.diff.partners import Partners
 from backprobe.diff.rename import Rename, renamed
 from backprobe.diff.returns import Returned, call_of
 from backprobe.diff.side import Side
-from backprobe.diff.versions import Versions, counts
+from backprobe.diff.versions import NameVersions, counts
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import partition, split, strip
 
@@ -57,7 +57,7 @@ class _Aligning:
             for to, used in [targets.get(strip(full), ("", ()))]
             if used
         }
-        self.versions = Versions(a, b)
+        self.versions = NameVersions(a, b)
         self.returned = Returned(a), Returned(b)
 
     def _add(self, at: int, other: int, how: str) -> None:

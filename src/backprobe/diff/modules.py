@@ -14,7 +14,7 @@ from backprobe.record.names import partition, split, strip
 Path = tuple[str, ...]
 
 
-class Modules:
+class ModulePaths:
     """Modules by their paths, with the positions of their own parameters by the last parts of the names."""
 
     def __init__(self, side: Side) -> None:

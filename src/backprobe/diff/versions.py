@@ -16,7 +16,7 @@ Taken = Mapping[int, object]
 
 
 @dataclass(frozen=True)
-class Rebound:
+class ReboundName:
     """The bindings of one name in one call of its scope, in each program: positions, in the order of execution."""
 
     own: Sequence[int]
@@ -56,7 +56,7 @@ def counts(name: str) -> tuple[str, ...]:
     return tuple(found[1] for found in COUNT.finditer(name) if read[found.start()])
 
 
-class Versions:
+class NameVersions:
     """The bindings of names in two programs, and which of them belong together where their numbers differ.
 
     Two bindings belong together if one operation computes them from values that belong together. Of what is left the
@@ -90,15 +90,15 @@ class Versions:
         """The partners of what an entry of the first is computed from, -1 for what has none."""
         return {found[source].b if source in found else -1 for source in self.a.graph.sources(at)}
 
-    def rebound(self, to: Callable[[str], str]) -> Iterator[Rebound]:
+    def rebound(self, to: Callable[[str], str]) -> Iterator[ReboundName]:
         """All names that are bound several times; ``to`` gives the second's name, without counts, for a full one."""
         for group, own in self.bound[0].groups.items():
             for other in self.bound[1].of_plain.get(to(own[0]), ()):
                 is_same_call = counts(other[0]) == counts(group[0])
                 if is_same_call and max(len(own), len(self.bound[1].groups[other])) > 1:
-                    yield Rebound(self.bound[0].positions(group), self.bound[1].positions(other))
+                    yield ReboundName(self.bound[0].positions(group), self.bound[1].positions(other))
 
-    def by_sources(self, each: Rebound, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
+    def by_sources(self, each: ReboundName, found: Mapping[int, Match], taken: Taken) -> Iterator[tuple[int, int, str]]:
         """The bindings that one operation computes from values that belong together, in their order."""
         least = 0
         for at in each.own:
@@ -116,7 +116,7 @@ class Versions:
         a, b = self.a.entries[at], self.b.entries[other]
         return (a.op, a.shape, a.status) == (b.op, b.shape, b.status)
 
-    def lasts(self, each: Rebound, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
+    def lasts(self, each: ReboundName, found: Taken, taken: Taken) -> Iterator[tuple[int, int, str]]:
         """The last bindings of both, if both are results of one shape."""
         at, other = each.own[-1], each.others[-1]
         outputs = self.a.record.outputs, self.b.record.outputs

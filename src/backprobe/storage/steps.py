@@ -312,7 +312,7 @@ def read(
     captures = spelling(data["backend"])
     try:
         with captures.settled(data["settings"]):
-            return Reader(data["backend"], blobs, captures, beside).step(data), data
+            return StepReader(data["backend"], blobs, captures, beside).step(data), data
     except BackprobeError:
         raise
     except UNFIT as error:
@@ -387,7 +387,7 @@ def _canonical(data: Mapping[str, Any]) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-class Reader:
+class StepReader:
     """Plain data as a step again."""
 
     def __init__(
