@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backprobe.attribute.asked import Asked
+from backprobe.attribute.asked import AskedAttribution
 from backprobe.attribute.result import Attribution
 from backprobe.backends.discover import BackendName
 from backprobe.probe.request import spelled_as
@@ -77,10 +77,10 @@ def attribute(
     return _Waiting(target, backend, clean, corrupt, select, of, steps, along, axis, edges, chunk)()
 
 
-class _Waiting(Asked):
+class _Waiting(AskedAttribution):
     # The target and both runs, ready to be called.
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Attribution:
-        from backprobe.attribute.runs import Runs  # which imports NumPy
+        from backprobe.attribute.runs import AttributionRuns  # which imports NumPy
 
         with spelled_as(CALLED, r"\1("), spelled_as(PROBED, r"bp.attribute(\1, clean, corrupt, "):
             given = (*self.clean_args[0], *self.corrupt_args[0])
@@ -90,4 +90,4 @@ class _Waiting(Asked):
                 for name, one in own.items()
             }
             found = self._found(given, named, "attributed", "its values were fixed when it was made")
-            return Runs(self, found).run()
+            return AttributionRuns(self, found).run()

@@ -35,7 +35,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(Waiting[[], Attribution]):
+class AskedAttribution(Waiting[[], Attribution]):
     """The target, the arguments of both runs, the values, and how they are attributed."""
 
     clean: Any

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.attribute.asked import Arguments, Asked
+from backprobe.attribute.asked import Arguments, AskedAttribution
 from backprobe.attribute.result import Attribution
 from backprobe.attribute.sums import Sums
-from backprobe.attribute.values import Value, compared, first_of, selected, without_values
+from backprobe.attribute.values import AttributedValue, compared, first_of, selected, without_values
 from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
@@ -28,18 +28,18 @@ from backprobe.show.progress import progress
 
 
 @dataclass(frozen=True)
-class Side:
+class RunSide:
     """One run forward: its values and their numbers, and its output, without the graph behind them."""
 
-    values: Sequence[Value]
+    values: Sequence[AttributedValue]
     numbers: Mapping[str, Any]
     output: float
 
 
-class Runs:
+class AttributionRuns:
     """The runs of one target with the arguments of both sides."""
 
-    def __init__(self, asked: Asked, backend: Backend) -> None:
+    def __init__(self, asked: AskedAttribution, backend: Backend) -> None:
         self.asked, self.arrays, self.of = asked, backend.arrays, asked.of
         self.in_function = not is_model(backend, asked.target)
         both = [one for args, named in (asked.clean_args, asked.corrupt_args) for one in (*args, *named.values())]
@@ -111,16 +111,16 @@ class Runs:
                 backend=self.asked.backend,
             )(*given[0], **given[1])
 
-    def _side(self, recording: Recording, select: Any) -> Side:
+    def _side(self, recording: Recording, select: Any) -> RunSide:
         # Raises NothingMatched.
         values = selected(self.asked, self.in_function, recording, select)
         numbers = {value.full: self.sums.numbers(value.entry.value) for value in values}
         output = float(self.arrays.numbers(recording.outputs[0].value).item())
-        return Side([value.without_tensors() for value in values], numbers, output)
+        return RunSide([value.without_tensors() for value in values], numbers, output)
 
     # the way from the corrupt run to the clean one
 
-    def _moved(self, first: Sequence[Value], changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _moved(self, first: Sequence[AttributedValue], changes: Mapping[str, Any] | None) -> dict[str, Any]:
         # The values that move, by the names that they are replaced by, as they are in the clean run.
         select = self.asked.along
         if select is None:
@@ -138,7 +138,7 @@ class Runs:
         return [0.0] if steps is None else [(step + 0.5) / steps for step in range(steps)]
 
     def _differentiated(
-        self, values: Sequence[Value], whole: Mapping[str, Any] | None, moved: Mapping[str, Any]
+        self, values: Sequence[AttributedValue], whole: Mapping[str, Any] | None, moved: Mapping[str, Any]
     ) -> dict[str, str]:
         # Run backward at each point of the way, for each chunk of the values; the reasons why some have no gradient.
         size, points = self.asked.chunk or len(values), self._points()
@@ -155,13 +155,13 @@ class Runs:
             self.notes.append(f"without a gradient, and left out: {listed([*missing])}")
         return missing
 
-    def _changes_of(self, chunk: Sequence[Value]) -> Mapping[str, Any]:
+    def _changes_of(self, chunk: Sequence[AttributedValue]) -> Mapping[str, Any]:
         keys = [value.key for value in chunk]
         corrupt = self._side(self.recorded(self.asked.corrupt_args, keys), keys)
         return _changes(self._side(self.recorded(self.asked.clean_args, keys), keys), corrupt)
 
     def _added(
-        self, chunk: Sequence[Value], changes: Mapping[str, Any], replaced: Mapping[str, Any], weight: float
+        self, chunk: Sequence[AttributedValue], changes: Mapping[str, Any], replaced: Mapping[str, Any], weight: float
     ) -> dict[str, str]:
         # Add what one run brings to these values, and to the edges from them; all are recorded where edges are asked
         # for, since the direct way from one to another leads through no third.
@@ -206,7 +206,7 @@ class _Towards:
         return value + self.point * (self.clean - value)
 
 
-def _changes(clean: Side, corrupt: Side) -> dict[str, Any]:
+def _changes(clean: RunSide, corrupt: RunSide) -> dict[str, Any]:
     # What each value is in the clean run less what it is in the corrupt run, by name.
     with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
         return {one.name: clean.numbers[one.full] - corrupt.numbers[one.full] for one in corrupt.values}

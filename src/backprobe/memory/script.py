@@ -15,7 +15,7 @@ LEAST = 4
 """Steps after which anything can be said of earlier ones."""
 
 
-class Enough(BaseException):
+class EnoughSteps(BaseException):
     """The script has made as many steps as were asked for."""
 
 
@@ -34,7 +34,7 @@ class ScriptMemory:
         try:
             with as_main(arguments, spec) as main:
                 exec(compiled(str(main.__file__)), vars(main))
-        except Enough:
+        except EnoughSteps:
             self.is_stopped = True
         finally:
             self.listener.close()
@@ -45,4 +45,4 @@ class ScriptMemory:
         if count >= min(LEAST, self.steps):
             self.report._fill(self.listener, sys._getframe())
         if count >= self.steps:
-            raise Enough
+            raise EnoughSteps

@@ -19,7 +19,7 @@ OPTIONS = (Option("chunk", int, 1, "16", or_none=True),)
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(Waiting[P, PerSample]):
+class AskedSamples(Waiting[P, PerSample]):
     """The target, the names whose gradients are taken, and how: ready to be called."""
 
     select: Any

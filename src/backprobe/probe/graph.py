@@ -20,7 +20,7 @@ from backprobe.record.names import strip
 from backprobe.record.patterns import Selection, refuse_unmatched, selection
 from backprobe.record.stamp import stamp
 from backprobe.recording import Recording
-from backprobe.tracing.assemble import Assembler, Names
+from backprobe.tracing.assemble import Assembler, EntryNames
 from backprobe.tracing.finiteness import judged
 
 
@@ -149,11 +149,11 @@ def _full_names(nodes: Sequence[GraphNode]) -> list[list[str]]:
     return found
 
 
-def _names(names: Sequence[Sequence[str]]) -> Names:
+def _names(names: Sequence[Sequence[str]]) -> EntryNames:
     # The names of these entries; a count is printed only where the name alone is ambiguous.
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own
     }
     positions = {full: at for at, own in enumerate(names) for full in own}
-    return Names(positions, printed, [list(dict.fromkeys(printed[full] for full in own)) for own in names])
+    return EntryNames(positions, printed, [list(dict.fromkeys(printed[full] for full in own)) for own in names])

@@ -36,7 +36,7 @@ from backprobe.record.limits import Limit
 from backprobe.record.reasons import Note
 from backprobe.recording import Recording
 from backprobe.remedies import tried, untried, wanted_of
-from backprobe.tracing.bridging import Bridges
+from backprobe.tracing.bridging import NamedBridges
 
 WIDE = ("**:*", "**:*()")
 """Every name, and every operation without one; of a model also what modules return, and parameters."""
@@ -134,7 +134,7 @@ class Rerun:
         # Of one output, which was computed from the program's own values.
         return self._may_run(limit) and len(self.request.asked) == 1 and not self.is_replaced
 
-    def _bridged(self, replay: Replay, bridges: Bridges, wide: bool) -> Record | None:
+    def _bridged(self, replay: Replay, bridges: NamedBridges, wide: bool) -> Record | None:
         # The record of a run in which these values are bridged; None where that raises an error.
         select = ((*WIDE, "**") if self.is_of_model else WIDE) if wide else self.request.select
         try:

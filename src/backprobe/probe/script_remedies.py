@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.findings.report import Finding
-from backprobe.probe.bridged_run import BridgedRun, Plan, Stop
+from backprobe.probe.bridged_run import BridgedRun, BridgingPlan, Stop
 from backprobe.remedies import TrialOutcome, edits_at, edits_keeping, edits_of, said
 from backprobe.remedies.candidates import Table
 from backprobe.source.bridged_code import Statement
@@ -17,7 +17,7 @@ from backprobe.source.edits import Edit
 
 MOST = 6  # runs
 
-Runs = Callable[[Plan, Stop, Sequence[Edit]], BridgedRun | None]
+Runs = Callable[[BridgingPlan, Stop, Sequence[Edit]], BridgedRun | None]
 """Runs the script with edits; None where nothing can be concluded."""
 
 
@@ -102,7 +102,7 @@ class ScriptRemedies:
         if not self.left:
             return None
         self.left -= 1
-        made = self.run(Plan(frozenset(), tuple(wanted)), lambda losses: len(losses) >= self.passes, edits)
+        made = self.run(BridgingPlan(frozenset(), tuple(wanted)), lambda losses: len(losses) >= self.passes, edits)
         if made is None or not made.losses or made.losses[0] is None or self.loss is None:
             return None
         now = made.losses[0]

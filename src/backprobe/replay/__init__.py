@@ -173,7 +173,7 @@ def _explained(
 def _answer(
     step: CapturedStep, said: dict[str, Any], captures: Captures, ran: RanCalls, report: Report, record: Record | None
 ) -> ReplayReport:
-    compared = text.Compared.of(step, ran)
+    compared = text.ComparedBits.of(step, ran)
     otherwise = captures.otherwise(step)
     notes = (
         *report.notes,

@@ -47,7 +47,7 @@ def sizes(found: Sequence[MisfitParameter]) -> str:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedBits:
     """Which outputs and gradients have the bits that they had when the step failed."""
 
     same_outputs: int
@@ -56,7 +56,7 @@ class Compared:
     other_gradients: Sequence[str]
 
     @classmethod
-    def of(cls, step: CapturedStep, ran: RanCalls) -> Compared:
+    def of(cls, step: CapturedStep, ran: RanCalls) -> ComparedBits:
         """Of all that is known of both."""
         outputs = [
             (f"{call.path}:return{path}", known["digest"] == now.get(path, {}).get("digest"))

@@ -32,7 +32,7 @@ OPTIONS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Asked(Waiting[P, Sweep]):
+class AskedSweep(Waiting[P, Sweep]):
     """The target of a sweep, which of its values are replaced, and by what: ready to be called."""
 
     select: Any

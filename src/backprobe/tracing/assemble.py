@@ -24,7 +24,7 @@ from backprobe.record.training import Training, Untrained
 
 
 @dataclass(frozen=True)
-class Names:
+class EntryNames:
     """The names of a record's entries: the entry and the printed form of each full name, and those of each entry."""
 
     positions: Mapping[str, int]
@@ -36,7 +36,7 @@ class Assembler:
     """A record in the making: its names, and the position of the entry of each capture."""
 
     def __init__(
-        self, names: Names, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
+        self, names: EntryNames, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
     ) -> None:
         self.names, self.captured, self.version_of = names, captured, version_of
         self.first = [own[0] for own in names.of_entries]

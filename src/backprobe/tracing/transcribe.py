@@ -25,7 +25,7 @@ from backprobe.tracing.trace import Trace
 
 
 @dataclass(eq=False)
-class Run:
+class FinishedRun:
     """A run that is over: its schema, and what went into it. Nothing is made of that before somebody asks."""
 
     schema: Schema
@@ -182,7 +182,7 @@ def over(
     live: bool = False,
     code: ModuleCode = NO_CODE,
     keys: Sequence[str] = (),
-) -> Run:
+) -> FinishedRun:
     """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
 
     ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model, and ``keys``
@@ -196,7 +196,7 @@ def over(
     }
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
     originals = [] if trace.replacing is None else [kept() for kept in trace.replacing.originals]
-    return Run(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)
+    return FinishedRun(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)
 
 
 def _with_histories(record: Record) -> Record:

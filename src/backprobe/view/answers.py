@@ -20,7 +20,7 @@ from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
 from backprobe.storage.runs.parting import partings
 from backprobe.storage.runs.reduced import Binned, binned, stretches_of_nonfinite
 from backprobe.view.packing import packed
-from backprobe.view.runs import OpenRun, Runs
+from backprobe.view.runs import OpenRun, ShownRuns
 from backprobe.view.shown import Shown
 from backprobe.view.template import script_of, text_of
 
@@ -34,7 +34,7 @@ SEPARATORS = (".", ":", "/")
 class Answers:
     """Answers about some runs, and what is shown beside them. Those of files are rounded to four digits."""
 
-    def __init__(self, runs: Runs, shown: Sequence[Shown] = (), *, is_rounded: bool = False) -> None:
+    def __init__(self, runs: ShownRuns, shown: Sequence[Shown] = (), *, is_rounded: bool = False) -> None:
         self.runs, self.shown, self.is_rounded = runs, shown, is_rounded
 
     def answer(self, question: str, query: Query) -> bytes:

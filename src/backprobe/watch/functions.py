@@ -10,9 +10,9 @@ from backprobe.backends.protocol import Backend
 from backprobe.backends.watches import DifferentiatedLoss, LossProbe
 from backprobe.errors import BadOutput
 from backprobe.probe.function import FunctionRun
-from backprobe.probe.output import Output
+from backprobe.probe.output import ProbedOutput
 from backprobe.probe.request import Request, name_of
-from backprobe.probe.several_outputs import Asked
+from backprobe.probe.several_outputs import AskedOutput
 from backprobe.record.brief import kind
 from backprobe.record.entries import Lost
 from backprobe.record.patterns import Selection, refuse_unmatched
@@ -27,7 +27,7 @@ class WatchedRun(FunctionRun):
     parameters: Sequence[str] = ()
     came: Sequence[Any] = ()
 
-    def output(self, result: Any, asked: Asked) -> Output:
+    def output(self, result: Any, asked: AskedOutput) -> ProbedOutput:
         """The loss, the first of two with auxiliary data. Raises BadOutput."""
         loss = result
         if self.has_aux:
@@ -54,8 +54,8 @@ class WatchedRun(FunctionRun):
             )
         return super().output(loss, asked) if not self.has_aux else self._first(super().output(loss, asked))
 
-    def _first(self, output: Output) -> Output:
-        return Output(output.tensor, f".0{output.path or ''}", output.cotangent)
+    def _first(self, output: ProbedOutput) -> ProbedOutput:
+        return ProbedOutput(output.tensor, f".0{output.path or ''}", output.cotangent)
 
     def _recording(self, result: Any, passes: Sequence[Backward]) -> Recording:
         self.came = passes[0].inputs

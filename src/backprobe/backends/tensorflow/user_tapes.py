@@ -24,7 +24,7 @@ from backprobe.record.graph import reached
 from backprobe.record.none_gradients import CutOperation, NoneGiven, WhyNone
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.record.training import Ran, Training, Untrained
+from backprobe.record.training import ModuleRan, Training, Untrained
 
 MOST = 8  # of the values that are computed from one Variable
 
@@ -210,10 +210,10 @@ class UserTapes:
             carriers = self._carriers(one.number, captures)
             own = next((at for at, capture in enumerate(captures) if capture.number == one.number), None)
             is_alone = own is not None and not (carriers or module)
-            ran = Ran.ASKED if is_told else Ran.UNKNOWN if is_alone else Ran.CALLED
+            ran = ModuleRan.ASKED if is_told else ModuleRan.UNKNOWN if is_alone else ModuleRan.CALLED
             return Untrained(name, module, kind, ran, carriers=carriers, own=own)
         is_called = any(map(self.log.is_read, beside))
-        return Untrained(name, module, kind, Ran.NEVER_READ if is_called or not module else Ran.NOT_CALLED)
+        return Untrained(name, module, kind, ModuleRan.NEVER_READ if is_called or not module else ModuleRan.NOT_CALLED)
 
     def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
         # The captures that are computed from a Variable, those nearest to it.

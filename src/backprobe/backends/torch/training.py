@@ -44,7 +44,7 @@ from backprobe.backends.zero_gradients import all_zero
 from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
-from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall, Ran, Training, Untrained
+from backprobe.record.training import APPLIED, CHECKPOINT, ModuleCall, ModuleRan, Training, Untrained
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 
@@ -385,56 +385,66 @@ class Census:
             at, own = carriers[id(one)], entries.get(id(one))
             name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
             if id(one) in late:
-                yield Untrained(name, "", "", Ran.CUT_SHORT, held, own=own)
+                yield Untrained(name, "", "", ModuleRan.CUT_SHORT, held, own=own)
                 continue
             if owner is None:
-                yield Untrained(name, "", "", Ran.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
+                yield Untrained(name, "", "", ModuleRan.UNKNOWN, held, self._steps_of(one), carriers=at, own=own)
                 continue
             silent = _silent(one, givers)
             if silent:
-                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.RETURNED_NONE, held, silent, at, own)
+                yield Untrained(
+                    name, names.path(owner), type(owner).__name__, ModuleRan.RETURNED_NONE, held, silent, at, own
+                )
                 continue
             ran, module = self._ran(owner, names, reached, compiled)
             others = self._in_its_place(one, owner, name, ran)
             if others is not None:
                 instead, places = _positions(others, captures), tuple(self._calls(owner))
                 yield Untrained(
-                    name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, places, at, own, instead=instead
+                    name,
+                    names.path(owner),
+                    type(owner).__name__,
+                    ModuleRan.REPLACED,
+                    held,
+                    places,
+                    at,
+                    own,
+                    instead=instead,
                 )
                 continue
-            calls = [*self._calls(module)] if ran is Ran.CALLED else []
+            calls = [*self._calls(module)] if ran is ModuleRan.CALLED else []
             code = forward_code(owner)
             is_off = bool(calls) and all(one.mode for one in calls)  # whatever the module does
             if module is owner and package(code.co_filename) is None and not is_off:
-                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], Ran.OWN
+                calls, ran = [*mentioned_by(owner, name.rpartition(".")[2])], ModuleRan.OWN
             path = names.path(module)
             yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
 
-    def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: Ran) -> list[Tensor] | None:
+    def _in_its_place(self, one: Tensor, owner: Module, name: str, ran: ModuleRan) -> list[Tensor] | None:
         # What its module ran with in the place of a parameter, or another with its numbers; None where none did.
         if self.runs.ran_with_others(owner, one):
             return self.runs.instead_of(owner, name.rpartition(".")[2])
-        return (self.runs.holding(one) if ran is Ran.NOT_CALLED else None) or None
+        return (self.runs.holding(one) if ran is ModuleRan.NOT_CALLED else None) or None
 
     def _steps_of(self, one: Tensor) -> tuple[ModuleCall, ...]:
         # The line in which the optimizer steps that has a parameter of no model.
         own = (line for optimizer, line in self.stepped.items() if any(each is one for each in parameters(optimizer)))
         return tuple([ModuleCall(line, line.text) for line in own if line is not None][:1])
 
-    def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[Ran, Module]:
+    def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[ModuleRan, Module]:
         # Did the module of a parameter run? With it the module that this is known of, perhaps one around it.
         chain = [owner, *names.around(owner)]  # from inside to outside
         at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
         if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
-            return Ran.UNKNOWN, owner
+            return ModuleRan.UNKNOWN, owner
         idle = [one for one in chain[:at] if forward_code(one) is not IDLE]  # a ModuleList has none
         if idle and (at is None or package(forward_code(chain[at]).co_filename) is None):
-            return Ran.NOT_CALLED, idle[-1]
+            return ModuleRan.NOT_CALLED, idle[-1]
         if at is None:
-            return Ran.UNKNOWN, owner
+            return ModuleRan.UNKNOWN, owner
         called = self.runs.called_with(chain[at], chain[at + 1 :])
         is_partly = reached.any_of(called.parameters())  # as a MultiheadAttention, which does not call all its parts
-        return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
+        return ModuleRan.PARTLY if is_partly else ModuleRan.CALLED, chain[at]
 
     def _calls(self, module: Module) -> Iterator[ModuleCall]:
         for at, mode, switched in self.runs.of(module):
@@ -459,8 +469,8 @@ def _is_row_of(parameter: Tensor, other: Tensor) -> bool:
 
 def _is_of_no_model(one: Untrained) -> bool:
     # Does an optimizer have a parameter that is of no model that ran?
-    is_root = one.ran is Ran.NOT_CALLED and "." not in one.module
-    return bool(one.held_by) and (is_root or (not one.module and one.ran is Ran.UNKNOWN))
+    is_root = one.ran is ModuleRan.NOT_CALLED and "." not in one.module
+    return bool(one.held_by) and (is_root or (not one.module and one.ran is ModuleRan.UNKNOWN))
 
 
 def _silent(parameter: Tensor, givers: Givers) -> tuple[ModuleCall, ...]:
