@@ -20,9 +20,6 @@ import tokenize
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import grimp
-import pygraphviz
-
 ROOT = Path(__file__).parents[1]
 MOST_ROWS = 16  # files below each other, before a second column begins
 PEER = re.compile(r"(?P<peer>backends/(?:torch|tensorflow|jax)|integrations/\w+)(/|$)")
@@ -97,6 +94,8 @@ def show_classes() -> None:
 
 def imports(source: Path) -> dict[str, set[str]]:
     """Which modules of the package each of its modules imports."""
+    import grimp  # which only a drawing needs
+
     sys.path.insert(0, str(source))
     graph = grimp.build_graph("backprobe", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -124,6 +123,8 @@ def draw(target: Path, source: Path) -> None:
 
     What is imported by way of something else too is not drawn, so that the floors can be seen.
     """
+    import pygraphviz  # which only a drawing needs
+
     package = source / "backprobe"
     edges = imports(source)
     circular = {(a, b) for a in edges for b in edges[a] if a in _reached(edges, b)}

@@ -28,7 +28,7 @@ Of a ``Tape``:
 
 And a tape may be one or several of these classes:
 
-- ``CountedVersions``: a tensor can get other contents and stay the same object
+- ``Versions``: a tensor can get other contents and stay the same object
 - ``Writes``: a write also reaches other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
 - ``KeptGradients``, which a block's tape may have: what tensors keep, the program may read, and find None
@@ -56,7 +56,7 @@ from backprobe.record.source import Source
 # writes, late histories, recomputation
 
 
-class CountedVersions(ABC):
+class Versions(ABC):
     """Tensors that can get other contents and stay the same object."""
 
     @abstractmethod

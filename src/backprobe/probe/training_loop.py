@@ -38,7 +38,7 @@ from backprobe.tracing.values import Value
 
 MANY = 1000
 """The most values to keep where no ``backward()`` can reach any of them, as in an evaluation."""
-Opened = Callable[[Request, Backend, FrameType], "Part"]
+Opened = Callable[[Request, Backend, FrameType], "LoopPart"]
 """What makes a block around where a frame stands."""
 Over = Callable[["LoopPart", BaseException | None], bool]
 """Called with each block that has ended, and the error that ended it, if any. Returns whether to stop recording."""

@@ -80,7 +80,7 @@ class Trace:
         self.runs_once, self.running_pass = _always, _no_pass
         if isinstance(tape, capabilities.Recompute):
             self.runs_once, self.running_pass = tape.runs_once, tape.running_pass
-        self.effect = tape.effect if isinstance(tape, capabilities.CountedVersions) else _reads
+        self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.is_recording, self.takes_all = True, self.tap is None
         self.log = log = Log()

@@ -32,7 +32,7 @@ class Versions:
         self.tape, self.events, self.around, self.by_line = tape, events, around, by_line
         self.writes = tape if isinstance(tape, capabilities.Writes) else None
         self.late = tape if isinstance(tape, capabilities.Late) else None
-        self.counted = tape if isinstance(tape, capabilities.CountedVersions) else None
+        self.counted = tape if isinstance(tape, capabilities.Versions) else None
         self.version = _unchanging if self.counted is None else self.counted.version
         self.counter = _unchanging if self.counted is None else self.counted.counter
         self.identity = tape.identity

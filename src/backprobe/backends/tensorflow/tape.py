@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.capabilities import CountedVersions
+from backprobe.backends.capabilities import Versions
 from backprobe.backends.facts import Around, Backward, Effect, Options, Outcome, Ran
 from backprobe.backends.patching import listening
 from backprobe.backends.protocol import Tape
@@ -37,7 +37,7 @@ class ProbeTape(tf.GradientTape):  # type: ignore[misc]  # TensorFlow has no typ
     """The tape of a probe, and none of the program's own."""
 
 
-class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, CountedVersions):
+class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     """TensorFlow's ``Tape``."""
 
     def __init__(self, options: Options) -> None:

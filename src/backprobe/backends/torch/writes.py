@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
-from backprobe.backends.capabilities import CountedVersions, Writes
+from backprobe.backends.capabilities import Versions, Writes
 from backprobe.backends.facts import Effect
 from backprobe.backends.patching import original
 from backprobe.backends.torch import effects, graph, models
@@ -31,7 +31,7 @@ UNSEEN = -1  # no version of any tensor: what was written to this memory is not 
 CALL = torch.nn.Module.__call__
 
 
-class TorchWrites(CountedVersions, Writes):
+class TorchWrites(Versions, Writes):
     """PyTorch's ``Writes``, and what calls write to."""
 
     refused: Sequence[models.Refusal]
