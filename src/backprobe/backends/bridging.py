@@ -83,9 +83,10 @@ class Bridges(Protocol):
     def passes(
         self, heard: Callable[[BridgedPass], None], watched: Callable[[FrameType], Sequence[Any]]
     ) -> AbstractContextManager[None]:
-        """Within this context ``heard`` is told of each backward pass, and the program gets what it gives without
-        bridges. ``watched`` gives tensors that no bridge leads to, and of which it is to be told as well, by the frame
-        that runs the pass.
+        """Within this context ``heard`` is called for each backward pass, with the gradients that came over bridges.
+
+        The program itself gets the gradients that it would get without bridges. ``watched``, called with the frame that
+        runs the pass, returns further tensors whose gradients ``heard`` is to get, though no bridge leads to them.
         """
 
 

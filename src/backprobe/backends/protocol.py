@@ -150,7 +150,7 @@ class BlockTape(Tape, Protocol):
         return ()
 
     def not_followed(self) -> Sequence[Reason]:
-        """The same as notes."""
+        """What ``unseen`` returns, as notes on the recording."""
         return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod
@@ -158,8 +158,9 @@ class BlockTape(Tape, Protocol):
         """Was it computed from what is differentiated, so that backward may yet come through it?"""
 
     def leads_on(self, captures: Sequence[Any]) -> bool:
-        """Has the program kept a graph for more passes, or is one of these computed from what is differentiated, and no
-        pass of its own has come by it yet?
+        """May the program still run backward through these captures?
+
+        That is so if it has kept a graph for another pass, or if one of them has a history that no pass went through.
         """
         return False
 

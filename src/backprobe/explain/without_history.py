@@ -1,4 +1,4 @@
-"""Entries without a history of their own: disconnected from what is differentiated, or nothing there is."""
+"""Entries without a history: a line cut them off from what is differentiated, or they never depended on it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def refuse(runs: SampleRuns, found: Sequence[Entry]) -> NoReturn:
 
 
 def users_lines(found: Sequence[Entry]) -> list[str]:
-    """The lines among those of values that are the user's own."""
+    """The lines at which values were computed, but for those in libraries."""
     return [str(one.source) for one in found if one.source is not None and package(one.source.file) is None]
 
 

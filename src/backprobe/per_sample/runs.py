@@ -81,7 +81,7 @@ class SampleRuns:
         )
 
     def marks(self) -> list[Any]:
-        """What is another list once the arguments or parameters have other numbers."""
+        """Marks of the arguments and parameters: they differ from earlier ones if any number was changed in between."""
         given = [leaf for value in (*self.batch.args, *self.batch.kwargs.values()) for _, leaf in leaves(value)]
         held = [leaf for leaf in given if self.backend.arrays.is_tensor(leaf)]
         self.marked = [*held, *self.parameters.values()]  # alive, so that no other tensor gets an identity of theirs

@@ -120,7 +120,10 @@ class BridgedRun:
         return one
 
     def seen(self, value: Any, name: str = "", is_within: bool = False) -> Any:
-        """The statement that runs has read this; or, if it ``is_within``, comes by it to what it reads."""
+        """The running statement has read this value.
+
+        ``is_within``: it is the result of a call in it, or the owner of what it reads, as ``w`` in ``w.data``.
+        """
         if not self.running or get_ident() != self.thread or (is_within and not self.is_tensor(value)):
             return value
         one = self.running[-1]

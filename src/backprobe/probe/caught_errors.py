@@ -33,7 +33,7 @@ class CaughtErrors:
             self.graph_errors.add(key)
 
     def what_is_known(self, run: FailingRun, error: BaseException) -> str | None:
-        """The note on an error that ends the block, which was seen if it came from backward."""
+        """The note on an error that ends the block. If it came from backward, its note was made when it was raised."""
         seen = self.known.pop(_key(raised(error, "")), None)
         if seen is None:
             return explained(run, error)

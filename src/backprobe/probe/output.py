@@ -22,9 +22,9 @@ SUMMED = object()
 
 @dataclass(frozen=True)
 class Weighing:
-    """A cotangent that depends on the output: a function that makes it of the tensor, when that has its numbers.
+    """A cotangent that depends on the output: ``weigh`` computes it from the output, once that has been computed.
 
-    ``is_used`` is False where nothing is differentiated, and the output need not depend on anything that is.
+    ``is_used`` is False where nothing is differentiated, so that an output without a history is no error.
     """
 
     weigh: Callable[[Any], Any]

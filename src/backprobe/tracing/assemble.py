@@ -56,7 +56,7 @@ class Assembler:
     ) -> Entry:
         """The entry at a position, from what the program says about it and the outcome of backward.
 
-        ``original`` is what it took the place of, in a tuple, if it did.
+        ``original`` is a tuple of one if ``replace=`` put this value in the place of another: that other one.
         """
         own = self.names.of_entries[at]
         if outcome.written is not None:

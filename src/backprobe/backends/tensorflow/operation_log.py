@@ -468,7 +468,7 @@ class OperationLog:
 
 @lru_cache(4096)
 def _named(kind: Any) -> tuple[str, str | None]:
-    # The name of an operation, and that of the function that it is where it is a compiled one.
+    # The name of an operation; and for a call of a compiled function, the name of the function, else None.
     name = kind.decode() if isinstance(kind, bytes) else str(kind)
     compiled = COMPILED.fullmatch(name)
     return name, compiled[1] if compiled else None

@@ -87,7 +87,7 @@ class TakenPasses:
     def tell(
         self, useless: TensorflowUselessGradients, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any
     ) -> None:
-        """Tell of the pass that was heard of last."""
+        """Report the latest pass, and the gradients that it returned, to what looks for useless gradients."""
         given = self.given[-1]
         if given.targets and given.method == GRADIENT and tf.executing_eagerly():
             pairs = [*zip(given.targets, given.cotangents, strict=True)]

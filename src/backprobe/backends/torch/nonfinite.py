@@ -144,7 +144,7 @@ def _finite(size: int) -> Nonfinite:
 
 
 def unfit(named: Mapping[str, Tensor]) -> Found:
-    """Those that hold NaN or Inf. All of a device are asked for with one transfer, and read once if they are finite."""
+    """Those that hold NaN or Inf. Each device is waited for once, and numbers that are finite are read once."""
     with torch.no_grad():
         doubted = _in_doubt(named)
         if not doubted:

@@ -214,7 +214,7 @@ class TorchRecheck(Recheck):
                 if any(vars(part).get(name) for name in HOOKS):
                     yield type(part).__name__
             tables = [table for name, table in vars(module_file).items() if name.startswith(GLOBAL_HOOKS) and table]
-            if any(callable(hook) for table in tables for hook in table.values()):  # others hold marks of hooks
+            if any(callable(hook) for table in tables for hook in table.values()):  # some hold flags
                 yield "nn.Module"
         is_hooking = self.owner(function) is not None and function.__name__ == "register_hook"
         if is_hooking or any(tensor._backward_hooks for tensor in tensors if self.is_differentiated(tensor)):

@@ -26,7 +26,7 @@ def dropped(program: RecordedProgram) -> Iterator[Instruction]:
 
 
 def _own(equations: Iterable[Any]) -> set[CodeType]:
-    # The program's own code that made these: there is some in a function of its own with a derivative by hand.
+    # The code of the program's own functions in which these equations were made.
     codes = (code for one in equations for code, _ in private.instructions(one))
     return {code for code in codes if package(code.co_filename) is None}
 

@@ -21,7 +21,7 @@ class KnownShape(NamedTuple):
 
     tensor: ref[Tensor]
     is_asked: bool  # did the program ask for its dimensions of size 1?
-    rank: int  # before it was expanded
+    rank: int  # how many dimensions it had before it was expanded
     stretched: tuple[Stretched, ...] = ()  # what it is computed from, element by element
 
 
