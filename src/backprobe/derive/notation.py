@@ -48,7 +48,7 @@ class Text:
         "dots": "⋯",
     }
     joins: Mapping[str, str] = {"chain": " · ", "path": " ← ", "is": " = ", "listed": ", ", "beside": ""}
-    dot, short = "·", 1.0  # characters of a name
+    dot, short = "·", 1.0  # characters: a number needs a dot before a longer name
 
     def write(self, tree: Tree) -> Written:
         """A formula, and how tightly its outermost operation binds."""
@@ -161,7 +161,7 @@ class Latex(Text):
         "listed": r",\ ",
         "beside": "",
     }
-    dot, short = r" \cdot ", math.inf  # a name of several letters looks like one
+    dot, short = r" \cdot ", math.inf  # its letters stand upright and read as one name
 
     def name(self, name: str) -> str:
         """A letter as it is, a Greek one by its command, ``x1`` with an index, and all else upright.

@@ -227,7 +227,7 @@ class SampleMeasure:
         return numpy.full(self.count, weight)
 
     def _of_uneven(self) -> Array:
-        # Of a loss that weighs samples by what they hold, as a mean over targets that are not padding does.
+        # For a loss in which samples count differently, such as a mean over the targets that are not padding.
         whole = everything(self.runs, self.runs.batch.tensors, backward=True)
         alone = everything(self.runs, last(self.runs), backward=True)
         if found := unlike(self.runs, whole, alone):

@@ -83,7 +83,7 @@ class _Running:
 
 
 class CellFrame(ObservedFrame):
-    """One of the two frames of a cell, that of its last expression and of what comes before: the scope of both goes on.
+    """One of the two frames of a cell: its last expression, and what comes before that. Both report to one scope.
 
     The value of the last expression has a name if it holds a tensor.
     """

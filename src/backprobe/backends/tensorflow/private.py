@@ -487,7 +487,7 @@ UPDATING = "_backend_update_step"
 
 
 def updating_class() -> Any:
-    """The class that has that method, if the program has imported Keras."""
+    """The class of Keras that defines the method ``UPDATING``; None if the program has not imported Keras."""
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "optimizers", None), "Optimizer", None)
     return None if kind is None else next((base for base in kind.__mro__ if UPDATING in vars(base)), None)

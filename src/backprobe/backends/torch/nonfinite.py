@@ -93,7 +93,7 @@ class FinitenessLook(list[Extremes]):
     """
 
     def add(self, tensor: Tensor) -> int:
-        """The number under which it is told about."""
+        """Look at a tensor. Returns the number by which its answer is read later; see ``NOTHING`` and ``SUMMED``."""
         numbers = tensor if _is_plain(tensor) else _floating(tensor)
         if numbers is None or not numbers.numel():
             return NOTHING

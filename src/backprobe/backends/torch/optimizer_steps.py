@@ -38,7 +38,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.last: deque[OptimizerStep] = deque(maxlen=MOST)
-        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # while one steps
+        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # of the optimizers that are in step() now
 
     def listen(
         self, expose: Callable[[Tensor], None], look: Callable[[], None], stepped: Callable[[], None]

@@ -44,7 +44,7 @@ class BackwardThroughSteps(Ways[int, EquationStep]):
             self._through(step)
 
     def endings(self, inputs: Collection[int]) -> dict[int, End]:
-        """By the position of an input: where what is on its way there comes to nothing, if none of it arrives."""
+        """By the position of each input that gets no gradient: where on the way to it the gradient becomes zero."""
         arriving, users = self.reached([self.program.output]), self.users(self.steps)
         ended = {position: at for position in inputs if (at := self.program.inputs[position]) not in arriving}
         found = {position: decisive(self.ends(at, users)) for position, at in ended.items()}
